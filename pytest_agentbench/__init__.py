@@ -1,0 +1,1 @@
+"""pytest-agentbench: agent benchmarks are tests."""

@@ -1,0 +1,36 @@
+"""The one tree of exceptions. Every message says where, what was found, what was expected, and what to do."""
+
+from __future__ import annotations
+
+
+class AgentbenchError(Exception):
+    """Root of everything this package raises on purpose."""
+
+
+class ConfigError(AgentbenchError):
+    """A file or an option is wrong. The text holds every problem of the file, one `file:line:column: ...` a line."""
+
+
+class InfrastructureError(AgentbenchError):
+    """Something around the agent failed, so the run says nothing about the agent: pytest reports an error."""
+
+
+class ProviderError(InfrastructureError):
+    """A model's endpoint gave no usable reply after all retries, or refused the request."""
+
+    def __init__(self, message: str, *, code: str, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+
+
+class SandboxError(InfrastructureError):
+    """The run's workspace or sandbox is gone or could not be made."""
+
+
+class JudgeError(InfrastructureError):
+    """No judge run gave a verdict that keeps the contract."""
+
+
+class UnavailableError(AgentbenchError):
+    """What a case needs is not to be had here (a runner, a key, a program): pytest skips it with this reason."""

@@ -1,0 +1,180 @@
+"""A case: what an agent is asked, and what decides whether it did well. Every source of cases makes these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, model_validator
+
+from pytest_agentbench.records.base import Record, Tags
+from pytest_agentbench.records.check_specs import Check, Fraction, Text
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class Message(Record):
+    """One chat message with its text in place."""
+
+    role: Role
+    content: str
+    name: str | None = None
+
+
+class Attachment(Record):
+    """A local file shown to the agent. Addressed by content: `sha256` (hex) and `size` (bytes)."""
+
+    name: str
+    path: Path
+    size: int
+    sha256: str
+
+
+class RunnerSpec(Record):
+    """Which runner runs the case, with the case's own overrides as extra fields."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: Text
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The case-level runner fields: the last layer of the merge."""
+        return dict(self.model_extra or {})
+
+
+class Expectation(Record):
+    """A statement in plain language that the judge weighs."""
+
+    text: Text
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class Expectations(Record):
+    """Hard ones are critical; soft ones earn partial credit."""
+
+    hard_expectations: tuple[Expectation, ...] = ()
+    soft_expectations: tuple[Expectation, ...] = ()
+
+
+class RubricScale(Record):
+    """The rubric's own scale. The judge always answers 0-10, which maps to `min + s / 10 * (max - min)`."""
+
+    min: float = 0
+    max: float = 10
+    anchors: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max <= self.min:
+            raise ValueError(f"max ({self.max:g}) must be greater than min ({self.min:g})")
+        return self
+
+
+class Criterion(Record):
+    """One thing the judge looks at."""
+
+    name: Text
+    what_good_looks_like: str | None = None
+    what_bad_looks_like: str | None = None
+
+
+class Rubric(Record):
+    """How the judge is to score."""
+
+    version: StrictInt = 1
+    scale: RubricScale = Field(default_factory=RubricScale)
+    criteria: tuple[Criterion, ...] = ()
+    scoring_instructions: str | None = None
+
+
+class MetricSpec(Record):
+    """A registered metric of the final output against the reference; below `threshold` (None: report only) it fails."""
+
+    name: Text
+    threshold: Fraction | None = None
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+class Thresholds(Record):
+    """What a case's repetitions must reach together."""
+
+    pass_rate: Fraction | None = None
+    pass_hat_k: Fraction | None = None
+
+
+class Case(Record):
+    """One benchmark case with every file it names resolved.
+
+    `path` and `line` (1-based) say where it was written. `reference` is the expected answer, None where there is none.
+    `context` and `metadata` are the file's own mappings; `checks`, `metrics` and the judge decide the outcome.
+    """
+
+    case_id: str
+    title: str
+    path: Path
+    line: int = 1
+    dataset: str | None = None
+    tags: Tags = ()
+    runner: RunnerSpec
+    messages: tuple[Message, ...] = ()
+    turns: tuple[Message, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    context: dict[str, Any] = Field(default_factory=dict)
+    tools: tuple[str, ...] = ()
+    expectations: Expectations = Field(default_factory=Expectations)
+    rubric: Rubric | None = None
+    checks: tuple[Check, ...] = ()
+    metrics: tuple[MetricSpec, ...] = ()
+    reference: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    must_pass: StrictBool = False
+    report_only: StrictBool = False
+    require_hard: StrictBool = False
+    thresholds: Thresholds | None = None
+
+    @property
+    def expects_status(self) -> frozenset[str]:
+        """The statuses that its `status_is` checks name: such an end is not an error."""
+        specs = (check.declarative for check in self.checks)
+        return frozenset(getattr(spec, "status", "") for spec in specs if spec is not None and spec.kind == "status_is")
+
+
+class Model(Record):
+    """A model as one session reaches it: identity, route, request parameters, prices, limits.
+
+    `scripted` models answer from scripts and are never mistaken for real ones. `api_key_env` names a variable, never a
+    key; None means that the endpoint needs none. `judge` is the model id that judges this one's runs, if it says so.
+    """
+
+    model_id: str
+    requested_model: str
+    label: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = "OPENAI_API_KEY"
+    scripted: bool = False
+    judge: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    prices: Prices | None = None
+    limits: Limits = Field(default_factory=lambda: Limits())
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Prices(Record):
+    """USD per million tokens."""
+
+    input_per_1m: Annotated[float, Field(ge=0)]
+    output_per_1m: Annotated[float, Field(ge=0)]
+    cached_input_per_1m: Annotated[float, Field(ge=0)] | None = None
+
+
+class Limits(Record):
+    """What an endpoint bears: requests in flight, requests and tokens per minute. None: unlimited."""
+
+    max_concurrency: Annotated[StrictInt, Field(ge=1)] = 64
+    rpm: Annotated[StrictInt, Field(ge=1)] | None = None
+    tpm: Annotated[StrictInt, Field(ge=1)] | None = None
+
+
+Model.model_rebuild()

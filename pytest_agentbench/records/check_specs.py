@@ -1,0 +1,283 @@
+"""What a case declares about its deterministic checks: one small model per kind (seed 002, spec/config.md)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StringConstraints,
+    Tag,
+    field_validator,
+    model_validator,
+)
+
+from pytest_agentbench.records.base import Dimension, Record, RunStatus, Slug
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Count = Annotated[StrictInt, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class FinalResponsePresent(Record):
+    """The final output is not blank."""
+
+    kind: Literal["final_response_present"]
+
+
+class ToolCallCount(Record):
+    """The trace holds exactly `count` tool calls."""
+
+    kind: Literal["tool_call_count"]
+    count: Count
+
+
+class FileExists(Record):
+    """`path` is a regular file, in the workspace or else in the case folder."""
+
+    kind: Literal["file_exists"]
+    path: Text
+
+
+class PathExists(Record):
+    """`path` is anything that exists, in the workspace or else in the case folder."""
+
+    kind: Literal["path_exists"]
+    path: Text
+
+
+class FileContains(Record):
+    """The file holds `text`, case-sensitively."""
+
+    kind: Literal["file_contains"]
+    path: Text
+    text: Text
+
+
+class StatusIs(Record):
+    """The run ended with `status`."""
+
+    kind: Literal["status_is"]
+    status: RunStatus
+
+
+class OutputArtifactPresent(Record):
+    """The run recorded an output artifact that matches every field given."""
+
+    kind: Literal["output_artifact_present"]
+    artifact_id: Text | None = None
+    artifact_type: Text | None = None
+    uri: Text | None = None
+
+    @model_validator(mode="after")
+    def _needs_a_matcher(self) -> Self:
+        if self.artifact_id is None and self.artifact_type is None and self.uri is None:
+            raise ValueError(
+                "output_artifact_present requires at least one matcher field: artifact_id, artifact_type, uri"
+            )
+        return self
+
+
+class OpenclawWorkspaceFilePresent(Record):
+    """The agent created or changed the file at exactly `relative_path`, with what `contains*` ask of its text."""
+
+    kind: Literal["openclaw_workspace_file_present"]
+    relative_path: Text
+    contains: Text | None = None
+    contains_all: tuple[Text, ...] = ()
+    contains_any: tuple[Text, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_style(self) -> Self:
+        if self.contains is not None and (self.contains_all or self.contains_any):
+            raise ValueError("Use either legacy 'contains' or the normalized 'contains_all' / 'contains_any', not both")
+        return self
+
+
+class RegexMatch(Record):
+    """`pattern` is found (re.search) in the final output, or in the file `path`."""
+
+    kind: Literal["regex_match"]
+    pattern: Text
+    path: Text | None = None
+    ignore_case: StrictBool = False
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        return pattern
+
+
+class JsonSchema(Record):
+    """The final output, or the file `path`, is JSON that satisfies `schema`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    kind: Literal["json_schema"]
+    json_schema: dict[str, Any] = Field(alias="schema")
+    path: Text | None = None
+
+
+class JsonPathEquals(Record):
+    """The value at `json_path` (RFC 9535) of the final output, or of the file `path`, equals `value`."""
+
+    kind: Literal["json_path_equals"]
+    json_path: Text
+    value: Any
+    path: Text | None = None
+
+
+class ToolCalled(Record):
+    """A call of the tool whose arguments include `arguments`, after a call of `after` where that is given."""
+
+    kind: Literal["tool_called"]
+    name: Text
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    after: Text | None = None
+    min_count: Annotated[StrictInt, Field(ge=1)] = 1
+
+
+class ToolNotCalled(Record):
+    """No call of the tool whose arguments include `arguments`."""
+
+    kind: Literal["tool_not_called"]
+    name: Text
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class MaxTurns(Record):
+    """The model was asked at most `count` times."""
+
+    kind: Literal["max_turns"]
+    count: Count
+
+
+class MaxCostUsd(Record):
+    """The run cost at most `usd`; an unknown cost is an error of the check."""
+
+    kind: Literal["max_cost_usd"]
+    usd: Annotated[float, Field(ge=0)]
+
+
+class MaxSeconds(Record):
+    """The run took at most `seconds`."""
+
+    kind: Literal["max_seconds"]
+    seconds: Annotated[float, Field(gt=0)]
+
+
+class MetricAtLeast(Record):
+    """A registered metric of the final output, or of the file `path`, against `reference` reaches `threshold`."""
+
+    kind: Literal["metric"]
+    name: Text
+    reference: str
+    threshold: Fraction = 1.0
+    args: dict[str, Any] = Field(default_factory=dict)
+    path: Text | None = None
+
+
+class CustomCheck(Record):
+    """A kind that a plugin registers; its other fields reach the plugin's function as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    kind: Text
+
+
+BUILTIN_CHECKS: tuple[type[Record], ...] = (
+    FinalResponsePresent,
+    ToolCallCount,
+    FileExists,
+    PathExists,
+    FileContains,
+    StatusIs,
+    OutputArtifactPresent,
+    OpenclawWorkspaceFilePresent,
+    RegexMatch,
+    JsonSchema,
+    JsonPathEquals,
+    ToolCalled,
+    ToolNotCalled,
+    MaxTurns,
+    MaxCostUsd,
+    MaxSeconds,
+    MetricAtLeast,
+)
+BUILTIN_KINDS: frozenset[str] = frozenset(model.model_fields["kind"].annotation.__args__[0] for model in BUILTIN_CHECKS)  # type: ignore[union-attr]
+
+
+def _kind(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return kind if kind in BUILTIN_KINDS else "custom"
+
+
+Declarative = Annotated[
+    Annotated[FinalResponsePresent, Tag("final_response_present")]
+    | Annotated[ToolCallCount, Tag("tool_call_count")]
+    | Annotated[FileExists, Tag("file_exists")]
+    | Annotated[PathExists, Tag("path_exists")]
+    | Annotated[FileContains, Tag("file_contains")]
+    | Annotated[StatusIs, Tag("status_is")]
+    | Annotated[OutputArtifactPresent, Tag("output_artifact_present")]
+    | Annotated[OpenclawWorkspaceFilePresent, Tag("openclaw_workspace_file_present")]
+    | Annotated[RegexMatch, Tag("regex_match")]
+    | Annotated[JsonSchema, Tag("json_schema")]
+    | Annotated[JsonPathEquals, Tag("json_path_equals")]
+    | Annotated[ToolCalled, Tag("tool_called")]
+    | Annotated[ToolNotCalled, Tag("tool_not_called")]
+    | Annotated[MaxTurns, Tag("max_turns")]
+    | Annotated[MaxCostUsd, Tag("max_cost_usd")]
+    | Annotated[MaxSeconds, Tag("max_seconds")]
+    | Annotated[MetricAtLeast, Tag("metric")]
+    | Annotated[CustomCheck, Tag("custom")],
+    Discriminator(_kind),
+]
+
+
+class PythonHook(Record):
+    """A callable of the case author's that checks a run; runs only where the evaluation profile allows it."""
+
+    path: Text | None = None
+    import_path: Text | None = None
+    callable_name: Text
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.path is not None and self.import_path is not None:
+            raise ValueError("Specify only one of 'path' and 'import_path'")
+        if self.path is None and self.import_path is None:
+            raise ValueError("a python_hook requires 'path' or 'import_path'")
+        return self
+
+
+class Check(Record):
+    """One deterministic check of a case. `dimensions` is empty where the file leaves the kind's default."""
+
+    check_id: Slug
+    description: str | None = None
+    dimensions: tuple[Dimension, ...] = ()
+    declarative: Declarative | None = None
+    python_hook: PythonHook | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.declarative is not None and self.python_hook is not None:
+            raise ValueError("a check cannot define both 'declarative' and 'python_hook'")
+        if self.declarative is None and self.python_hook is None:
+            raise ValueError("a check requires 'declarative' or 'python_hook'")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The declarative kind, or `python_hook`."""
+        return self.declarative.kind if self.declarative is not None else "python_hook"

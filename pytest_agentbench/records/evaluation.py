@@ -1,0 +1,117 @@
+"""An evaluation: what checks, metrics and judges say of one run, and the verdict that follows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from pytest_agentbench.records.base import Dimension, Record
+from pytest_agentbench.records.run import Usage
+
+CheckOutcome = Literal["passed", "failed", "error", "skipped"]
+Outcome = Literal["passed", "failed", "error", "skipped"]
+
+
+class CheckResult(Record):
+    """One deterministic check. `message` says it in a sentence; `expected` and `actual` are short texts."""
+
+    check_id: str
+    kind: str
+    dimensions: tuple[Dimension, ...] = ()
+    outcome: CheckOutcome
+    message: str
+    expected: str | None = None
+    actual: str | None = None
+    outputs: dict[str, Any] = Field(default_factory=dict)
+
+
+class MetricResult(Record):
+    """One metric, 0-1. `passed` is None without a threshold, `score` is None where `error` kept it from one."""
+
+    name: str
+    score: float | None
+    threshold: float | None = None
+    passed: bool | None = None
+    error: str | None = None
+    details: dict[str, Any] = Field(default_factory=dict)
+
+
+class Scored(Record):
+    """A score of 0-10 with the judge's evidence for it."""
+
+    score: float
+    evidence: tuple[str, ...] = ()
+
+
+class ExpectationVerdict(Record):
+    """How far one expectation is met, 0-1; `index` counts within its kind from 0."""
+
+    kind: Literal["hard", "soft"]
+    index: int
+    met: float
+    evidence: str = ""
+
+
+class JudgeVerdict(Record):
+    """One reply of a judge that keeps the contract; all scores 0-10."""
+
+    summary: str
+    dimensions: dict[Dimension, Scored]
+    overall: Scored
+    expectations: tuple[ExpectationVerdict, ...] = ()
+
+
+class JudgeIteration(Record):
+    """One iteration of one judge run: a verdict, or why there is none after all re-asking."""
+
+    judge_run_id: str
+    judge_id: str
+    model: str
+    repetition: int
+    status: Literal["success", "invalid_output", "provider_error"]
+    verdict: JudgeVerdict | None = None
+    error: str | None = None
+    attempts: int = 1
+    usage: Usage = Field(default_factory=Usage)
+    duration_seconds: float = 0.0
+
+
+class JudgeResult(Record):
+    """All iterations and what they come to, 0-10. `passed` compares `overall` with `10 * pass_threshold`.
+
+    `expectations` is the weighted mean (0-1) over the case's expectations, None where it has none;
+    `unmet_hard` are the texts of hard expectations below 1. `sampled` counts the iterations that were aggregated.
+    """
+
+    method: Literal["median", "mean", "majority_vote", "all_pass"]
+    pass_threshold: float
+    overall: float
+    dimensions: dict[Dimension, float]
+    failed_dimensions: tuple[Dimension, ...] = ()
+    passed: bool
+    expectations: float | None = None
+    unmet_hard: tuple[str, ...] = ()
+    summary: str = ""
+    sampled: int
+    iterations: tuple[JudgeIteration, ...]
+    usage: Usage = Field(default_factory=Usage)
+
+
+class Evaluation(Record):
+    """The verdict on one run. `reasons` are the lines of the assertion report, empty where it passed.
+
+    `outcome` is `error` where infrastructure kept it from a verdict (`error` says what), never a score of 0.
+    """
+
+    schema_version: Literal[1] = 1
+    case_id: str
+    run_fingerprint: str | None = None
+    evaluation_profile_id: str | None = None
+    checks: tuple[CheckResult, ...] = ()
+    metrics: tuple[MetricResult, ...] = ()
+    judge: JudgeResult | None = None
+    final_score: float | None = None
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+    error: str | None = None

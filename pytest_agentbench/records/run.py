@@ -1,0 +1,152 @@
+"""A run: one case on one model once, from the first request to the final output, as it is stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from pytest_agentbench.records.base import Record, RunStatus
+from pytest_agentbench.records.case import Role
+
+
+class Event(Record):
+    """What trace events share: `sequence` from 0, `at` in seconds since the run began."""
+
+    sequence: int
+    at: float
+
+
+class MessageEvent(Event):
+    """A message the agent was given or wrote."""
+
+    type: Literal["message"] = "message"
+    role: Role
+    content: str
+    name: str | None = None
+
+
+class ToolCallEvent(Event):
+    """The agent called a tool. `arguments` is None where the model's text was no JSON object; `raw` then holds it."""
+
+    type: Literal["tool_call"] = "tool_call"
+    call_id: str
+    name: str
+    arguments: dict[str, Any] | None
+    raw: str | None = None
+
+
+class ToolResultEvent(Event):
+    """What the tool answered. `is_error` marks a call that failed; `duration_seconds` is the tool's own time."""
+
+    type: Literal["tool_result"] = "tool_result"
+    call_id: str
+    name: str
+    content: str
+    is_error: bool = False
+    duration_seconds: float | None = None
+
+
+class RunnerEvent(Event):
+    """Something the runner did: a request, a retry, a forced final answer."""
+
+    type: Literal["runner"] = "runner"
+    name: str
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class FinalOutputEvent(Event):
+    """The agent's answer."""
+
+    type: Literal["final_output"] = "final_output"
+    content: str
+
+
+TraceEvent = Annotated[
+    MessageEvent | ToolCallEvent | ToolResultEvent | RunnerEvent | FinalOutputEvent, Field(discriminator="type")
+]
+
+
+class Usage(Record):
+    """Tokens and money of a run. Unknown is None, never 0."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+    raw: tuple[dict[str, Any], ...] = ()
+
+    def __add__(self, other: Usage) -> Usage:
+        """Both together. Unknown plus known is unknown: a sum that leaves something out would mislead."""
+
+        def plus(a: float | None, b: float | None) -> Any:
+            return None if a is None or b is None else a + b
+
+        return Usage(
+            input_tokens=plus(self.input_tokens, other.input_tokens),
+            output_tokens=plus(self.output_tokens, other.output_tokens),
+            total_tokens=plus(self.total_tokens, other.total_tokens),
+            reasoning_tokens=plus(self.reasoning_tokens, other.reasoning_tokens),
+            cached_tokens=plus(self.cached_tokens, other.cached_tokens),
+            cost_usd=plus(self.cost_usd, other.cost_usd),
+            raw=self.raw + other.raw,
+        )
+
+
+class OutputArtifact(Record):
+    """A file or value the run left behind. `uri` is relative to the store; `size` in bytes, `sha256` hex."""
+
+    artifact_id: str
+    artifact_type: str
+    uri: str
+    media_type: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+
+
+class RunError(Record):
+    """Why a run's status is not success."""
+
+    code: str
+    message: str
+    retryable: bool = False
+
+
+class RunArtifact(Record):
+    """Everything known of one run. `error` is present exactly where `status` is not success.
+
+    `model` holds the identity only: model_id, requested_model, label, scripted. Times are UTC, durations in seconds.
+    """
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    case_id: str
+    suite_id: str | None = None
+    run_profile_id: str | None = None
+    runner_type: str
+    model: dict[str, Any]
+    repetition: int
+    fingerprint: str | None = None
+    status: RunStatus
+    started_at: datetime
+    duration_seconds: float
+    request: dict[str, Any] = Field(default_factory=dict)
+    provider: dict[str, Any] = Field(default_factory=dict)
+    usage: Usage = Field(default_factory=Usage)
+    trace: tuple[TraceEvent, ...] = ()
+    output_artifacts: tuple[OutputArtifact, ...] = ()
+    error: RunError | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def final_output(self) -> str | None:
+        """The last final output, None where there is none."""
+        return next((e.content for e in reversed(self.trace) if isinstance(e, FinalOutputEvent)), None)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallEvent, ...]:
+        """All tool calls, in order."""
+        return tuple(event for event in self.trace if isinstance(event, ToolCallEvent))
