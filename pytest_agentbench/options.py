@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
+import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked of this session. None: not given, so the profile or the default decides.
+    """What the user asked of this session. None: not given, so a profile or the default decides.
 
-    `metric` is (name, threshold) for rows of datasets; `fail_under` and `min_completion` are fractions.
+    `metric` is (name, threshold) for dataset rows; `fail_under` and `min_completion` are fractions of 1.
     """
 
     models: tuple[str, ...] = ()
@@ -27,3 +34,150 @@ class Settings:
     strict: bool = False
     output: Path = Path("outputs")
     json: Path | None = None
+
+
+def parse_positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 1")
+    return int(text)
+
+
+def parse_fraction(text: str) -> float:
+    """A number from 0 to 1."""
+    number = _parse_number(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a fraction from 0 to 1")
+    return number
+
+
+def parse_money(text: str) -> float:
+    """An amount of USD, not negative."""
+    number = _parse_number(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected an amount in USD, such as 2.50")
+    return number
+
+
+def parse_metric(text: str) -> tuple[str, float]:
+    """`NAME` or `NAME>=T`: a metric and the threshold (default 1.0) that a dataset's row must reach."""
+    match = re.fullmatch(r"\s*([\w.-]+)\s*(?:>=\s*(\S+))?\s*", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME or NAME>=T, such as f1_score>=0.8")
+    return match[1], parse_fraction(match[2]) if match[2] else 1.0
+
+
+def _parse_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number") from None
+
+
+class _Option(NamedTuple):
+    """One option: its flag without the prefix, its help (imperative, no full stop), how its text is parsed."""
+
+    name: str
+    help: str
+    metavar: str | None = None
+    parse: Callable[[str], Any] = str
+    ini: bool = True
+
+
+OPTIONS = (
+    _Option("profile", "use the run profile and the evaluation profile of this name", "NAME"),
+    _Option("suite", "run the cases and models of this suite (id or path)", "NAME"),
+    _Option("run-profile", "use this run profile (id or path); wins over the profile option", "NAME"),
+    _Option("evaluation-profile", "use this evaluation profile (id or path); wins over the profile option", "NAME"),
+    _Option("concurrency", "keep up to N runs in flight, all workers together", "N", parse_positive),
+    _Option("repetitions", "run each case N times on each model", "N", parse_positive),
+    _Option("metric", "score dataset rows with this metric and threshold", "NAME[>=T]", parse_metric),
+    _Option("max-cost", "stop starting runs once runs and judges have cost this much", "USD", parse_money),
+    _Option(
+        "fail-under", "gate the session on this pass rate instead of on single failures", "FRACTION", parse_fraction
+    ),
+    _Option(
+        "min-completion",
+        "the share of runs that must reach a verdict for the gate to pass (0.95)",
+        "FRACTION",
+        parse_fraction,
+    ),
+    _Option("output", "write results below this folder (outputs)", "DIR", Path),
+    _Option("json", "write report.json here instead", "PATH", Path, ini=False),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Registers everything but `--model`, which waits until it is known to be free (`add_short_model`)."""
+    group = parser.getgroup("agentbench", "agent benchmarks")
+    group.addoption(
+        "--agentbench-model",
+        action="append",
+        metavar="ID",
+        help="run the cases on this model (repeatable; short: --model)",
+    )
+    parser.addini("agentbench_model", "models to run the cases on", type="args", default=[])
+    for option in OPTIONS:
+        group.addoption(
+            f"--agentbench-{option.name}", metavar=option.metavar, type=option.parse, default=None, help=option.help
+        )
+        if option.ini:
+            parser.addini(_dest(option), option.help, default=None)
+    group.addoption(
+        "--agentbench-strict", action="store_true", default=None, help="make what cannot run here an error, not a skip"
+    )
+    parser.addini("agentbench_strict", "make what cannot run here an error, not a skip", type="bool", default=False)
+    parser.addini("agentbench_configs", "the folder that holds profiles, suites and models.yaml", default=None)
+
+
+def add_short_model(parser: pytest.Parser, args: list[str]) -> None:
+    """Registers `--model` last and only when used, so that a plugin or conftest that owns the name keeps it."""
+    if any(arg == "--model" or arg.startswith("--model=") for arg in args):
+        try:
+            parser.getgroup("agentbench").addoption("--model", action="append", dest="agentbench_model", metavar="ID")
+        except (ValueError, argparse.ArgumentError):  # the first from the same group, the second from another one
+            return
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Command line over ini over default. Raises `pytest.UsageError` for an ini value that its option would refuse."""
+    values: dict[str, Any] = {option.name.replace("-", "_"): _value(config, option) for option in OPTIONS}
+    profile = values.pop("profile")
+    values["run_profile"] = values["run_profile"] or profile
+    values["evaluation_profile"] = values["evaluation_profile"] or profile
+    values["models"] = _models(config)
+    strict = config.getoption("agentbench_strict")
+    values["strict"] = config.getini("agentbench_strict") if strict is None else strict
+    configs = config.getini("agentbench_configs")
+    values["configs"] = (config.rootpath / configs).resolve() if configs else None
+    here = config.invocation_params.dir
+    values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
+    values["json"] = (here / values["json"]).resolve() if values["json"] else None
+    if values["min_completion"] is None:
+        del values["min_completion"]
+    return Settings(**values)
+
+
+def _models(config: pytest.Config) -> tuple[str, ...]:
+    named = config.getoption("agentbench_model") or config.getini("agentbench_model")
+    for model in named:
+        if named.count(model) > 1:
+            raise pytest.UsageError(f"--agentbench-model: found {model!r} twice, expected each model once")
+        if not model.strip() or re.search(r"[\[\]\x00-\x1f]|::", model):
+            raise pytest.UsageError(f"--agentbench-model: found {model!r}, expected a name without brackets or '::'")
+    return tuple(named)
+
+
+def _value(config: pytest.Config, option: _Option) -> Any:
+    given = config.getoption(_dest(option))
+    text = config.getini(_dest(option)) if option.ini else None
+    if given is not None or not text:
+        return given
+    try:
+        return config.rootpath / text if option.parse is Path else option.parse(text)
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"ini option {_dest(option)}: {error}") from None
+
+
+def _dest(option: _Option) -> str:
+    return "agentbench_" + option.name.replace("-", "_")

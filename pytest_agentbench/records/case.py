@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, StrictBool, StrictInt, model_validator
+from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, model_validator
 
 from pytest_agentbench.records.base import Record, Tags
 from pytest_agentbench.records.check_specs import Check, Fraction, Text
@@ -47,7 +47,7 @@ class Expectation(Record):
     """A statement in plain language that the judge weighs."""
 
     text: Text
-    weight: Annotated[float, Field(ge=0)] = 1.0
+    weight: Annotated[float, Field(strict=True, ge=0)] = 1.0
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -61,8 +61,8 @@ class Expectations(Record):
 class RubricScale(Record):
     """The rubric's own scale. The judge always answers 0-10, which maps to `min + s / 10 * (max - min)`."""
 
-    min: float = 0
-    max: float = 10
+    min: StrictFloat = 0
+    max: StrictFloat = 10
     anchors: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -164,9 +164,9 @@ class Model(Record):
 class Prices(Record):
     """USD per million tokens."""
 
-    input_per_1m: Annotated[float, Field(ge=0)]
-    output_per_1m: Annotated[float, Field(ge=0)]
-    cached_input_per_1m: Annotated[float, Field(ge=0)] | None = None
+    input_per_1m: Annotated[float, Field(strict=True, ge=0)]
+    output_per_1m: Annotated[float, Field(strict=True, ge=0)]
+    cached_input_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
 
 
 class Limits(Record):

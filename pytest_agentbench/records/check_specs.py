@@ -21,7 +21,7 @@ from pytest_agentbench.records.base import Dimension, Record, RunStatus, Slug
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Count = Annotated[StrictInt, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
 class FinalResponsePresent(Record):
@@ -165,14 +165,14 @@ class MaxCostUsd(Record):
     """The run cost at most `usd`; an unknown cost is an error of the check."""
 
     kind: Literal["max_cost_usd"]
-    usd: Annotated[float, Field(ge=0)]
+    usd: Annotated[float, Field(strict=True, ge=0)]
 
 
 class MaxSeconds(Record):
     """The run took at most `seconds`."""
 
     kind: Literal["max_seconds"]
-    seconds: Annotated[float, Field(gt=0)]
+    seconds: Annotated[float, Field(strict=True, gt=0)]
 
 
 class MetricAtLeast(Record):

@@ -1,0 +1,137 @@
+"""Runs one Python hook and writes its verdict. A program of its own: `python -I hook_driver.py REQUEST RESULT`.
+
+Both are JSON files. The request holds the hook, the artifact, the case and the workspace's path; the result is
+`{passed, message, metadata, outputs}`, or `{error}`. What the hook prints is not read as anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_FIELDS = ("passed", "message", "metadata", "outputs")
+
+
+@dataclass(frozen=True)
+class HookContext:
+    """The second argument of a hook: the case (a `records.Case`), its folder, and the run's workspace if it has one."""
+
+    case: Any
+    case_folder: Path
+    workspace: Path | None
+
+
+def main(request: Path, result: Path) -> None:
+    """Run the hook that the file `request` describes; the file `result` appears whole or not at all."""
+    try:
+        reply = _run(json.loads(request.read_bytes()))
+        text = json.dumps(reply, allow_nan=False)
+    except BaseException as error:  # noqa: BLE001  a hook may raise anything, SystemExit too
+        text = json.dumps({"error": _described(error)})
+    unfinished = result.with_suffix(".part")
+    unfinished.write_text(text, encoding="ascii")
+    unfinished.rename(result)
+
+
+def _run(request: Mapping[str, Any]) -> dict[str, Any]:
+    sys.path.append(str(Path(__file__).parents[2]))  # for a checkout that is not installed; last, so it hides nothing
+    from pytest_agentbench.records import Case, RunArtifact
+
+    hook = _load(request["hook"])
+    case = Case.model_validate(request["case"])
+    workspace = request["workspace"]
+    context = HookContext(case, case.path.parent, None if workspace is None else Path(workspace))
+    arguments = (RunArtifact.model_validate(request["artifact"]), context)
+    return _verdict(hook(*arguments[: _wanted(hook)]))
+
+
+def _load(hook: Mapping[str, str | None]) -> Callable[..., Any]:
+    module = _from_file(Path(hook["path"])) if hook["path"] else importlib.import_module(hook["import_path"] or "")
+    found = getattr(module, hook["callable_name"] or "", None)
+    if not callable(found):
+        raise TypeError(f"{hook['path'] or hook['import_path']} has no callable {hook['callable_name']!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def _from_file(path: Path) -> ModuleType:
+    sys.path.append(str(path.parent))  # for modules beside it
+    name = f"agentbench_hook_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _wanted(hook: Callable[..., Any]) -> int:
+    """How many of `(artifact, context)` the hook takes."""
+    kinds = [parameter.kind for parameter in inspect.signature(hook).parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return 2
+    return min(
+        2, sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    )
+
+
+def _verdict(returned: Any) -> dict[str, Any]:
+    if isinstance(returned, bool):
+        return {"passed": returned}
+    if isinstance(returned, Mapping):
+        fields = dict(returned)
+        if unknown := fields.keys() - set(_FIELDS):
+            raise TypeError(f"the hook returned the keys {sorted(map(str, unknown))}, expected some of {list(_FIELDS)}")
+    elif hasattr(returned, "passed"):
+        fields = {name: getattr(returned, name, None) for name in _FIELDS}
+    else:
+        raise TypeError(f"the hook returned {_kind(returned)}, expected a bool, a mapping or a result with `passed`")
+    if not isinstance(fields.get("passed"), bool):
+        raise TypeError(f"the hook returned `passed` as {_kind(fields.get('passed'))}, expected True or False")
+    message, metadata, outputs = (fields.get(name) for name in _FIELDS[1:])
+    return {
+        "passed": fields["passed"],
+        "message": None if message is None else str(message),
+        "metadata": _plain(metadata),
+        "outputs": _plain(outputs),
+    }
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """A mapping as JSON has it; what JSON has no form for becomes its repr."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"the hook returned {_kind(value)} as metadata or outputs, expected a mapping")
+    plain: dict[str, Any] = json.loads(json.dumps({str(key): each for key, each in value.items()}, default=repr))
+    return plain
+
+
+def _described(error: BaseException) -> str:
+    """The exception, and the line of the hook that it came from."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename == __file__ or filename.startswith("<frozen") or os.path.dirname(importlib.__file__) in filename
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"{type(value).__name__} {str(value)[:60]!r}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    sys.stdout.flush()
+    os._exit(0)  # not waiting for threads that the hook left behind

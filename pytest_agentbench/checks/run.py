@@ -1,0 +1,113 @@
+"""All checks of a case on one run: the registry of kinds, and the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from pytest_agentbench.checks.answer import (
+    final_response_present,
+    json_path_equals,
+    json_schema,
+    metric_at_least,
+    regex_match,
+)
+from pytest_agentbench.checks.base import CheckContext, CheckFunction, Unmet, Verdict
+from pytest_agentbench.checks.files import (
+    file_contains,
+    file_exists,
+    openclaw_workspace_file_present,
+    output_artifact_present,
+    path_exists,
+)
+from pytest_agentbench.checks.trace import (
+    max_cost_usd,
+    max_seconds,
+    max_turns,
+    status_is,
+    tool_call_count,
+    tool_called,
+    tool_not_called,
+)
+from pytest_agentbench.config import SecurityPolicy
+from pytest_agentbench.records import Check, CheckResult, Dimension
+
+BUILTIN_CHECKS: Mapping[str, CheckFunction] = MappingProxyType(
+    {
+        "final_response_present": final_response_present,
+        "tool_call_count": tool_call_count,
+        "file_exists": file_exists,
+        "path_exists": path_exists,
+        "file_contains": file_contains,
+        "status_is": status_is,
+        "output_artifact_present": output_artifact_present,
+        "openclaw_workspace_file_present": openclaw_workspace_file_present,
+        "regex_match": regex_match,
+        "json_schema": json_schema,
+        "json_path_equals": json_path_equals,
+        "tool_called": tool_called,
+        "tool_not_called": tool_not_called,
+        "max_turns": max_turns,
+        "max_cost_usd": max_cost_usd,
+        "max_seconds": max_seconds,
+        "metric": metric_at_least,
+    }
+)
+"""The kinds that ship with the package, as `declarative.kind` names them."""
+
+DEFAULT_DIMENSIONS: Mapping[str, tuple[Dimension, ...]] = MappingProxyType(
+    {
+        "final_response_present": ("process",),
+        "status_is": ("process",),
+        "tool_call_count": ("process", "efficiency"),
+        "tool_called": ("process",),
+        "tool_not_called": ("process",),
+        "max_turns": ("efficiency",),
+        "max_cost_usd": ("efficiency",),
+        "max_seconds": ("efficiency",),
+    }
+)
+"""What a kind counts towards where the case does not say; every other kind counts towards `task`."""
+
+
+async def run_checks(
+    context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckFunction] = BUILTIN_CHECKS
+) -> tuple[CheckResult, ...]:
+    """The results of the case's checks, in its order. Never raises for what a check does: that is an `error` result."""
+    return tuple([await _run(check, context, policy, kinds) for check in context.case.checks])
+
+
+async def _run(
+    check: Check, context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckFunction]
+) -> CheckResult:
+    try:
+        if check.python_hook is not None:
+            from pytest_agentbench.checks.hooks import run_hook
+
+            found = await run_hook(check.python_hook, context, policy)
+        else:
+            found = _declarative(check, context, kinds)
+    except Unmet as unmet:
+        found = Verdict("failed", str(unmet), actual=unmet.actual)
+    except Exception as error:  # noqa: BLE001  whatever a check raises is its result
+        found = Verdict("error", f"{type(error).__name__}: {error}")
+    return CheckResult(
+        check_id=check.check_id,
+        kind=check.kind,
+        dimensions=check.dimensions or DEFAULT_DIMENSIONS.get(check.kind, ("task",)),
+        outcome=found.outcome,
+        message=found.message,
+        expected=found.expected,
+        actual=found.actual,
+        outputs=found.outputs,
+    )
+
+
+def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckFunction]) -> Verdict:
+    function = kinds.get(check.kind)
+    if function is None:
+        raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
+    found = function(check.declarative, context)
+    if not isinstance(found, Verdict):
+        raise TypeError(f"the check {check.kind} returned {type(found).__name__}, expected a Verdict")
+    return found

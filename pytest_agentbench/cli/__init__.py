@@ -1,0 +1,64 @@
+"""The `agentbench` command: what needs no pytest session."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "validate": "check configuration files, cases and datasets",
+    "list": "show the cases of a folder",
+    "schema": "print JSON Schemas of the configuration files, for editors",
+    "serve": "answer chat completions from the scripts beside the cases, on loopback",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command: 0 all is well, 1 something is wrong with the files, 2 wrong usage.
+
+    Only the module of the command that runs is imported.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    args = _parser(arguments).parse_args(arguments)
+    from pytest_agentbench.errors import AgentbenchError
+
+    try:
+        code: int = import_module(f"{__name__}.{args.command}").run(args)
+        sys.stdout.flush()
+    except AgentbenchError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader (`head`) has seen enough; without this, flushing at exit would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    summary = "Your agent benchmarks are tests; run them with pytest."
+    parser = argparse.ArgumentParser(prog="agentbench", description=summary)
+    parser.add_argument("--version", action=_Version)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        if name == wanted:
+            import_module(f"{__name__}.{name}").add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        parser.exit(message=f"agentbench {version('pytest-agentbench')}\n")

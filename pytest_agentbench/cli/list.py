@@ -1,0 +1,117 @@
+"""`agentbench list [PATH ...]`: the cases, what runs them and what decides them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_agentbench.records import Case
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "list",
+        help="show the cases of a folder",
+        description="Show the cases below the paths: id, tags, runner, what decides them, file. A table on a terminal, "
+        "else one case a line, its fields separated by tabs.",
+    )
+    parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="default: .")
+    parser.add_argument("--json", action="store_true", help="print a JSON list instead")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the cases; problems go to stderr and make the exit status 1."""
+    from pytest_agentbench.cli.places import existing
+
+    problems: list[str] = []
+    rows = (_row(case) for case in _cases(existing(args.paths), problems))
+    if args.json:
+        print(json.dumps(list(rows), indent=2, ensure_ascii=False))
+    elif sys.stdout.isatty():
+        _print_table(list(rows))
+    else:
+        for row in rows:
+            print("\t".join(",".join(value) if isinstance(value, list) else str(value) for value in row.values()))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _cases(paths: list[Path], problems: list[str]) -> Iterator[Case]:
+    from pytest_agentbench.cli.places import project_of
+    from pytest_agentbench.config import find_root
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.sources import (
+        CASE_FILES,
+        BadRow,
+        Dataset,
+        dataset_name,
+        find_cases,
+        load_case,
+        read_rows,
+        row_case,
+    )
+
+    for given in paths:
+        for path in find_cases(given) if given.is_dir() else [given]:
+            root = find_root(path, project_of(given), None)
+            try:
+                if path.name in CASE_FILES:
+                    yield load_case(path, root)
+                    continue
+                dataset = Dataset(path, dataset_name(path, root.path))
+                for row in read_rows(dataset):
+                    if isinstance(row, BadRow):
+                        problems.append(row.message)
+                    else:
+                        yield row_case(dataset, row)
+            except ConfigError as error:
+                problems.append(str(error))
+
+
+def _row(case: Case) -> dict[str, Any]:
+    here = Path.cwd()
+    path = case.path.relative_to(here) if case.path.is_relative_to(here) else case.path
+    return {
+        "case_id": case.case_id,
+        "tags": list(case.tags),
+        "runner": case.runner.type,
+        "decided_by": decided_by(case),
+        "path": str(path),
+        "line": case.line,
+    }
+
+
+def decided_by(case: Case) -> list[str]:
+    """What can fail the case: checks, metrics with a threshold, thresholds, and a judge where it has a measure."""
+    expectations = case.expectations.hard_expectations or case.expectations.soft_expectations
+    deciders = [check.kind for check in case.checks]
+    deciders += [f"{metric.name}>={metric.threshold:g}" for metric in case.metrics if metric.threshold is not None]
+    if case.thresholds is not None:
+        deciders += [f"{name}>={value:g}" for name, value in case.thresholds.model_dump(exclude_none=True).items()]
+    if case.rubric is not None or expectations:
+        deciders.append("judge")
+    return list(dict.fromkeys(deciders)) or ["report only" if case.report_only else "nothing"]
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title, style in (("case", "bold"), ("tags", "cyan"), ("runner", ""), ("decided by", "green"), ("file", "dim")):
+        table.add_column(title, style=style, overflow="fold")
+    for row in rows:
+        texts = (row["case_id"], " ".join(row["tags"]), row["runner"], ", ".join(row["decided_by"]), row["path"])
+        table.add_row(*(Text(text) for text in texts))
+    console = Console()
+    console.print(table)
+    console.print(f"{len(rows)} case{'' if len(rows) == 1 else 's'}")

@@ -1,0 +1,31 @@
+"""The paths that commands are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pytest_agentbench.errors import ConfigError
+
+_PROJECT = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", ".git")
+
+
+def existing(paths: Iterable[Path]) -> list[Path]:
+    """The paths, absolute.
+
+    :raises ConfigError: one does not exist.
+    """
+    found = [path.absolute() for path in paths]
+    for path in found:
+        if not path.exists():
+            raise ConfigError(f"{path}: there is no such file or folder")
+    return found
+
+
+def project_of(path: Path) -> Path:
+    """How far up a config root is looked for: the project's folder, else the path's own."""
+    start = path if path.is_dir() else path.parent
+    for folder in (start, *start.parents):
+        if any((folder / name).exists() for name in _PROJECT):
+            return folder
+    return start

@@ -1,0 +1,48 @@
+"""`agentbench schema [NAME]`: JSON Schemas of the configuration files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from pytest_agentbench.errors import ConfigError
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "schema",
+        help="print JSON Schemas of the configuration files, for editors",
+        description="Print the JSON Schema of one kind of file, or an object with all of them. An editor completes and "
+        "checks a file that begins with: # yaml-language-server: $schema=PATH/test_case.schema.json",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="test_case, suite, run_profile, ... (default: all)")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="write DIR/<name>.schema.json instead of printing")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints or writes the schemas."""
+    from pytest_agentbench.config import json_schemas, suggest
+
+    schemas = json_schemas()
+    if args.name is not None:
+        if args.name not in schemas:
+            raise ConfigError(f"there is no schema {args.name!r}{suggest(args.name, schemas.keys())}")
+        schemas = {args.name: schemas[args.name]}
+    if args.output is None:
+        print(_text(schemas[args.name] if args.name is not None else schemas))
+        return 0
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+        for name, schema in schemas.items():
+            path = args.output / f"{name}.schema.json"
+            path.write_text(_text(schema) + "\n", encoding="utf-8")
+            print(path)
+    except OSError as error:
+        raise ConfigError(f"{args.output}: cannot be written: {error.strerror}") from error
+    return 0
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

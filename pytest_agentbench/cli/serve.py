@@ -1,0 +1,86 @@
+"""`agentbench serve [PATH]`: the scripted model on loopback, for programs that want an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+from pathlib import Path
+
+HOST = "127.0.0.1"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    """Adds the command with its options; `run` is its default `run`."""
+    parser = subparsers.add_parser(
+        "serve",
+        help="answer chat completions from the scripts beside the cases, on loopback",
+        description="Serve the scripts beside the cases as an OpenAI-compatible endpoint on 127.0.0.1, until Ctrl-C.",
+    )
+    parser.add_argument(
+        "path", nargs="?", type=Path, default=Path(), metavar="PATH", help="folder or case (default: .)"
+    )
+    parser.add_argument("--port", type=int, default=8765, help="port; 0 takes a free one (default: %(default)s)")
+    parser.add_argument("--latency", type=float, default=0.0, metavar="SECONDS", help="wait before each answer")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until it is interrupted. Exit status 2 where there is nothing to serve or the port is taken."""
+    from pytest_agentbench.models import Scripts, scripted_app
+
+    if not args.path.exists():
+        return _refuse(f"{args.path}: no such file or folder")
+    scripts = Scripts()
+    path = args.path.resolve()
+    scripts.load_tree(path if path.is_dir() else path.parent)
+    for problem in scripts.problems:
+        print(problem, file=sys.stderr)
+    if not scripts:
+        what = "a demo.yaml beside a test.yaml, or a <name>.demo.yaml beside a dataset"
+        return _refuse(f"no scripts under {args.path}: add {what}")
+    try:
+        listener = _listen(args.port)
+    except (OSError, OverflowError) as error:
+        return _refuse(f"cannot listen on {HOST}:{args.port}: {error}; choose another --port, or 0 for a free one")
+    with listener:
+        _serve(scripted_app(scripts, latency_seconds=args.latency), listener, len(scripts))
+    return 0
+
+
+def _serve(app: object, listener: socket.socket, count: int) -> None:
+    import uvicorn
+
+    base_url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
+    print(f"base_url: {base_url}  ({count} scripts; Ctrl-C stops)", flush=True)
+    print(f"  export OPENAI_BASE_URL={base_url} OPENAI_API_KEY=none", flush=True)
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=2,
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        print("stopped")
+
+
+def _listen(port: int) -> socket.socket:
+    """A listening socket, so that whoever reads the printed address can connect at once."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(2048)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _refuse(message: str) -> int:
+    print(f"agentbench serve: {message}", file=sys.stderr)
+    return 2

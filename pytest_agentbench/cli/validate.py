@@ -1,0 +1,37 @@
+"""`agentbench validate [PATH ...]`: every configuration file, case and dataset, and what they say of each other."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "validate",
+        help="check configuration files, cases and datasets",
+        description="Check every configuration file, case, dataset and script below the paths, and that the ids they "
+        "name exist. Each problem is a line file:line:column: ...; the exit status is 1 if there is one.",
+    )
+    parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="default: .")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints every problem, every warning and a summary."""
+    from pytest_agentbench.cli.checking import Checker
+    from pytest_agentbench.cli.places import existing
+
+    checker = Checker()
+    for path in existing(args.paths):
+        checker.check(path)
+    errors, warnings = sorted(set(checker.errors)), sorted(set(checker.warnings))
+    for line in (*errors, *warnings):
+        print(line)
+    print(f"{_count(checker.files, 'file')} checked, {_count(checker.cases, 'case')}: ", end="")
+    print(f"{_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}")
+    return 1 if errors else 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,22 @@
+"""Collection: case × model × repetition become items, with ids, keywords and marks."""
+
+from pytest_agentbench.collection.begin import begin, choose
+from pytest_agentbench.collection.files import CASE_COLLECTORS, PLANNER, BadRowNode, CaseFile, DatasetFile, collect_file
+from pytest_agentbench.collection.marked import PLAN_PARAM, finished_run, parametrize
+from pytest_agentbench.collection.planning import Planner, prepare
+
+__all__ = [
+    "CASE_COLLECTORS",
+    "PLANNER",
+    "PLAN_PARAM",
+    "BadRowNode",
+    "CaseFile",
+    "DatasetFile",
+    "Planner",
+    "begin",
+    "choose",
+    "collect_file",
+    "finished_run",
+    "parametrize",
+    "prepare",
+]

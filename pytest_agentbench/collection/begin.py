@@ -1,0 +1,155 @@
+"""The start of a session with cases: from collected items to an engine that runs ahead of them."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_agentbench.collection.files import PLANNER
+from pytest_agentbench.collection.marked import attach_jobs
+from pytest_agentbench.collection.reporting import CaseReports
+from pytest_agentbench.collection.selecting import deselect
+from pytest_agentbench.engine import (
+    AHEAD,
+    CHANNEL,
+    JOB,
+    Budget,
+    Job,
+    LookAhead,
+    RunAhead,
+    RunLogHandler,
+    Services,
+    execute,
+)
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.reports import Progress, StatusLine
+from pytest_agentbench.workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models import Endpoints
+    from pytest_agentbench.options import Settings
+    from pytest_agentbench.session import SessionReport
+
+
+def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Gives marked tests their cases and deselects what is not to run."""
+    attach_jobs(config, items)
+    try:
+        deselect(config, items, config.stash[PLANNER])
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def begin(session: pytest.Session, settings: Settings, report: SessionReport | None) -> None:
+    """Here -k, -m, --lf and every other deselection are done. `report` is None in xdist's workers.
+
+    Raises UsageError for a missing key, before anything runs.
+    """
+    config = session.config
+    jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
+    channel = getattr(config, "workerinput", {}).get(CHANNEL)
+    workers = config.workerinput["workercount"] if channel is not None else 1  # type: ignore[attr-defined]
+    concurrency = max(1, _concurrency(settings, jobs) // workers)
+    if channel is not None:
+        channel.send(("cases", len(jobs), concurrency))  # precedes xdist's own message on the same wire
+    if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
+        return
+    _require_keys(session, jobs)
+    budget, workspaces = Budget(settings.max_cost), Workspaces()
+    services = _services(config, workspaces, budget, workers, channel, report, concurrency)
+    view = _view(config, budget, len(jobs)) if report is not None else _unseen
+    ahead = RunAhead(
+        session, functools.partial(execute, services), concurrency, close=services.close, tick=view, channel=channel
+    )
+    if report is not None:
+        report.budget = budget
+        if any(job.plan.run_profile.sandbox == "local" for job in jobs):
+            report.warnings.append("sandbox: local: commands of agents run on this machine without isolation")
+    logging.getLogger().addHandler(handler := RunLogHandler())
+    config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
+    config.stash[AHEAD] = ahead
+    config.pluginmanager.register(ahead, "agentbench-ahead")
+    config.pluginmanager.register(CaseReports(workspaces), "agentbench-case-reports")
+
+
+def _concurrency(settings: Settings, jobs: list[Job]) -> int:
+    profiles = {id(job.plan): job.plan.run_profile.execution_policy.max_concurrency for job in jobs}
+    return settings.concurrency or max(profiles.values(), default=1)
+
+
+def _require_keys(session: pytest.Session, jobs: list[Job]) -> None:
+    planner = session.config.stash[PLANNER]
+    files = {(job.plan, planner.has_own_agent(item.path)) for item, job in _with_jobs(session)}
+    missing = planner.missing_keys(list(files))
+    if not missing:
+        return
+    if hasattr(session.config, "workerinput"):  # xdist takes a usage error in a worker for a crash
+        session.shouldfail = "; ".join(missing)
+        session.items.clear()
+        return
+    raise pytest.UsageError("\n".join(missing))
+
+
+def _with_jobs(session: pytest.Session) -> list[tuple[pytest.Item, Job]]:
+    return [(item, item.stash[JOB]) for item in session.items if JOB in item.stash]
+
+
+def _services(
+    config: pytest.Config,
+    workspaces: Workspaces,
+    budget: Budget,
+    workers: int,
+    channel: Any,
+    report: SessionReport | None,
+    concurrency: int,
+) -> Services:
+    from pytest_agentbench.models import Scripts
+
+    scripts = Scripts()
+
+    def connect() -> Endpoints:
+        from pytest_agentbench.models import Endpoints
+
+        return Endpoints(share=workers, scripts=scripts, concurrency=concurrency * workers)
+
+    def spent(costs: list[float | None]) -> None:
+        if channel is not None:
+            for cost in costs:
+                channel.send(("spent", cost))
+        elif reason := budget.spend(*costs):
+            if report is not None:
+                report.halted = reason
+            config.stash[AHEAD].halt(reason)
+
+    return Services(config.stash[PLANNER].registry, workspaces, scripts, budget, connect, spent)
+
+
+def _view(config: pytest.Config, budget: Budget, total: int) -> Any:
+    """Draws the status line while pytest waits."""
+    status, begun = StatusLine.of_session(config), time.perf_counter()
+    config.add_cleanup(status.close)
+
+    def tick(engine: LookAhead | None) -> None:
+        if engine is None:
+            status.clear()
+            return
+        status.show(
+            lambda: Progress(
+                done=max(0, engine.at - 1) + len(engine.done),
+                total=total,
+                in_flight=len(engine.running),
+                elapsed_seconds=time.perf_counter() - begun,
+                cost_usd=budget.spent or None,
+                partial_cost=budget.unknown > 0,
+            )
+        )
+
+    return tick
+
+
+def _unseen(engine: LookAhead | None) -> None:
+    """Workers draw nothing."""

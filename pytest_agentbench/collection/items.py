@@ -1,0 +1,127 @@
+"""Items: one case on one model once, as a test function of pytest's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_agentbench.engine import AHEAD, JOB, RESULT, RUNNER_FIXTURE, Job, Result
+from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.reports import error_report, failure_report
+
+MARKS = pytest.StashKey[dict[str, Any]]()
+ACTIVE_MARKS = frozenset(
+    {
+        "skip",
+        "skipif",
+        "xfail",
+        "parametrize",
+        "usefixtures",
+        "filterwarnings",
+        "xdist_group",
+        "flaky",
+        "timeout",
+        "agentbench",
+    }
+)
+"""Marks that would do something to an item: tags of these names are keywords only."""
+
+
+def case_function(agentbench_runner):  # type: ignore[no-untyped-def]  # noqa: D103  # --collect-only -v would print it per item
+    pass
+
+
+class _TextId(pytest.Item):
+    """Sits between Function and Item and hands the node id on as text, so that pytest parses `case[model]` the way it
+    parses ids from its cache. Without it --lf, --ff, --nf and --sw silently never match such an item (pytest >= 9.1).
+    """
+
+    def __init__(self, name: str, parent: Any = None, *, nodeid: Any = None, **kw: Any) -> None:
+        super().__init__(name, parent, nodeid=nodeid and str(nodeid), **kw)
+
+
+class CaseItem(pytest.Function, _TextId):
+    """Setup resolves fixtures and gets the result, so what breaks there is an error; the call asserts."""
+
+    line = 1
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """A title that ended in the node id would have its dots turned into slashes by -v."""
+        return self.path, self.line - 1, f"{self.path.name}: {self.name}"
+
+    def setup(self) -> None:
+        """Fixtures first, then the run, which has usually ended by now."""
+        super().setup()
+        if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
+            self.config.stash[AHEAD].result(self, self.funcargs[RUNNER_FIXTURE])
+
+    def runtest(self) -> None:
+        """Raises one readable report of everything that failed."""
+        result = self.stash[RESULT]
+        case, artifact, evaluation = result.case, result.artifact, result.evaluation
+        if case is not None and artifact is not None and evaluation is not None and evaluation.outcome == "failed":
+            pytest.fail(failure_report(case, artifact, evaluation, result.path), pytrace=False)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Our own errors as their text, an agent's exceptions with the agent's frames only."""
+        if isinstance(excinfo.value, AgentbenchError):
+            result = self.stash.get(RESULT, None) or Result()
+            return error_report(excinfo.value, result.artifact, result.path)
+        return super().repr_failure(_from_agent(excinfo))
+
+
+def _from_agent(excinfo: pytest.ExceptionInfo[BaseException]) -> pytest.ExceptionInfo[BaseException]:
+    here, trace = str(Path(__file__).parents[1]), excinfo.tb
+    while trace.tb_next is not None and _is_plumbing(trace.tb_frame.f_code.co_filename, here):
+        trace = trace.tb_next
+    return pytest.ExceptionInfo.from_exc_info((excinfo.type, excinfo.value, trace))
+
+
+def _is_plumbing(filename: str, here: str) -> bool:
+    return filename.startswith(here) or "/_pytest/" in filename or "/asyncio/" in filename or "/pluggy/" in filename
+
+
+def legal_id(text: str) -> str:
+    """The text as node ids and xdist can carry it: no brackets, `::`, control characters or lone surrogates."""
+    return re.sub(r"[\[\]\x00-\x1f\x7f\ud800-\udfff]|::", "_", text)
+
+
+def item_name(job_case_id: str, model_id: str, repetition: int) -> str:
+    """`<case_id>[<model_id>]`, `[<model_id>-r2]` from the second repetition on."""
+    suffix = f"-r{repetition}" if repetition > 1 else ""
+    return f"{legal_id(job_case_id)}[{legal_id(model_id)}{suffix}]"
+
+
+def tag_items(config: pytest.Config, items: Iterable[CaseItem], tags: Iterable[str]) -> None:
+    """Tags are keywords (-k), and marks (-m) unless the mark would do something or cannot be written in -m."""
+    marks = config.stash.setdefault(MARKS, {})
+    for tag in tags:
+        if tag not in marks:
+            marks[tag] = _register(config, tag)
+        for item in items:
+            if marks[tag] is None:
+                item.extra_keyword_matches.add(tag)
+            else:
+                item.add_marker(marks[tag])
+
+
+def _register(config: pytest.Config, tag: str) -> pytest.MarkDecorator | None:
+    if tag in ACTIVE_MARKS or not re.fullmatch(r"[^\W_][\w.+-]*", tag):
+        return None
+    config.addinivalue_line("markers", f"{tag}: tag of agentbench cases")  # first: --strict-markers checks its use
+    mark: pytest.MarkDecorator = getattr(pytest.mark, tag)
+    return mark
+
+
+def make_item(parent: pytest.Collector, job: Job, line: int, fixtureinfo: Any = None) -> CaseItem:
+    """The item of a job. `fixtureinfo` of a sibling spares pytest from working out the same fixtures again."""
+    name = item_name(job.case_id, job.plan.model_id, job.repetition)
+    item: CaseItem = CaseItem.from_parent(parent, name=name, callobj=case_function, fixtureinfo=fixtureinfo)
+    item.line = line
+    job.nodeid = item.nodeid
+    item.stash[JOB] = job
+    return item

@@ -1,0 +1,92 @@
+"""Hand-written tests that name a case: `@pytest.mark.agentbench("case_id")`, or the path of a test.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_agentbench.collection.files import PLANNER
+from pytest_agentbench.collection.index import case_index, constant
+from pytest_agentbench.collection.planning import Planner
+from pytest_agentbench.config import ConfigRoot, suggest
+from pytest_agentbench.engine import AHEAD, JOB, Job, Plan
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.public import Run
+from pytest_agentbench.sources import CASE_FILES, load_case
+
+MARK = "agentbench"
+PLAN_PARAM = "_agentbench_plan"
+
+
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """One test per model and repetition, with the ids that cases have. Raises UsageError for a mark that is wrong."""
+    mark = metafunc.definition.get_closest_marker(MARK)
+    if mark is None or not {"agentbench_run", "agentbench_case", "agentbench_model"} & set(metafunc.fixturenames):
+        return
+    planner = metafunc.config.stash[PLANNER]
+    path = metafunc.definition.path
+    root = _root(planner, path)
+    try:
+        plans = planner.plans(root, own_agent=planner.has_own_agent(path))
+    except ConfigError as error:
+        raise pytest.Collector.CollectError(str(error)) from None
+    draws = [(plan, n) for plan in plans for n in range(1, planner.repetitions(plan) + 1)]
+    ids = [f"{plan.model_id}-r{n}" if n > 1 else plan.model_id for plan, n in draws]
+    metafunc.fixturenames.append(PLAN_PARAM)
+    metafunc.parametrize(PLAN_PARAM, draws, ids=ids, indirect=True)
+
+
+def attach_jobs(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Gives marked tests their jobs, so that their runs start ahead like those of cases."""
+    planner = config.stash[PLANNER]
+    for item in items:
+        mark = item.get_closest_marker(MARK)
+        callspec = getattr(item, "callspec", None)
+        if mark is None or callspec is None or PLAN_PARAM not in callspec.params:
+            continue
+        plan, repetition = callspec.params[PLAN_PARAM]
+        item.stash[JOB] = marked_job(planner, item, mark, plan, repetition)
+
+
+def marked_job(planner: Planner, item: pytest.Item, mark: pytest.Mark, plan: Plan, repetition: int) -> Job:
+    """The job of a marked test. Raises UsageError for a case that is not there."""
+    if len(mark.args) != 1 or mark.kwargs:
+        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.{MARK} takes one case id or path of a test.yaml")
+    name, root = str(mark.args[0]), _root(planner, item.path)
+    path = item.path.parent / name
+    path = next((file for name in CASE_FILES if (file := path / name).is_file()), path)
+    try:
+        if path.is_file():
+            case = load_case(path, planner.root(path), planner.registry.known)
+            return Job(item.nodeid, case.case_id, case.tags, constant(case), plan, repetition)
+        index = case_index(root, planner.registry.known)
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
+    if name not in index.makers:
+        raise pytest.UsageError(
+            f"{item.nodeid}: @pytest.mark.{MARK}: no case {name!r} below {root.path}{suggest(name, index.makers)}"
+        )
+    return Job(item.nodeid, name, index.tags[name], index.makers[name], plan, repetition)
+
+
+def finished_run(item: pytest.Item, runner: Any) -> Run:
+    """The run of a marked test. Raises what kept it from a result."""
+    __tracebackhide__ = True
+    if JOB not in item.stash:
+        raise pytest.UsageError(f'{item.nodeid}: agentbench_run needs @pytest.mark.{MARK}("case_id" or a path)')
+    result = item.config.stash[AHEAD].result(item, runner)
+    assert result.case is not None
+    assert result.artifact is not None
+    return Run(result.case, result.artifact, result.evaluation, result.workspace)
+
+
+def _root(planner: Planner, test_file: Path) -> ConfigRoot:
+    """The config root of a test file: one above it, else the `cases` folder beside or above it."""
+    for folder in test_file.parents:
+        if not folder.is_relative_to(planner.rootdir):
+            break
+        if (folder / "cases").is_dir():
+            return planner.root(folder / "cases" / test_file.name)
+    return planner.root(test_file)

@@ -1,0 +1,142 @@
+"""From a case file to how its cases run: config root, profiles, suite, models, judges."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, SuiteFile, find_root
+from pytest_agentbench.engine import RUNNER_FIXTURE, Plan, Registry, build_registry, overriding_folders
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models import missing_key, resolve_model
+from pytest_agentbench.options import Settings
+from pytest_agentbench.records import Model
+from pytest_agentbench.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OWN_AGENT = "agent"
+"""The model id in item ids where the user's own agent runs and no model is named."""
+NO_MODEL = "none"
+
+
+@dataclass
+class Planner:
+    """Works out each config root's plans once. `own_agents` are the folders whose conftest overrides the runner."""
+
+    settings: Settings
+    registry: Registry
+    store: Store
+    rootdir: Path
+    own_agents: frozenset[Path]
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    _plans: dict[tuple[Path, bool], list[Plan] | None] = field(default_factory=dict)
+
+    def root(self, file: Path) -> ConfigRoot:
+        """The config root of a case file."""
+        return find_root(file, self.rootdir, self.settings.configs)
+
+    def has_own_agent(self, file: Path) -> bool:
+        """Whether a conftest above the file, or a plugin, overrides `agentbench_runner`."""
+        return bool(self.own_agents) and any(folder in self.own_agents for folder in (Path(), *file.parents))
+
+    def plans(self, root: ConfigRoot, *, own_agent: bool) -> list[Plan]:
+        """One plan per model and repetition-free; raises ConfigError at the first call, then none: it is said once."""
+        key = (root.path, own_agent)
+        if key not in self._plans:
+            self._plans[key] = None
+            self._plans[key] = self._make(root, own_agent)
+        return self._plans[key] or []
+
+    def repetitions(self, plan: Plan) -> int:
+        """How often each case runs on the plan's model."""
+        return self.settings.repetitions or plan.run_profile.execution_policy.run_repetitions
+
+    def _make(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
+        settings = self.settings
+        suite = root.suite(settings.suite) if settings.suite else None
+        run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
+        evaluation = (
+            root.evaluation_profile(settings.evaluation_profile)
+            if settings.evaluation_profile
+            else EvaluationProfile.default()
+        )
+        ids = settings.models or tuple(model.model_id for model in (suite.models if suite else ()))
+        models: list[Model | None] = [
+            resolve_model(model_id, models=root.models(), suite=suite, environ=self.environ) for model_id in ids
+        ]
+        return [self._plan(root, model, own_agent, suite, run_profile, evaluation) for model in models or [None]]
+
+    def _plan(
+        self,
+        root: ConfigRoot,
+        model: Model | None,
+        own_agent: bool,
+        suite: SuiteFile | None,
+        run_profile: RunProfile,
+        evaluation: EvaluationProfile,
+    ) -> Plan:
+        model_id = model.model_id if model else OWN_AGENT if own_agent else NO_MODEL
+        suite_id = suite.suite_id if suite else None
+        judges = self._judges(root, model, evaluation)
+        return Plan(
+            model=model,
+            model_id=model_id,
+            run_profile=run_profile,
+            evaluation_profile=evaluation,
+            judges=judges,
+            lane=self.store.lane(suite_id, run_profile, evaluation, model_id, tuple(judges.values())),
+            suite_id=suite_id,
+        )
+
+    def _judges(self, root: ConfigRoot, subject: Model | None, evaluation: EvaluationProfile) -> dict[str, Model]:
+        """A subject that names its own judge (`demo` does) is never judged by another, paid one."""
+        judges = {}
+        used = {run.judge_id for run in evaluation.judge_runs}
+        for judge in evaluation.judges:
+            if judge.judge_id not in used:
+                continue
+            name = (subject.judge if subject else None) or judge.model
+            if name is None:
+                raise ConfigError(
+                    f"{evaluation.evaluation_profile_id}: judge {judge.judge_id!r}: found no model, expected `model:`"
+                )
+            judges[judge.judge_id] = resolve_model(name, models=root.models(), environ=self.environ)
+        return judges
+
+    def missing_keys(self, plans: list[tuple[Plan, bool]]) -> list[str]:
+        """A sentence for each model whose key is not set, of (plan, runs on the user's own agent)."""
+        models: dict[str, Model] = {}
+        for plan, own_agent in plans:
+            if plan.model is not None and not own_agent:
+                models[plan.model.model_id] = plan.model
+            models.update({model.model_id: model for model in plan.judges.values()})
+        sentences = (missing_key(model, self.environ) for model in models.values())
+        return [sentence for sentence in sentences if sentence]
+
+
+def prepare(config: pytest.Config, settings: Settings) -> Planner:
+    """The session's planner. Raises ConfigError where a plugin adds a name that is taken."""
+    return Planner(
+        settings,
+        build_registry(config.hook),
+        Store(settings.output),
+        config.rootpath,
+        _own_agents(config),
+    )
+
+
+def _own_agents(config: pytest.Config) -> frozenset[Path]:
+    """Folders whose conftest overrides the runner; `Path()` stands for a plugin that overrides it everywhere."""
+    plugins = config.pluginmanager.list_name_plugin()
+    elsewhere = any(
+        plugin is not None and RUNNER_FIXTURE in vars(plugin) and not name.endswith("conftest.py")
+        for name, plugin in plugins
+        if getattr(plugin, "__name__", "").partition(".")[0] != "pytest_agentbench" and hasattr(plugin, "__dict__")
+    )
+    return frozenset(overriding_folders(config) | ({Path()} if elsewhere else set()))

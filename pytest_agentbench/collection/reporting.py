@@ -1,0 +1,104 @@
+"""What an item's reports carry: its row, its properties, the time of its run, its own logs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from pytest_agentbench.engine import JOB, RESULT, Job, Result, filter_capture_handlers
+from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.records import Model
+from pytest_agentbench.reports import Row, headline, run_row, user_properties
+from pytest_agentbench.workspaces import Workspaces
+
+
+class CaseReports:
+    """Registered in sessions with cases, in every process that runs items."""
+
+    def __init__(self, workspaces: Workspaces) -> None:
+        self.workspaces = workspaces
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Runs ahead log into their own items."""
+        filter_capture_handlers()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[Any]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """The phase that decides an item gets its row; the last phase lets go of what the run left."""
+        report = yield
+        job = item.stash.get(JOB, None)
+        if job is None:
+            return report
+        if call.when == "call" or (call.when == "setup" and not report.passed):
+            self._decide(item, job, call, report)
+        elif call.when == "teardown":
+            self._release(item)
+        return report
+
+    def _decide(self, item: pytest.Item, job: Job, call: pytest.CallInfo[Any], report: pytest.TestReport) -> None:
+        result = item.stash.get(RESULT, None) or Result()
+        outcome = "error" if report.failed and call.when == "setup" else report.outcome
+        row = make_row(item, job, result, outcome, _message(call, result))
+        report.agentbench_row = row  # type: ignore[attr-defined]  # extra attributes travel from xdist's workers
+        properties = user_properties(row)
+        item.user_properties.extend(properties)
+        report.user_properties.extend(properties)
+        if result.seconds:
+            report.duration = result.seconds  # the time of the run, not of the wait for it
+        if result.logs:
+            report.sections.append(("Captured log run", "\n".join(result.logs)))
+        if stop := stop_reason(job, result, outcome):
+            report.agentbench_stop = stop  # type: ignore[attr-defined]
+            item.session.shouldfail = stop
+
+    def _release(self, item: pytest.Item) -> None:
+        result = item.stash.get(RESULT, None)
+        item.user_properties = []
+        if result is None:
+            return
+        del item.stash[RESULT]
+        if result.workspace is not None:
+            self.workspaces.remove(result.workspace)
+
+
+def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> Row:
+    """The item's entry in report.json."""
+    model: Model | str = job.plan.model or (result.artifact.model["model_id"] if result.artifact else job.plan.model_id)
+    return run_row(
+        item.nodeid,
+        result.case or job.case(),
+        model,
+        job.repetition,
+        result.artifact,
+        result.evaluation,
+        duration_seconds=result.seconds or None,
+        reused=False,
+        artifact_path=result.path,
+        outcome=outcome,
+        message=message,
+    )
+
+
+def _message(call: pytest.CallInfo[Any], result: Result) -> str | None:
+    if call.excinfo is None:
+        return None
+    if result.evaluation is not None and result.evaluation.outcome == "failed" and result.case and result.artifact:
+        return headline(result.case, result.artifact, result.evaluation)
+    error = call.excinfo.value
+    return str(error) if isinstance(error, AgentbenchError | pytest.skip.Exception) else call.excinfo.exconly()
+
+
+def stop_reason(job: Job, result: Result, outcome: str) -> str | None:
+    """Why the run profile's policy ends the session after this item, if it does."""
+    policy = job.plan.run_profile.execution_policy
+    name = job.plan.run_profile.run_profile_id
+    if outcome == "failed" and policy.fail_fast:
+        return f"stopping after a failed case: execution_policy.fail_fast of run profile {name!r}"
+    if outcome == "error" and policy.stop_on_runner_error and result.not_run is None:
+        return f"stopping after a runner error: execution_policy.stop_on_runner_error of run profile {name!r}"
+    return None

@@ -1,0 +1,61 @@
+"""Which collected items stay: suites, and cases that run only when they are named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench.collection.index import case_index
+from pytest_agentbench.collection.items import legal_id
+from pytest_agentbench.collection.planning import Planner
+from pytest_agentbench.config import ConfigRoot
+from pytest_agentbench.engine import JOB, Job
+from pytest_agentbench.sources import select
+
+MANUAL = "manual"
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item], planner: Planner) -> None:
+    """Removes what the suite does not select, and cases tagged `manual` that nobody named. Raises ConfigError."""
+    suites = _Suites(planner)
+    kept: list[pytest.Item] = []
+    gone: list[pytest.Item] = []
+    for item in items:
+        job = item.stash.get(JOB, None)
+        stays = job is None or (suites.select(item.path, job) if planner.settings.suite else not _unnamed(config, job))
+        (kept if stays else gone).append(item)
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = kept
+
+
+class _Suites:
+    """The case ids that the suite selects, worked out once per config root over all of its cases."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self.selected: dict[Path, Collection[str]] = {}
+
+    def select(self, file: Path, job: Job) -> bool:
+        root = self.planner.root(file)
+        if root.path not in self.selected:
+            self.selected[root.path] = self._selected(root)
+        return job.case_id in self.selected[root.path]
+
+    def _selected(self, root: ConfigRoot) -> Collection[str]:
+        suite = root.suite(self.planner.settings.suite or "")
+        cases: Iterable[tuple[str, Collection[str]]] = case_index(root, self.planner.registry.known).tags.items()
+        return select(suite.case_selection, cases)
+
+
+def _unnamed(config: pytest.Config, job: Job) -> bool:
+    """A manual case is named by its id on the command line, or by its id or a tag of its own in -k or -m."""
+    if MANUAL not in job.tags:
+        return False
+    if any("::" in argument and legal_id(job.case_id) in argument for argument in config.args):
+        return False
+    words = set(re.findall(r"[\w.+-]+", f"{config.getoption('keyword')} {config.getoption('markexpr')}"))
+    return not words & {MANUAL, job.case_id}

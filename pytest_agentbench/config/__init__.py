@@ -1,0 +1,84 @@
+"""Configuration: YAML files to frozen models, with errors that name file, line and column; roots; JSON Schemas."""
+
+from pytest_agentbench.config.agent import AgentFile, ModelDefaults, OpenClawFragments
+from pytest_agentbench.config.base import ConfigFile, Known, Scope, resolve_file, suggest
+from pytest_agentbench.config.case_file import (
+    CaseInput,
+    MessageSource,
+    MessageSpec,
+    TestCaseFile,
+    Turn,
+)
+from pytest_agentbench.config.documents import Document, Loc, Problem, parse_json, parse_yaml, read, read_bytes
+from pytest_agentbench.config.evaluation_profile import (
+    Anchor,
+    Anchors,
+    EvaluationProfile,
+    JudgeAggregation,
+    JudgeConfig,
+    JudgeRunConfig,
+    SecurityPolicy,
+)
+from pytest_agentbench.config.kinds import KINDS, find_config_files, kind_of
+from pytest_agentbench.config.loader import load, load_in, located, validate
+from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
+from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root
+from pytest_agentbench.config.run_profile import ExecutionPolicy, OpenClawRunProfile, RunProfile
+from pytest_agentbench.config.schemas import json_schemas
+from pytest_agentbench.config.servers import McpServer
+from pytest_agentbench.config.settings import RunnerSettings, merge_runner_settings
+from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
+
+__all__ = [
+    "KINDS",
+    "MARKERS",
+    "AgentAssignment",
+    "AgentFile",
+    "Anchor",
+    "Anchors",
+    "CaseInput",
+    "CaseSelection",
+    "ConfigFile",
+    "ConfigRoot",
+    "Document",
+    "EvaluationProfile",
+    "ExecutionPolicy",
+    "JudgeAggregation",
+    "JudgeConfig",
+    "JudgeRunConfig",
+    "Known",
+    "Loc",
+    "McpServer",
+    "MessageSource",
+    "MessageSpec",
+    "ModelDefaults",
+    "ModelEntry",
+    "ModelsFile",
+    "OpenClawFragments",
+    "OpenClawRunProfile",
+    "Problem",
+    "RunProfile",
+    "RunnerSettings",
+    "Scope",
+    "SecurityPolicy",
+    "SuiteFile",
+    "SuiteModel",
+    "SuiteOpenClaw",
+    "TestCaseFile",
+    "Turn",
+    "find_config_files",
+    "find_root",
+    "json_schemas",
+    "kind_of",
+    "load",
+    "load_in",
+    "located",
+    "merge_runner_settings",
+    "parse_json",
+    "parse_yaml",
+    "read",
+    "read_bytes",
+    "resolve_file",
+    "suggest",
+    "validate",
+]

@@ -1,0 +1,164 @@
+"""What the models of all configuration files share: strict types, and errors that know their place."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, ValidationInfo, WithJsonSchema
+
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.records import Record
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Known:
+    """The names that are registered in this session. None: not verified."""
+
+    runners: frozenset[str] | None = None
+    tools: frozenset[str] | None = None
+    checks: frozenset[str] | None = None
+    metrics: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What validation needs to know beside the file's text. `root`: what the file's paths may not leave, resolved."""
+
+    folder: str
+    root: str | None = None
+    known: Known = field(default_factory=Known)
+
+
+class Problems(ValueError):
+    """Several problems of one value, each with its own way below it."""
+
+    def __init__(self, found: Iterable[tuple[Loc, str]]) -> None:
+        self.found = tuple(found)
+        super().__init__("; ".join(message for _, message in self.found))
+
+
+def complain(found: Iterable[tuple[Loc, str]]) -> None:
+    """Raise Problems if there is one."""
+    problems = tuple(found)
+    if problems:
+        raise Problems(problems)
+
+
+def suggest(name: str, names: Collection[str]) -> str:
+    """`; did you mean 'x'?`, or else what there is."""
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    shown = sorted(names)
+    return f"; there is {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}" if shown else "; there is none"
+
+
+def duplicates(items: Iterable[T], key: Callable[[T], Hashable], name: str) -> list[tuple[Loc, str]]:
+    """A problem for each item whose key came before."""
+    seen: set[Hashable] = set()
+    found: list[tuple[Loc, str]] = []
+    for index, item in enumerate(items):
+        value = key(item)
+        if value in seen:
+            found.append(((index, name), f"Duplicate {name} {value!r}; each must be unique"))
+        seen.add(value)
+    return found
+
+
+def unregistered(names: Iterable[tuple[Loc, str]], known: Collection[str] | None, what: str) -> list[tuple[Loc, str]]:
+    """A problem for each name that is not registered."""
+    if known is None:
+        return []
+    return [(loc, f"unknown {what} {name!r}{suggest(name, known)}") for loc, name in names if name not in known]
+
+
+def scope_of(info: ValidationInfo) -> Scope | None:
+    """The scope that `load` validates in, None where a model is made in Python."""
+    return info.context if isinstance(info.context, Scope) else None
+
+
+def resolve_path(text: str, scope: Scope) -> str:
+    """The absolute path that a file's text names, symlinks resolved.
+
+    :raises ValueError: it leaves the scope's root.
+    """
+    if "\0" in text:
+        raise ValueError("found a NUL character, expected a path")
+    real = os.path.realpath(os.path.join(scope.folder, os.path.expanduser(text)))
+    if scope.root is not None and not (real + os.sep).startswith(scope.root.rstrip(os.sep) + os.sep):
+        raise ValueError(
+            f"found {text!r}, which leaves the config root {scope.root}; move the file there, "
+            "or set allow_outside_paths: true in the run profile"
+        )
+    return real
+
+
+def resolve_file(text: str, scope: Scope) -> Path:
+    """Like resolve_path, and it is a file that exists.
+
+    :raises ValueError: it leaves the scope's root, or there is no such file.
+    """
+    real = resolve_path(text, scope)
+    if not os.path.isfile(real):
+        raise ValueError(f"found {text!r}, expected an existing file; there is no file {real}")
+    return Path(real)
+
+
+def _existing(text: str, info: ValidationInfo) -> str:
+    scope = scope_of(info)
+    if scope is not None:
+        resolve_file(text, scope)
+    return text
+
+
+def _version_1(value: Any) -> Any:
+    if type(value) is not int or value != 1:
+        raise ValueError(f"found {value!r}, expected the whole number 1")
+    return value
+
+
+def _pinned_temperature(settings: dict[str, Any]) -> dict[str, Any]:
+    complain(temperature_problems(settings))
+    return settings
+
+
+def temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+    """Request parameters pass through as they are, but for a temperature that no endpoint takes."""
+    value = settings.get("temperature")
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):
+        return []
+    return [(("temperature",), f"found {value!r}, expected a number from 0 to 2")]
+
+
+def _variable_name(text: str) -> str:
+    # The text is not shown: what people put here by mistake is the key itself.
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("expected the name of an environment variable, never a key itself")
+    return text
+
+
+SchemaVersion = Annotated[int, BeforeValidator(_version_1), WithJsonSchema({"const": 1, "type": "integer"})]
+LocalFile = Annotated[str, AfterValidator(_existing)]
+"""A path relative to the file that names it; `~` expands; the file exists."""
+RequestParameters = Annotated[dict[str, Any], AfterValidator(_pinned_temperature)]
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+AtLeastOne = Annotated[StrictInt, Field(ge=1)]
+Seconds = Annotated[float, Field(strict=True, gt=0)]
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
+
+
+class ConfigFile(Record):
+    """What every configuration file has."""
+
+    schema_version: SchemaVersion
+    """Always 1."""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    """Anything you like; not used by the framework."""

@@ -1,0 +1,220 @@
+"""`test.yaml`: one evaluation scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
+
+from pytest_agentbench.config.base import (
+    ConfigFile,
+    LocalFile,
+    Problems,
+    Scope,
+    complain,
+    duplicates,
+    resolve_file,
+    resolve_path,
+    scope_of,
+    unregistered,
+)
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.servers import McpServer
+from pytest_agentbench.config.settings import settings_problems
+from pytest_agentbench.records import (
+    BUILTIN_KINDS,
+    Check,
+    CustomCheck,
+    Expectations,
+    MetricAtLeast,
+    MetricSpec,
+    OpenclawWorkspaceFilePresent,
+    Record,
+    Role,
+    Rubric,
+    RunnerSpec,
+    Slug,
+    Tags,
+    Thresholds,
+)
+from pytest_agentbench.records.check_specs import Text
+
+
+class MessageSource(Record):
+    """A file that holds the text, one message, or a list of messages."""
+
+    path: LocalFile
+    """Relative to test.yaml."""
+    format: Literal["yaml", "json", "text"] | None = None
+    """Default: by the file's extension; anything but .yaml, .yml and .json is text."""
+
+
+class MessageSpec(Record):
+    """One chat message, inline or from a file."""
+
+    role: Role
+    """Who says it."""
+    content: str | None = None
+    """The text."""
+    source: MessageSource | None = None
+    """Where the text stands instead."""
+    name: str | None = None
+    """Name of the speaker."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.content is not None and self.source is not None:
+            raise ValueError("a message cannot define both 'content' and 'source'")
+        if self.content is None and self.source is None:
+            raise ValueError("a message requires either inline 'content' or a 'source'")
+        return self
+
+
+class Turn(MessageSpec):
+    """One user message of a conversation; `openclaw` only."""
+
+    role: Literal["user"]
+    """Always user."""
+
+
+def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    probe = context.get("llm_probe")
+    if probe is None:
+        return context
+    if not isinstance(probe, dict):
+        raise Problems([(("llm_probe",), f"found {probe!r}, expected a mapping")])
+    tools = probe.get("tools") or []
+    if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
+        raise Problems([(("llm_probe", "tools"), f"found {tools!r}, expected a list of tool names")])
+    scope = scope_of(info)
+    named: list[tuple[Loc, str]] = [(("llm_probe", "tools", index), tool) for index, tool in enumerate(tools)]
+    complain(unregistered(named, scope.known.tools if scope else None, "tool"))
+    return context
+
+
+class CaseInput(Record):
+    """What the agent is given."""
+
+    messages: tuple[MessageSpec, ...] = ()
+    """The messages sent to the model, in order; with turns, the context that comes with the first."""
+    turns: tuple[Turn, ...] = ()
+    """User messages sent one after the other in one session; `openclaw` only."""
+    attachments: tuple[LocalFile, ...] = ()
+    """Files shown to the agent just before its first user message; relative to test.yaml."""
+    context: Annotated[dict[str, Any], AfterValidator(_check_context)] = Field(default_factory=dict)
+    """What a runner wants to know: `llm_probe: {tools: [...]}`, `openclaw: {expected_artifact: ...}`, your own."""
+
+
+class TestCaseFile(ConfigFile):
+    """A test case: one scenario that runs against any model."""
+
+    __test__: ClassVar[bool] = False
+
+    case_id: Slug
+    """Unique under the config root."""
+    title: Text
+    """For people."""
+    runner: RunnerSpec
+    """The runner's type and settings that win over the run profile's."""
+    input: CaseInput
+    """Messages, attachments and context."""
+    expectations: Expectations = Field(default_factory=Expectations)
+    """Statements in plain language that the judge weighs."""
+    rubric: Rubric | None = None
+    """How the judge is to score."""
+    deterministic_checks: tuple[Check, ...] = ()
+    """Checks without a model; each that fails fails the case."""
+    metrics: tuple[MetricSpec, ...] = ()
+    """Registered metrics of the final output against the reference; below its threshold a metric fails the case."""
+    reference: str | None = None
+    """The expected answer that metrics compare with."""
+    mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
+    """MCP servers whose tools the agent may call, by name."""
+    verify: dict[str, Any] | None = None
+    """How a verifier decides the case after the agent has stopped."""
+    must_pass: StrictBool = False
+    """A failure fails the session, whatever its pass rate."""
+    report_only: StrictBool = False
+    """Nothing needs to decide the case: it is run and reported."""
+    require_hard: StrictBool = False
+    """A hard expectation that the judge finds unmet fails the case."""
+    thresholds: Thresholds | None = None
+    """What the repetitions must reach together."""
+    tags: Tags = ()
+    """For selection: `-k`, `-m` and suites."""
+
+    @field_validator("runner")
+    @classmethod
+    def _runner_is_known(cls, runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
+        scope = scope_of(info)
+        found = unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
+        complain(found + settings_problems(runner.model_extra or {}))
+        return runner
+
+    @field_validator("input")
+    @classmethod
+    def _turns_need_openclaw(cls, value: CaseInput, info: ValidationInfo) -> CaseInput:
+        runner = info.data.get("runner")
+        if value.turns and runner is not None and runner.type != "openclaw":
+            message = f"the runner {runner.type!r} has no turns, only 'openclaw' has; use messages"
+            raise Problems([(("turns",), message)])
+        return value
+
+    @field_validator("deterministic_checks")
+    @classmethod
+    def _checks_are_sound(cls, checks: tuple[Check, ...], info: ValidationInfo) -> tuple[Check, ...]:
+        found = duplicates(checks, lambda check: check.check_id, "check_id") if len(checks) > 1 else []
+        scope = scope_of(info)
+        if scope is not None:
+            for index, check in enumerate(checks):
+                found += [((index, *loc), message) for loc, message in _check_problems(check, scope)]
+        complain(found)
+        return checks
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_known(cls, metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> tuple[MetricSpec, ...]:
+        complain(metric_problems(metrics, scope_of(info)))
+        return metrics
+
+
+def metric_problems(metrics: tuple[MetricSpec, ...], scope: Scope | None) -> list[tuple[Loc, str]]:
+    """Metrics named twice or not registered."""
+    named: list[tuple[Loc, str]] = [((index, "name"), metric.name) for index, metric in enumerate(metrics)]
+    known = scope.known.metrics if scope is not None else None
+    return duplicates(metrics, lambda metric: metric.name, "name") + unregistered(named, known, "metric")
+
+
+def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
+    """Names that nobody registered, and paths that lead nowhere or out of the config root."""
+    if check.python_hook is not None:
+        if check.python_hook.path is not None:
+            yield from _path_problem(("python_hook", "path"), check.python_hook.path, scope, resolve_file)
+        return
+    spec = check.declarative
+    if isinstance(spec, CustomCheck):
+        known = scope.known.checks | BUILTIN_KINDS if scope.known.checks is not None else None
+        yield from unregistered([(("declarative", "kind"), spec.kind)], known, "check kind")
+    elif isinstance(spec, MetricAtLeast):
+        yield from unregistered([(("declarative", "name"), spec.name)], scope.known.metrics, "metric")
+    elif isinstance(spec, OpenclawWorkspaceFilePresent):
+        path = PurePosixPath(spec.relative_path)
+        if path.is_absolute() or ".." in path.parts:
+            yield (
+                ("declarative", "relative_path"),
+                f"found {spec.relative_path!r}, expected a path inside the workspace",
+            )
+    path_text = getattr(spec, "path", None)
+    if path_text is not None and ".." in path_text:
+        yield from _path_problem(("declarative", "path"), path_text, scope, resolve_path)
+
+
+def _path_problem(
+    loc: Loc, text: str, scope: Scope, resolve: Callable[[str, Scope], object]
+) -> Iterator[tuple[Loc, str]]:
+    try:
+        resolve(text, scope)
+    except ValueError as error:
+        yield loc, str(error)

@@ -1,0 +1,273 @@
+"""YAML and JSON text to plain data, safely, with the line and column of every value for those who complain about it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+from yaml import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.constructor import SafeConstructor
+
+from pytest_agentbench.errors import ConfigError
+
+Loc: TypeAlias = tuple[int | str, ...]
+"""The way to a value: mapping keys and sequence indexes from the top of a file."""
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_DEPTH = 100
+MAX_ALIASED = 100_000
+"""How many values aliases may add to a file."""
+
+_PREFIX = "tag:yaml.org,2002:"
+_STR, _MAP, _SEQ, _MERGE = (_PREFIX + name for name in ("str", "map", "seq", "merge"))
+_AS_TEXT = frozenset({_STR, _PREFIX + "timestamp", _PREFIX + "value"})
+_IMPLICIT = yaml.CSafeLoader.yaml_implicit_resolvers
+_scalars = SafeConstructor()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong at a place of a file; `line` and `column` count from 1."""
+
+    line: int
+    column: int
+    message: str
+
+
+@dataclass
+class Document:
+    """One parsed file. `problems` are what the text itself has wrong, such as duplicate keys."""
+
+    path: Path
+    text: bytes
+    data: Any
+    problems: list[Problem] = field(default_factory=list)
+    node: Node | None = None
+
+    def problem(self, loc: Loc, message: str, *, at_key: bool = False) -> Problem:
+        """A problem at the value that `loc` leads to, or as near as it gets; with `at_key`, at the value's key."""
+        line, column = self._place(loc, at_key)
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
+        return Problem(line, column, f"{name}: {message}" if name else message)
+
+    def error(self, problems: Iterable[Problem]) -> ConfigError:
+        """All problems as one error, in the order of the file."""
+        unique = sorted(set(problems), key=lambda problem: (problem.line, problem.column, problem.message))
+        return ConfigError("\n".join(f"{self.path}:{p.line}:{p.column}: {p.message}" for p in unique))
+
+    def _place(self, loc: Loc, at_key: bool) -> tuple[int, int]:
+        """Line and column, from 1. A JSON file is composed as YAML for it, which nearly every JSON text is."""
+        try:
+            node = self.node or _Loader(self.text).get_single_node()
+        except (yaml.YAMLError, ConfigError):
+            node = None
+        if node is None:
+            return 1, 1
+        mark = node.start_mark
+        for part in loc:
+            key, child = _child(node, part)
+            if child is None:
+                break
+            node = child
+            mark = key.start_mark if key is not None and at_key else child.start_mark
+        return mark.line + 1, mark.column + 1
+
+
+def read(path: Path) -> Document:
+    """The YAML file's document.
+
+    :raises ConfigError: it cannot be read, is too large, or is no YAML that is safe to load.
+    """
+    return parse_yaml(read_bytes(path), path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's bytes, at most MAX_BYTES of them."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror or error}") from error
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"{path}:1:1: found more than {MAX_BYTES:,} bytes, the limit; move data out of the file")
+    return text
+
+
+def parse_yaml(text: bytes, path: Path) -> Document:
+    """YAML 1.1 as PyYAML's safe loader reads it, but: keys are always texts, dates stay texts, numbers are finite."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+    except (yaml.YAMLError, _TooDeep) as error:
+        raise _syntax_error(error, text, path) from error
+    finally:
+        loader.dispose()
+    document = Document(path, text, None, node=node)
+    if node is not None:
+        document.data = _Builder(document).value(node, 0)
+    return document
+
+
+def parse_json(text: bytes, path: Path) -> Document:
+    """JSON (UTF-8, BOM allowed) without duplicate keys, NaN or Infinity."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(items)
+        if len(mapping) != len(items):
+            names = [name for name, _ in items]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"duplicate key {twice!r}")
+        return mapping
+
+    def constant(name: str) -> Any:
+        raise ValueError(f"found {name}, expected a finite number")
+
+    try:
+        data = json.loads(text.decode("utf-8-sig"), object_pairs_hook=pairs, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}:1:1: not valid JSON: {error}") from error
+    return Document(path, text, data)
+
+
+class _TooDeep(Exception):
+    def __init__(self, mark: yaml.Mark) -> None:
+        super().__init__()
+        self.context = f"found more than {MAX_DEPTH} levels of nesting"
+        self.context_mark = mark
+
+
+class _Loader(yaml.CSafeLoader):
+    """The C parser with the parts of node composition that are Python made cheap, and its recursion bounded."""
+
+    depth = 0
+
+    def descend_resolver(self, parent: Node | None, _index: Any) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH and parent is not None:
+            raise _TooDeep(parent.start_mark)
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1
+
+    def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
+        if kind is ScalarNode:
+            if implicit[0]:
+                for tag, pattern in _IMPLICIT.get(value[:1], ()):
+                    if pattern.match(value):
+                        return str(tag)
+            return _STR
+        return _MAP if kind is MappingNode else _SEQ
+
+
+class _Builder:
+    """Nodes to data in one pass. An alias is built again wherever it stands, so the total is bounded."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        # A file without aliases has fewer values than bytes.
+        self.left = MAX_ALIASED + len(document.text)
+
+    def value(self, node: Node, depth: int) -> Any:
+        if isinstance(node, ScalarNode):
+            return node.value if node.tag is _STR else self.scalar(node)
+        self.left -= len(node.value)
+        if self.left < 0 or depth > MAX_DEPTH:
+            raise self.document.error([_at(node, "aliases expand to too many values; write out what they stand for")])
+        if node.tag not in (_MAP, _SEQ):
+            self.complain(node, f"the tag {_tag(node)} is not allowed; only plain YAML values are")
+        depth += 1
+        if isinstance(node, MappingNode):
+            return self.mapping(node, depth)
+        return [self.value(item, depth) for item in node.value]
+
+    def mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        merged: list[Node] = []
+        for key, child in node.value:
+            name = key.value
+            if key.tag is not _STR:
+                if key.tag == _MERGE:
+                    merged.append(child)
+                    continue
+                if not isinstance(key, ScalarNode):
+                    self.complain(key, "found a collection as a key, expected a text")
+                    continue
+            if name in data:
+                self.complain(key, f"duplicate key {name!r}; remove one of them")
+            data[name] = self.value(child, depth)
+        for child in merged:
+            for mapping in self.merge_sources(child, depth):
+                data = {**mapping, **data}
+        return data
+
+    def merge_sources(self, node: Node, depth: int) -> list[dict[str, Any]]:
+        """What `<<` names: a mapping, or a list of them of which the first wins."""
+        value = self.value(node, depth)
+        sources = value if isinstance(value, list) else [value]
+        if not all(isinstance(source, dict) for source in sources):
+            self.complain(node, "found something else after '<<', expected a mapping or a list of mappings")
+            return []
+        return sources
+
+    def scalar(self, node: ScalarNode) -> Any:
+        tag = node.tag
+        if tag in _AS_TEXT:
+            return node.value
+        try:
+            if tag == _PREFIX + "bool":
+                return _scalars.construct_yaml_bool(node)
+            if tag == _PREFIX + "int":
+                return _scalars.construct_yaml_int(node)
+            if tag == _PREFIX + "float":
+                number = _scalars.construct_yaml_float(node)
+                if math.isfinite(number):
+                    return number
+                raise ValueError
+            if tag == _PREFIX + "null":
+                return None
+        except (ValueError, KeyError, IndexError, OverflowError):
+            self.complain(node, f"found {node.value[:40]!r}, expected a finite {tag.removeprefix(_PREFIX)}")
+            return None
+        self.complain(node, f"the tag {_tag(node)} is not allowed; only plain YAML values are")
+        return None
+
+    def complain(self, node: Node, message: str) -> None:
+        self.document.problems.append(_at(node, message))
+
+
+def _tag(node: Node) -> str:
+    tag: str = node.tag
+    return tag.replace(_PREFIX, "!!", 1)
+
+
+def _at(node: Node, message: str) -> Problem:
+    return Problem(node.start_mark.line + 1, node.start_mark.column + 1, message)
+
+
+def _child(node: Node, part: int | str) -> tuple[Node | None, Node | None]:
+    """Key node and value node of one part of the way; (None, None) where there is no such part."""
+    if isinstance(node, MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == part), (None, None))
+    if isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return None, node.value[part]
+    return None, None
+
+
+def _syntax_error(error: Exception, text: bytes, path: Path) -> ConfigError:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is not None:
+        reasons = (getattr(error, "context", None), getattr(error, "problem", None))
+        return ConfigError(
+            f"{path}:{mark.line + 1}:{mark.column + 1}: not valid YAML: {', '.join(filter(None, reasons))}"
+        )
+    position = getattr(error, "position", 0)
+    before: Sequence[bytes] = text[:position].split(b"\n")
+    reason = getattr(error, "reason", str(error))
+    return ConfigError(f"{path}:{len(before)}:{len(before[-1]) + 1}: not valid YAML: {reason}; save the file as UTF-8")

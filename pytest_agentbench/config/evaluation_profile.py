@@ -1,0 +1,188 @@
+"""`evaluation_profiles/<id>.yaml`: who judges, how often, and how verdicts combine."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
+
+from pytest_agentbench.config.base import (
+    AtLeastOne,
+    ConfigFile,
+    Fraction,
+    LocalFile,
+    Problems,
+    complain,
+    duplicates,
+    scope_of,
+    suggest,
+    temperature_problems,
+)
+from pytest_agentbench.config.case_file import metric_problems
+from pytest_agentbench.records import MetricSpec, Record, Slug
+from pytest_agentbench.records.check_specs import Text
+
+
+class JudgeConfig(Record):
+    """A judge. Other fields are request options as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+
+    judge_id: Slug
+    """The name that judge_runs refer to."""
+    type: Text
+    """The kind of judge, such as llm_probe."""
+    model: Text | None = None
+    """A model_id of models.yaml, or a model's name."""
+    request_options: dict[str, Any] = Field(default_factory=dict)
+    """Request options; they win over those given as fields of the judge."""
+
+    @model_validator(mode="after")
+    def _sound_temperature(self) -> Self:
+        found = [(("request_options", *loc), message) for loc, message in temperature_problems(self.request_options)]
+        complain(found + temperature_problems(self.model_extra or {}))
+        return self
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What goes into each request beside model and messages."""
+        return {**(self.model_extra or {}), **self.request_options}
+
+
+class JudgeRunConfig(Record):
+    """How often a judge is asked."""
+
+    judge_run_id: Slug
+    """Unique in the profile."""
+    judge_id: Slug
+    """A judge of the profile."""
+    repetitions: AtLeastOne = 1
+    """Iterations for each run."""
+    sample_size: AtLeastOne | None = None
+    """How many of the iterations are aggregated; all, where nothing is said."""
+
+    @model_validator(mode="after")
+    def _sample_of_the_repetitions(self) -> Self:
+        if self.sample_size is not None and self.sample_size > self.repetitions:
+            message = f"sample_size ({self.sample_size}) must not exceed repetitions ({self.repetitions})"
+            raise Problems([(("sample_size",), message)])
+        return self
+
+
+class JudgeAggregation(Record):
+    """How the iterations' scores become one."""
+
+    method: Literal["median", "mean", "majority_vote", "all_pass"] = "median"
+    """Over the successful iterations."""
+    pass_threshold: Fraction | None = None
+    """Fraction of the scale: a score below it fails."""
+
+
+class Anchor(Record):
+    """An example that shows the judge what a score means."""
+
+    anchor_id: Slug
+    """Unique in the profile."""
+    label: Text
+    """Its name in the prompt."""
+    text: Text
+    """The example."""
+
+
+class Anchors(Record):
+    """Calibration examples in the judge's prompt."""
+
+    enabled: StrictBool = False
+    """Whether the prompt shows them."""
+    references: tuple[Anchor, ...] = ()
+    """The examples."""
+
+
+class SecurityPolicy(Record):
+    """What evaluation may execute, reach and write."""
+
+    allow_local_python_hooks: StrictBool = False
+    """Python hooks of cases may run."""
+    network_access: Literal["deny", "allow"] = "deny"
+    """Network for hooks."""
+    redact_secrets: StrictBool = True
+    """Secrets are removed before anything is written or sent."""
+
+
+class EvaluationProfile(ConfigFile):
+    """An evaluation profile: judges, aggregation, and what evaluation may do."""
+
+    evaluation_profile_id: Slug
+    """Unique under the config root."""
+    title: Text
+    """For people."""
+    judges: tuple[JudgeConfig, ...] = ()
+    """Who can judge."""
+    judge_runs: tuple[JudgeRunConfig, ...] = ()
+    """Who judges, and how often."""
+    aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
+    """How iterations combine."""
+    anchors: Anchors = Field(default_factory=Anchors)
+    """Calibration examples."""
+    security_policy: SecurityPolicy = Field(default_factory=SecurityPolicy)
+    """What evaluation may do."""
+    judge_system_prompt_path: LocalFile | None = None
+    """A file with the judge's system prompt; relative to this file."""
+    judge_system_prompt: Text | None = None
+    """The judge's system prompt."""
+    metrics: tuple[MetricSpec, ...] = ()
+    """Metrics of every case that has a reference."""
+    compat: Literal["v1"] | None = None
+    """Compute metrics as the original benchmark did."""
+
+    @field_validator("judges")
+    @classmethod
+    def _unique_judges(cls, judges: tuple[JudgeConfig, ...]) -> tuple[JudgeConfig, ...]:
+        complain(duplicates(judges, lambda judge: judge.judge_id, "judge_id"))
+        return judges
+
+    @field_validator("judge_runs")
+    @classmethod
+    def _runs_of_declared_judges(
+        cls, runs: tuple[JudgeRunConfig, ...], info: ValidationInfo
+    ) -> tuple[JudgeRunConfig, ...]:
+        found = duplicates(runs, lambda run: run.judge_run_id, "judge_run_id")
+        if "judges" in info.data:
+            declared = {judge.judge_id for judge in info.data["judges"]}
+            found += [
+                ((index, "judge_id"), f"unknown judge_id {run.judge_id!r}{suggest(run.judge_id, declared)}")
+                for index, run in enumerate(runs)
+                if run.judge_id not in declared
+            ]
+        complain(found)
+        return runs
+
+    @field_validator("anchors")
+    @classmethod
+    def _unique_anchors(cls, anchors: Anchors) -> Anchors:
+        found = duplicates(anchors.references, lambda anchor: anchor.anchor_id, "anchor_id")
+        complain((("references", *loc), message) for loc, message in found)
+        return anchors
+
+    @field_validator("judge_system_prompt")
+    @classmethod
+    def _one_prompt(cls, prompt: str | None, info: ValidationInfo) -> str | None:
+        if prompt is not None and info.data.get("judge_system_prompt_path") is not None:
+            raise ValueError("Specify only one of 'judge_system_prompt_path' and 'judge_system_prompt'")
+        return prompt
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_known(cls, metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> tuple[MetricSpec, ...]:
+        complain(metric_problems(metrics, scope_of(info)))
+        return metrics
+
+    @property
+    def system_prompt(self) -> str | None:
+        """The judge's system prompt; None where the profile has none of its own. `load` has read it from its file."""
+        return self.judge_system_prompt
+
+    @classmethod
+    def default(cls) -> EvaluationProfile:
+        """What holds where a session names none: no judge."""
+        return cls(schema_version=1, evaluation_profile_id="default", title="Default")

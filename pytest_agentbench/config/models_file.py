@@ -1,0 +1,51 @@
+"""`models.yaml`: the models that sessions and judges name, and how to reach them."""
+
+from __future__ import annotations
+
+from pydantic import Field, StrictBool, field_validator
+
+from pytest_agentbench.config.base import ConfigFile, RequestParameters, VariableName, complain, duplicates
+from pytest_agentbench.records import Limits, Prices, Record
+from pytest_agentbench.records.check_specs import Text
+
+
+class ModelEntry(Record):
+    """A model: what it is called here, and how to reach it."""
+
+    model_id: Text
+    """What --model, suites and judges name."""
+    requested_model: Text | None = None
+    """The endpoint's name for it; default: model_id."""
+    label: str | None = None
+    """For people."""
+    base_url: Text | None = None
+    """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own."""
+    api_key_env: VariableName | None = None
+    """Name of the variable that holds the key, never a key; `none` for endpoints without keys."""
+    scripted: StrictBool = False
+    """It answers from scripts beside the cases, offline."""
+    judge: Text | None = None
+    """The model that judges this one's runs, in place of the evaluation profile's."""
+    parameters: RequestParameters = Field(default_factory=dict)
+    """Request parameters; profile and case win over them."""
+    prices: Prices | None = None
+    """USD per million tokens."""
+    limits: Limits | None = None
+    """What the endpoint bears."""
+
+
+class ModelsFile(ConfigFile):
+    """The models of a config root."""
+
+    models: tuple[ModelEntry, ...] = ()
+    """One entry for each model."""
+
+    @field_validator("models")
+    @classmethod
+    def _unique_models(cls, models: tuple[ModelEntry, ...]) -> tuple[ModelEntry, ...]:
+        complain(duplicates(models, lambda model: model.model_id, "model_id"))
+        return models
+
+    def get(self, model_id: str) -> ModelEntry | None:
+        """The entry of that id, None where there is none."""
+        return next((model for model in self.models if model.model_id == model_id), None)

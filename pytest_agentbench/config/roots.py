@@ -1,0 +1,150 @@
+"""A tree of configuration: where it begins, and what its ids name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from pytest_agentbench.config.agent import AgentFile
+from pytest_agentbench.config.base import ConfigFile, suggest
+from pytest_agentbench.config.documents import read
+from pytest_agentbench.config.evaluation_profile import EvaluationProfile
+from pytest_agentbench.config.loader import load
+from pytest_agentbench.config.models_file import ModelsFile
+from pytest_agentbench.config.run_profile import RunProfile
+from pytest_agentbench.config.suite import SuiteFile
+from pytest_agentbench.errors import ConfigError
+
+F = TypeVar("F", bound=ConfigFile)
+
+MARKERS = ("run_profiles", "evaluation_profiles", "suites", "agents", "models.yaml")
+"""A folder that holds one of these is a config root."""
+SUFFIXES = (".yaml", ".yml")
+
+
+class ConfigRoot:
+    """One tree of configuration. What it loads is kept until the file changes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.real = os.path.realpath(path)
+        self._loaded: dict[Path, tuple[tuple[int, int], ConfigFile]] = {}
+
+    def __repr__(self) -> str:
+        return f"ConfigRoot({str(self.path)!r})"
+
+    def run_profile(self, name: str) -> RunProfile:
+        """The run profile of that id or path.
+
+        :raises ConfigError: there is none, more than one, or it is wrong.
+        """
+        return self._load(self.find("run_profiles", name), RunProfile)
+
+    def evaluation_profile(self, name: str) -> EvaluationProfile:
+        """The evaluation profile of that id or path; raises like run_profile."""
+        return self._load(self.find("evaluation_profiles", name), EvaluationProfile)
+
+    def suite(self, name: str) -> SuiteFile:
+        """The suite of that id or path; raises like run_profile."""
+        return self._load(self.find("suites", name), SuiteFile)
+
+    def agent(self, name: str) -> AgentFile:
+        """The agent of that id or path; raises like run_profile."""
+        return self._load(self.find("agents", name), AgentFile)
+
+    def models(self) -> ModelsFile:
+        """What models.yaml declares: nothing, where there is no such file."""
+        path = _only([path for suffix in SUFFIXES if (path := self.path / f"models{suffix}").is_file()], "models")
+        return ModelsFile(schema_version=1) if path is None else self._load(path, ModelsFile)
+
+    def find(self, folder: str, name: str) -> Path:
+        """The file that `name` names: a path, else the stem of a file of the folder, else the id that one declares.
+
+        :raises ConfigError: there is none, or stem and id name more than one.
+        """
+        if name.endswith(SUFFIXES) or "/" in name or os.sep in name:
+            return self._explicit(folder, name)
+        files = dict(self._files(folder))
+        by_stem = [path for path, (stem, _) in files.items() if stem == name]
+        by_id = [path for path, (_, declared) in files.items() if declared == name]
+        found = _only(list(dict.fromkeys(by_stem + by_id)), name)
+        if found is None:
+            names = {label for labels in files.values() for label in labels if label is not None}
+            raise ConfigError(f"{self.path / folder}: there is no {_what(folder)} {name!r}{suggest(name, names)}")
+        return found
+
+    def _explicit(self, folder: str, name: str) -> Path:
+        given = Path(name).expanduser()
+        for path in (given, self.path / given):
+            file = path / "agent.yaml" if path.is_dir() else path
+            if file.is_file():
+                return file
+        raise ConfigError(f"{given}: there is no such {_what(folder)} file, from here or from {self.path}")
+
+    def _files(self, folder: str) -> Iterator[tuple[Path, tuple[str, str | None]]]:
+        """Each file of a folder with its stem (an agent's: its folder's name) and the id that it declares."""
+        key = f"{_what(folder).replace(' ', '_')}_id"
+        pattern = "*/agent.*" if folder == "agents" else "*.*"
+        for path in sorted((self.path / folder).glob(pattern)):
+            if path.suffix in SUFFIXES and path.is_file():
+                yield path, (path.parent.name if folder == "agents" else path.stem, _declared(path, key))
+
+    def _load(self, path: Path, kind: type[F]) -> F:
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror}") from error
+        version = (status.st_mtime_ns, status.st_size)
+        kept = self._loaded.get(path)
+        if kept is not None and kept[0] == version and isinstance(kept[1], kind):
+            return kept[1]
+        loaded = load(path, kind)
+        self._loaded[path] = (version, loaded)
+        return loaded
+
+
+def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
+    """The root that a case file belongs to: the configured one, else the nearest ancestor (up to rootdir) that holds
+    one of MARKERS, else rootdir. Cheap to ask for every file.
+    """
+    if configured is not None:
+        return _root(str(configured))
+    return _root(_above(os.path.dirname(case_file), str(rootdir)))
+
+
+@cache
+def _root(path: str) -> ConfigRoot:
+    return ConfigRoot(Path(path))
+
+
+@lru_cache(maxsize=100_000)
+def _above(folder: str, rootdir: str) -> str:
+    if folder == rootdir or any(os.path.exists(f"{folder}/{marker}") for marker in MARKERS):
+        return folder
+    parent = os.path.dirname(folder)
+    if parent == folder or not folder.startswith(rootdir):
+        return rootdir
+    return _above(parent, rootdir)
+
+
+def _declared(path: Path, key: str) -> str | None:
+    """The id that a file declares; a file that cannot be read declares none: it complains when it is named."""
+    try:
+        data = read(path).data
+    except ConfigError:
+        return None
+    declared = data.get(key) if isinstance(data, dict) else None
+    return declared if isinstance(declared, str) else None
+
+
+def _only(found: list[Path], name: str) -> Path | None:
+    if len(found) > 1:
+        raise ConfigError(f"{name!r} is ambiguous: it names {' and '.join(map(str, found))}; rename one of them")
+    return found[0] if found else None
+
+
+def _what(folder: str) -> str:
+    return folder.removesuffix("s").replace("_", " ")

@@ -1,0 +1,97 @@
+"""`run_profiles/<id>.yaml`: how cases are run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, StrictBool, ValidationInfo, field_validator
+
+from pytest_agentbench.config.base import AtLeastOne, ConfigFile, Problems, Seconds
+from pytest_agentbench.config.servers import McpServer
+from pytest_agentbench.config.settings import SettingsLayer
+from pytest_agentbench.records import Record, Slug
+from pytest_agentbench.records.check_specs import Text
+
+
+class ExecutionPolicy(Record):
+    """How many at once, how often, and when to stop."""
+
+    max_concurrency: AtLeastOne = 1
+    """Runs in flight."""
+    run_repetitions: AtLeastOne = 1
+    """Runs of each case on each model."""
+    fail_fast: StrictBool = False
+    """Stop after the first case that fails."""
+    stop_on_runner_error: StrictBool = True
+    """Stop after the first error of a runner that no retry mends."""
+
+
+class OpenClawRunProfile(Record):
+    """The OpenClaw runtime."""
+
+    agent_id: Slug
+    """A folder of `agents/`."""
+    image: Text
+    """OCI image of the openclaw command, pinned by tag or digest."""
+    timeout_seconds: AtLeastOne
+    """Wall-clock limit of the container."""
+    docker_cli: Text = "docker"
+    """OCI runtime command, such as podman."""
+
+
+def floating(image: str) -> bool:
+    """Whether the image's content may change under its name: no tag and no digest, or the tag `latest`."""
+    if "@" in image:
+        return False
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    return not colon or tag in ("", "latest")
+
+
+class RunProfile(ConfigFile):
+    """A run profile: settings of runners, limits, and what runs may do."""
+
+    run_profile_id: Slug
+    """Unique under the config root."""
+    title: Text
+    """For people."""
+    runner_defaults: SettingsLayer = Field(default_factory=dict)
+    """Settings of every run; model_overrides and the case's runner fields win over them."""
+    model_overrides: dict[str, SettingsLayer] = Field(default_factory=dict)
+    """Settings by model_id."""
+    execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
+    """Concurrency, repetitions, stopping."""
+    sandbox: Literal["auto", "docker", "bubblewrap", "local"] = "auto"
+    """Where the agent's commands run; `local` isolates nothing."""
+    mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
+    """MCP servers of every run, by name."""
+    run_timeout_seconds: Seconds | None = None
+    """Wall-clock limit of a whole run."""
+    allow_outside_paths: StrictBool = False
+    """Cases may name files outside the config root."""
+    allow_floating_image: StrictBool = False
+    """Images may have the tag latest, or none."""
+    reuse_unsuccessful: StrictBool = False
+    """Runs that did not end in success are reused too."""
+    planner: dict[str, Any] | None = None
+    """Settings of the planner that runs MCP tasks."""
+    task_text: Literal["fuzzy", "detailed"] = "fuzzy"
+    """Which text of an MCP task the agent sees."""
+    openclaw: OpenClawRunProfile | None = None
+    """The OpenClaw runtime."""
+
+    @field_validator("openclaw")
+    @classmethod
+    def _pinned(cls, value: OpenClawRunProfile | None, info: ValidationInfo) -> OpenClawRunProfile | None:
+        if value is not None and floating(value.image) and not info.data.get("allow_floating_image"):
+            message = (
+                f"found {value.image!r}, expected a pinned image (name:tag, not latest, or name@sha256:...); "
+                "pin it, or set allow_floating_image: true"
+            )
+            raise Problems([(("image",), message)])
+        return value
+
+    @classmethod
+    def default(cls) -> RunProfile:
+        """What holds where a session names none."""
+        policy = ExecutionPolicy(max_concurrency=16, stop_on_runner_error=False)
+        return cls(schema_version=1, run_profile_id="default", title="Default", execution_policy=policy)

@@ -1,0 +1,101 @@
+"""`suites/<id>.yaml`: which models run which cases."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+from pytest_agentbench.config.base import ConfigFile, complain, duplicates, temperature_problems
+from pytest_agentbench.records import Record, Slug, Tags
+from pytest_agentbench.records.check_specs import Text
+
+CaseId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class SuiteModel(Record):
+    """A model of the suite. Other fields are passed to the runner."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+
+    model_id: Slug
+    """Its name in paths and reports, and for --model."""
+    label: str | None = None
+    """For people."""
+    requested_model: Text | None = None
+    """The endpoint's name for it, such as openai/gpt-4o-mini."""
+
+    @model_validator(mode="after")
+    def _sound_temperature(self) -> Self:
+        complain(temperature_problems(self.extras))
+        return self
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """The fields that are passed to the runner."""
+        return dict(self.model_extra or {})
+
+    @property
+    def declared_name(self) -> str | None:
+        """`requested_model`, else `openrouter_model`, else `provider/model_name`; None where none is given."""
+        extras = self.extras
+        name = self.requested_model or extras.get("openrouter_model")
+        if name is None and extras.get("provider") and extras.get("model_name"):
+            name = f"{extras['provider']}/{extras['model_name']}"
+        return None if name is None else str(name)
+
+
+class CaseSelection(Record):
+    """Which cases: include_case_ids > tag filters > exclude_case_ids."""
+
+    include_case_ids: tuple[CaseId, ...] = ()
+    """These always; others then enter only through include_tags."""
+    exclude_case_ids: tuple[CaseId, ...] = ()
+    """Not these."""
+    include_tags: Tags = ()
+    """Cases with at least one of these tags."""
+    exclude_tags: Tags = ()
+    """No case with one of these tags."""
+
+
+def _selects_something(selection: CaseSelection) -> CaseSelection:
+    if not selection.include_case_ids and not selection.include_tags:
+        raise ValueError("an assignment needs include_case_ids or include_tags")
+    return selection
+
+
+class AgentAssignment(Record):
+    """Cases that an agent of its own runs."""
+
+    agent_id: Slug
+    """A folder of `agents/`."""
+    case_selection: Annotated[CaseSelection, AfterValidator(_selects_something)]
+    """Its cases; here excludes beat includes."""
+
+
+class SuiteOpenClaw(Record):
+    """The suite's OpenClaw settings."""
+
+    agent_assignments: tuple[AgentAssignment, ...] = ()
+    """Which agent runs which cases; cases of none run with the run profile's agent."""
+
+
+class SuiteFile(ConfigFile):
+    """A suite: models and the cases that they run."""
+
+    suite_id: Slug
+    """Unique under the config root."""
+    title: Text
+    """For people."""
+    models: tuple[SuiteModel, ...] = ()
+    """What runs without --model."""
+    case_selection: CaseSelection = Field(default_factory=CaseSelection)
+    """Which cases run; all, where nothing is said."""
+    openclaw: SuiteOpenClaw | None = None
+    """Agents for some cases."""
+
+    @field_validator("models")
+    @classmethod
+    def _unique_models(cls, models: tuple[SuiteModel, ...]) -> tuple[SuiteModel, ...]:
+        complain(duplicates(models, lambda model: model.model_id, "model_id"))
+        return models

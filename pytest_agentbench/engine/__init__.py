@@ -1,0 +1,51 @@
+"""The engine: runs jobs ahead of pytest, within limits and budget, and splits them over xdist's workers."""
+
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.budget import Budget
+    from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE, RunAhead, overriding_folders
+    from pytest_agentbench.engine.job import Job, Plan, Result
+    from pytest_agentbench.engine.logs import RunLogHandler, filter_capture_handlers
+    from pytest_agentbench.engine.lookahead import LookAhead
+    from pytest_agentbench.engine.registry import Registry, build_registry
+    from pytest_agentbench.engine.run import CaseRunner, Services, execute
+    from pytest_agentbench.engine.shares import CHANNEL, ControllerLink
+
+_HERE = "pytest_agentbench.engine"
+_HOMES = {
+    "budget": ("Budget",),
+    "driver": ("AHEAD", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overriding_folders"),
+    "job": ("Job", "Plan", "Result"),
+    "logs": ("RunLogHandler", "filter_capture_handlers"),
+    "lookahead": ("LookAhead",),
+    "registry": ("Registry", "build_registry"),
+    "run": ("CaseRunner", "Services", "execute"),
+    "shares": ("CHANNEL", "ControllerLink"),
+}
+__getattr__ = lazy_exports(_HERE, {name: f"{_HERE}.{home}" for home, names in _HOMES.items() for name in names})
+
+__all__ = [
+    "AHEAD",
+    "CHANNEL",
+    "JOB",
+    "RESULT",
+    "RUNNER_FIXTURE",
+    "Budget",
+    "CaseRunner",
+    "ControllerLink",
+    "Job",
+    "LookAhead",
+    "Plan",
+    "Registry",
+    "Result",
+    "RunAhead",
+    "RunLogHandler",
+    "Services",
+    "build_registry",
+    "execute",
+    "filter_capture_handlers",
+    "overriding_folders",
+]

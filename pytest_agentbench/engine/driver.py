@@ -1,0 +1,135 @@
+"""pytest drives the engine: a plugin that is registered only in sessions with cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.lookahead import LookAhead, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+JOB = pytest.StashKey[Job]()
+RESULT = pytest.StashKey[Result]()
+RUNNER_FIXTURE = "agentbench_runner"
+WINDOW = 8
+"""How many times the concurrency the engine may be ahead of pytest: it hides uneven runs and bounds memory."""
+
+
+class RunAhead:
+    """Starts the session's jobs ahead of pytest and hands each item its result.
+
+    `tick(engine)` is called several times a second while pytest waits, for the status line. `channel` is the line to
+    xdist's controller, which sends the share; without it every job is this process's own.
+    """
+
+    def __init__(
+        self,
+        session: pytest.Session,
+        work: Work,
+        concurrency: int,
+        *,
+        close: Callable[[], Any],
+        tick: Callable[[LookAhead], None],
+        channel: Any = None,
+    ) -> None:
+        config = session.config
+        self.session, self.tick, self.close = session, tick, close
+        self.shared: list[Any] = []
+        jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
+        group_jobs(config, session.items)
+        stops = config.getoption("maxfail") or config.getoption(
+            "stepwise", False
+        )  # what is past a stop is paid for nothing
+        limits = {job.group: job.plan.run_profile.execution_policy.max_concurrency for job in jobs}
+        self.engine = LookAhead(
+            work,
+            concurrency=concurrency,
+            window=concurrency if stops else WINDOW * concurrency,
+            limits=limits if config.getoption("agentbench_concurrency") is None else None,
+            on_close=close,
+        )
+        if channel is not None:
+            channel.setcallback(self._receive)  # in execnet's thread: a share arrives before xdist's order to run it
+        else:
+            self.engine.post(self.engine.extend, jobs)
+
+    def result(self, item: pytest.Item, runner: Any) -> Result:
+        """The item's result; raises what belongs into pytest's setup phase: errors and skips."""
+        job = item.stash[JOB]
+        shared = any(runner is value for value in self.shared)
+        result = self.engine.result(job, runner, shared=shared, tick=lambda: self.tick(self.engine))
+        item.stash[RESULT] = result
+        if result.not_run is not None:
+            pytest.skip(f"not run: {result.not_run}")
+        if result.error is not None:
+            raise result.error
+        return result
+
+    def halt(self, reason: str) -> None:
+        """Starts nothing more and cancels what is in flight; what is done is still reported, the rest skipped."""
+        self.engine.halt(reason)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
+        """Only a runner that lives as long as the session may serve items to come."""
+        value = yield
+        if fixturedef.argname == RUNNER_FIXTURE and fixturedef.scope == "session":
+            self.shared.append(value)
+        return value
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        """Also after -x: session fixtures, the runner among them, are torn down next."""
+        if nextitem is None:
+            self.engine.close()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, Any, Any]:
+        """However the loop ends (Ctrl-C, pytest.exit, an internal error), nothing stays in flight."""
+        try:
+            return (yield)
+        finally:
+            self.engine.close()
+
+    def _receive(self, message: Sequence[Any]) -> None:
+        order, *rest = message
+        if order == "share":
+            indices, suspects = rest
+            share, doubtful = ([self.session.items[i] for i in part] for part in (indices, suspects))
+            jobs = [item.stash[JOB] for item in share if JOB in item.stash]
+            self.engine.post(self.engine.extend, jobs, [item.stash[JOB] for item in doubtful if JOB in item.stash])
+            return
+        if order == "stop":
+            self.session.shouldstop = rest[0]
+        self.engine.halt(rest[0])
+
+
+AHEAD = pytest.StashKey[RunAhead]()
+
+
+def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Guesses which jobs share a runner: those below the same conftest that overrides the fixture.
+
+    The engine compares the guess with the fixture's value, so a wrong one costs a second run at most.
+    """
+    overriding = overriding_folders(config)
+    for item in items:
+        if JOB in item.stash:
+            job = item.stash[JOB]
+            folder = next((f for f in item.path.parents if f in overriding), None) if overriding else None
+            job.group = (folder, id(job.plan.run_profile))
+
+
+def overriding_folders(config: pytest.Config) -> set[Path]:
+    """The folders whose conftest.py defines `agentbench_runner`."""
+    return {
+        Path(name).parent
+        for name, plugin in config.pluginmanager.list_name_plugin()
+        if plugin is not None and name.endswith("conftest.py") and RUNNER_FIXTURE in vars(plugin)
+    }

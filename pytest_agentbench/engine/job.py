@@ -1,0 +1,67 @@
+"""What the engine runs: a job is one case on one model once, a plan what all jobs of one model and profile share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config import EvaluationProfile, RunProfile
+    from pytest_agentbench.store import Lane
+    from pytest_agentbench.workspaces import Workspace
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How cases run on one model: shared by all their jobs. `model` is None where the user's own agent is the subject.
+
+    `judges` maps judge ids to the models that answer for them.
+    """
+
+    model: Model | None
+    model_id: str
+    run_profile: RunProfile
+    evaluation_profile: EvaluationProfile
+    judges: dict[str, Model]
+    lane: Lane
+    suite_id: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One run to make. `case` builds the record when it is needed, so that 100,000 jobs keep no parsed cases.
+
+    `rank` is the place in pytest's order from 1; `group` is what jobs share that may start ahead together: the conftest
+    scope their runner comes from, and the run profile that limits them.
+    """
+
+    nodeid: str
+    case_id: str
+    tags: tuple[str, ...]
+    case: Callable[[], Case]
+    plan: Plan
+    repetition: int = 1
+    rank: int = 0
+    group: Any = None
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
+
+    `not_run` is the reason why the session stopped before the job was done. `runner` is what the run was made with.
+    """
+
+    runner: object = None
+    case: Case | None = None
+    artifact: RunArtifact | None = None
+    evaluation: Evaluation | None = None
+    error: BaseException | None = None
+    not_run: str | None = None
+    seconds: float = 0.0
+    path: str | None = None
+    workspace: Workspace | None = None
+    logs: list[str] = field(default_factory=list)

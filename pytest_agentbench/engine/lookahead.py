@@ -1,0 +1,217 @@
+"""Jobs run ahead of pytest: it takes one item at a time, and waiting for models is most of the work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Any, NamedTuple
+
+from pytest_agentbench.engine.job import Job, Result
+
+Work = Callable[[Job, Any], Awaitable[Result]]
+
+
+class _Flight(NamedTuple):
+    """A run under way, and what it was started with."""
+
+    task: asyncio.Task[None]
+    runner: Any
+
+
+class LookAhead:
+    """Runs jobs in order on one daemon thread: `concurrency` in flight, none more than `window` ahead of pytest.
+
+    Jobs of a group share a runner and start once pytest has resolved it for one of them. `done` (atomic dictionary
+    operations), `at`, `starved` and `over` are shared between the threads; all else belongs to the engine's own, which
+    others reach through `post`. Every step on the loop is guarded and every waiter polls, so that a broken engine
+    ends in an error of each pending item and never in a session that hangs.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        concurrency: int,
+        window: int,
+        limits: dict[Hashable, int] | None = None,
+        on_close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.work, self.concurrency, self.window, self.limits = work, concurrency, window, limits or {}
+        self.on_close = on_close
+        self.at = self.planned = 0
+        self.starved = self.over = False
+        self.died: BaseException | None = None
+        self.stopped: str | None = None
+        self.grace = 5.0
+        self.waiting: dict[Hashable, deque[Job]] = {}
+        self.runners: dict[Hashable, Any] = {}
+        self.running: dict[Job, _Flight] = {}
+        self.busy: dict[Hashable, int] = {}
+        self.done: dict[Job, Result] = {}
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self._serve, name="agentbench-engine", daemon=True)
+
+    # -- called by pytest's thread
+
+    def post(self, function: Callable[..., None], *args: Any) -> None:
+        """Hands a step to the engine's thread. Once the loop is closed nothing is done: waiters see `over`."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._guard, function, *args)
+
+    def result(self, job: Job, runner: Any, *, shared: bool, tick: Callable[[], None]) -> Result:
+        """The job's result, ready or awaited; `tick` is called several times a second meanwhile.
+
+        `shared` says that the runner lives as long as the session, so that other jobs of the group may use it. A job
+        that ran ahead with another runner than its item's is run again with its own.
+        """
+        if not self.thread.ident:
+            self.thread.start()
+        self.at = max(self.at, job.rank)
+        ready = self.done.pop(job, None)
+        if ready is not None and ready.runner is runner:  # the common case needs no other thread
+            if self.starved:
+                self.post(self._pump)
+            return ready
+        answer: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        self.post(self._demand, job, runner, shared, answer)
+        while True:
+            over = self.over
+            try:
+                return answer.get(timeout=0 if over else 0.1)
+            except queue.Empty:
+                if over:
+                    return self._lost(job, runner)
+            tick()
+
+    def halt(self, reason: str) -> None:
+        """Starts nothing more and cancels what is in flight; what is done stays to be fetched."""
+        self.stopped = self.stopped or reason
+        self.post(self._cancel)
+
+    def close(self) -> None:
+        """Ends the thread. An agent's plain function cannot be cancelled: its daemon thread is left behind."""
+        self.stopped = self.stopped or "the session ended"
+        if self.thread.ident and self.thread is not threading.current_thread():
+            self.post(self.loop.stop)
+            self.thread.join(self.grace + 2)
+        elif not self.thread.ident and not self.loop.is_running():
+            self.loop.close()
+
+    # -- the engine's own thread
+
+    def extend(self, jobs: Iterable[Job], suspects: Iterable[Job] = ()) -> None:
+        """Appends jobs to the order. Suspects may have killed a worker: they do not start before pytest is on them."""
+        doubtful = set(suspects)
+        for job in jobs:
+            self.planned += 1
+            job.rank = self.planned
+            if job not in doubtful:
+                self.waiting.setdefault(job.group, deque()).append(job)
+        self._pump()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        except BaseException as error:  # noqa: BLE001  # whatever ends the loop is told to every waiter
+            self.died = self.died or error
+        self.over = True  # from here on result() waits for nothing
+        self._cancel()
+        tasks = asyncio.all_tasks(self.loop)
+        if tasks and self.loop.run_until_complete(asyncio.wait(tasks, timeout=self.grace))[1]:
+            return  # an agent swallows cancellation: leave it and the loop to the end of the process
+        if self.on_close is not None:
+            with contextlib.suppress(Exception):  # connections close with the process at the latest
+                self.loop.run_until_complete(asyncio.wait_for(_as_coroutine(self.on_close()), self.grace))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+    def _guard(self, function: Callable[..., None], *args: Any) -> None:
+        try:  # asyncio only logs what a callback raises: a broken step would hang the session
+            function(*args)
+        except BaseException as error:  # noqa: BLE001
+            self.died = self.died or error
+            self.loop.stop()
+
+    def _cancel(self) -> None:
+        self.waiting.clear()
+        for flight in self.running.values():
+            flight.task.cancel()
+
+    def _demand(self, job: Job, runner: Any, shared: bool, answer: queue.SimpleQueue[Result]) -> None:
+        if shared:
+            self.runners.setdefault(job.group, runner)  # opens the group
+        ready = self.done.pop(job, None)
+        if ready is not None and ready.runner is runner:
+            answer.put(ready)
+            return
+        if self.stopped:
+            answer.put(self._lost(job, runner))
+            return
+        flight = self.running.get(job)
+        if flight is None or flight.runner is not runner:  # not started, or with a runner that is not this item's
+            with contextlib.suppress(KeyError, ValueError):
+                self.waiting[job.group].remove(job)
+            flight = self._start(job, runner)
+        flight.task.add_done_callback(lambda _: answer.put(self._fetched(job, runner)))
+        self._pump()
+
+    def _fetched(self, job: Job, runner: Any) -> Result:
+        return self.done.pop(job, None) or self._lost(job, runner)
+
+    def _pump(self) -> None:
+        self.starved = False
+        while len(self.running) < self.concurrency and not self.stopped:
+            heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
+            first = min(heads, key=lambda jobs: jobs[0].rank, default=None)
+            self.starved = first is not None and first[0].rank > self.at + self.window
+            if first is None or self.starved:
+                break
+            job = first.popleft()
+            self._start(job, self.runners[job.group])
+
+    def _may_start(self, group: Hashable) -> bool:
+        return group in self.runners and self.busy.get(group, 0) < self.limits.get(group, self.concurrency)
+
+    def _start(self, job: Job, runner: Any) -> _Flight:
+        flight = self.running[job] = _Flight(self.loop.create_task(self._run(job, runner)), runner)
+        self.busy[job.group] = self.busy.get(job.group, 0) + 1
+        flight.task.add_done_callback(lambda _: self._guard(self._landed, job, flight))
+        return flight
+
+    def _landed(self, job: Job, flight: _Flight) -> None:
+        self.busy[job.group] -= 1
+        if self.running.get(job) is flight:
+            del self.running[job]
+        self._pump()
+
+    async def _run(self, job: Job, runner: Any) -> None:
+        begun = time.perf_counter()
+        try:
+            result = await self.work(job, runner)
+        except asyncio.CancelledError:
+            result = self._lost(job, runner)
+            if not self.stopped and not self.over:
+                result.error = RuntimeError("the run was cancelled from within: the agent raised CancelledError")
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001  # pytest raises it in the item's setup
+            result = Result(error=error)
+        result.runner, result.seconds = runner, result.seconds or time.perf_counter() - begun
+        flight = self.running.get(job)
+        if flight is not None and flight.task is asyncio.current_task():  # not replaced meanwhile
+            self.done[job] = result
+
+    def _lost(self, job: Job, runner: Any) -> Result:
+        if self.died is not None:
+            return Result(runner, error=RuntimeError(f"the engine died: {self.died!r}"))
+        return Result(runner, not_run=self.stopped or "the session ended")
+
+
+async def _as_coroutine(awaitable: Awaitable[None]) -> None:
+    await awaitable

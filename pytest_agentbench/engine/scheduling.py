@@ -1,0 +1,69 @@
+"""The scheduler that xdist's controller uses where workers run ahead. Imported only there: it needs xdist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScheduling
+
+from pytest_agentbench.engine.driver import WINDOW
+from pytest_agentbench.engine.shares import CHANNEL, ControllerLink, deal
+
+
+class RunAheadScheduling(LoadScheduling):
+    """Two decisions differ from LoadScheduling's in sessions with cases; without cases it is LoadScheduling.
+
+    - The whole share is sent at once, in blocks dealt to the workers in turn: files stay together, durations even out.
+    - No worker is sent home before all are nearly done, so a dead worker's share moves to the living at once. What it
+      may have had in flight is marked suspect and runs only when pytest is on it: a second crash names the culprit.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any, link: ControllerLink) -> None:
+        super().__init__(config, log)
+        self.link = link
+        self.ahead = False
+        self.collection: list[str] | None
+        self.suspects: set[int] = set()
+        self.doubtful: set[str] = set()
+
+    def schedule(self) -> None:
+        """Deals the shares once every worker has collected."""
+        first, *others = self.node2collection.values()
+        if self.collection is None and all(ids == first for ids in others):  # else xdist reports the difference
+            self.ahead = self.link.cases > 0  # announced on the same wire, before the collection itself
+            if self.ahead:
+                self.collection = first
+                self.pending[:] = range(len(first))
+        if self.ahead:
+            self._deal()
+        else:
+            super().schedule()
+
+    def check_schedule(self, node: Any, duration: float = 0) -> None:
+        """Called after every item; there is something to deal only when a worker died."""
+        if self.ahead:
+            self._deal()
+        else:
+            super().check_schedule(node, duration)
+
+    def remove_node(self, node: Any) -> str | None:
+        """A worker is gone: what it may have had in flight becomes suspect."""
+        pending = self.node2pending[node]
+        if self.ahead and pending:
+            assert self.collection is not None
+            if pending[0] not in self.suspects:
+                self.doubtful.add(self.collection[pending[0]])
+            self.suspects.update(pending[: (1 + WINDOW) * self.link.in_flight])
+        crashed: str | None = super().remove_node(node)
+        return crashed
+
+    def _deal(self) -> None:
+        nodes = [node for node in self.nodes if node in self.node2collection and not node.shutting_down]
+        if not nodes or not self.pending:
+            return
+        for node, share in zip(nodes, deal(self.pending, len(nodes)), strict=True):
+            node.workerinput[CHANNEL].send(("share", share, [index for index in share if index in self.suspects]))
+            self.node2pending[node].extend(share)
+            node.send_runtest_some(share)
+        self.pending.clear()

@@ -1,0 +1,74 @@
+"""The fixtures that cases and hand-written tests use. Rooms are imported when a fixture is used, not before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine import Job
+    from pytest_agentbench.public import Run
+    from pytest_agentbench.records import Case, Model
+    from pytest_agentbench.workspaces import Workspace
+
+
+@pytest.fixture(scope="session")
+def agentbench_runner() -> Any:
+    """The agent under test: as each case's file says. Override it in a conftest.py to bring your own.
+
+    Return a callable, sync or async, that takes `(case)` or `(case, context)` and returns the answer as text, or a
+    `RunOutput`. With session scope its runs start ahead of pytest; with a narrower scope they are made one at a time.
+    Function-scoped autouse fixtures do not surround a run that has started ahead.
+    """
+    from pytest_agentbench.engine import CaseRunner
+
+    return CaseRunner()
+
+
+@pytest.fixture
+def agentbench_case(request: pytest.FixtureRequest) -> Case:
+    """The case of the item: messages, tags, reference answer, metadata."""
+    return _job(request).case()
+
+
+@pytest.fixture
+def agentbench_model(request: pytest.FixtureRequest) -> Model | None:
+    """The model of the item, None where the user's own agent runs without one."""
+    return _job(request).plan.model
+
+
+@pytest.fixture
+def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any) -> Run:
+    """The finished run of the case that `@pytest.mark.agentbench` names, for hand-written assertions.
+
+    What kept the run from a result (a provider's error, a missing key) is an error or a skip of the test, as for cases.
+    """
+    __tracebackhide__ = True
+    from pytest_agentbench.collection import finished_run
+
+    return finished_run(request.node, agentbench_runner)
+
+
+@pytest.fixture
+def agentbench_workspace(request: pytest.FixtureRequest, agentbench_run: Run) -> Workspace:
+    """The folder the run worked in, as it left it; it is removed when the test has ended."""
+    return agentbench_run.workspace
+
+
+@pytest.fixture
+def _agentbench_plan(request: pytest.FixtureRequest) -> Any:
+    """The plan and repetition of a hand-written test's case."""
+    return request.param
+
+
+def _job(request: pytest.FixtureRequest) -> Job:
+    from pytest_agentbench.engine import JOB
+
+    job: Job | None = request.node.stash.get(JOB, None)
+    if job is None:
+        raise pytest.UsageError(
+            f"{request.node.nodeid}: {request.fixturename} needs a case: mark the test "
+            '@pytest.mark.agentbench("case_id") or with the path of a test.yaml'
+        )
+    return job

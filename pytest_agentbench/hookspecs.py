@@ -1,0 +1,55 @@
+"""What other plugins and conftest files may add. Each hook returns a mapping from the name that YAML uses to the thing.
+
+A name that is already taken is a usage error: nothing is ever replaced silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+
+@pytest.hookspec
+def pytest_agentbench_runners() -> Mapping[str, Any]:
+    """Ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`.
+
+    Example::
+
+        def pytest_agentbench_runners():
+            return {"my_agent": run_my_agent}  # a case then says `runner: {type: my_agent}`
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_tools() -> Mapping[str, Any]:
+    """Tools that cases may name in `input.context.llm_probe.tools`: `{name: Tool}`.
+
+    Example::
+
+        def pytest_agentbench_tools():
+            return {"clock": Tool("clock", "Tells the time.", {"type": "object"}, tell_time)}
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_checks() -> Mapping[str, Any]:
+    """Kinds of deterministic checks: `{kind: (spec, context) -> Verdict}`; the spec carries the YAML fields.
+
+    Example::
+
+        def pytest_agentbench_checks():
+            return {"is_haiku": is_haiku}  # declarative: {kind: is_haiku, lines: 3}
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_metrics() -> Mapping[str, Any]:
+    """Metrics: `{name: (ground_truth, prediction, **kwargs) -> float in [0, 1]}`.
+
+    Example::
+
+        def pytest_agentbench_metrics():
+            return {"has_code": lambda ground_truth, prediction: float("def " in prediction)}
+    """

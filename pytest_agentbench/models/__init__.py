@@ -1,0 +1,31 @@
+"""Models: where each is asked, the chat client with its retries and limits, prices, and scripted models offline."""
+
+from pytest_agentbench.models.backoff import Backoff
+from pytest_agentbench.models.client import ChatClient, Endpoints
+from pytest_agentbench.models.conversation import NoScript
+from pytest_agentbench.models.limits import AdaptiveLimit, Rate
+from pytest_agentbench.models.reply import ChatReply, ToolCall
+from pytest_agentbench.models.routes import DEMO, describe_route, missing_key, resolve_model
+from pytest_agentbench.models.script_files import CaseScript, DatasetScript
+from pytest_agentbench.models.scripted_app import JUDGE_SCHEMA, scripted_app
+from pytest_agentbench.models.scripts import Scripts
+
+__all__ = [
+    "DEMO",
+    "JUDGE_SCHEMA",
+    "AdaptiveLimit",
+    "Backoff",
+    "CaseScript",
+    "ChatClient",
+    "ChatReply",
+    "DatasetScript",
+    "Endpoints",
+    "NoScript",
+    "Rate",
+    "Scripts",
+    "ToolCall",
+    "describe_route",
+    "missing_key",
+    "resolve_model",
+    "scripted_app",
+]

@@ -1,0 +1,230 @@
+"""The chat client: one request with retries, within what its endpoint bears."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
+from pytest_agentbench.models.failures import RequestFailed, not_connected, status_failed, timed_out
+from pytest_agentbench.models.limits import AdaptiveLimit, Rate
+from pytest_agentbench.models.reply import ChatReply, read_reply
+from pytest_agentbench.records import Model
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import AsyncOpenAI
+
+    from pytest_agentbench.models.scripts import Scripts
+
+CASE_HEADER = "X-Agentbench-Case"
+"""Names the case (percent-encoded) that a request belongs to. Sent to scripted models only."""
+
+SCRIPTED_BASE_URL = "http://scripted/v1"
+_CONNECT_SECONDS = 15.0
+_BYTES_PER_TOKEN = 4
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+OnRetry = Callable[[str, float], None]
+
+
+class Throttle:
+    """What one model of one endpoint bears in one process: requests in flight, and requests and tokens per minute.
+
+    Providers meter each model of a key by itself, so two models of one endpoint do not slow each other down.
+    """
+
+    def __init__(self, model: Model, share: int, concurrency: int | None) -> None:
+        limits = model.limits
+        declared = "max_concurrency" in limits.model_fields_set or concurrency is None
+        self.concurrency = AdaptiveLimit(max(1, (limits.max_concurrency if declared else concurrency or 1) // share))
+        self.requests = None if limits.rpm is None else Rate(limits.rpm / share)
+        self.tokens = None if limits.tpm is None else Rate(limits.tpm / share)
+
+
+class Endpoints:
+    """The endpoints of one event loop: one `AsyncOpenAI` with one connection pool for each (base_url, key).
+
+    `share` is the number of processes that divide the limits. `concurrency` is the number of requests in flight for
+    models that declare none (default: the record's 64). Scripted models are answered in process from `scripts`.
+    """
+
+    def __init__(
+        self,
+        *,
+        share: int = 1,
+        scripts: Scripts | None = None,
+        concurrency: int | None = None,
+        backoff: Backoff | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.backoff = backoff or Backoff()
+        self._share = share
+        self._scripts = scripts
+        self._concurrency = concurrency
+        self._environ = environ
+        self._apis: dict[tuple[str | None, str | None], AsyncOpenAI] = {}
+        self._throttles: dict[tuple[str | None, str | None, str], Throttle] = {}
+
+    def client(self, model: Model) -> ChatClient:
+        """A client for `model`; cheap, as connections and limits are the endpoint's."""
+        endpoint = ("scripted", None) if model.scripted else (model.base_url, model.api_key_env)
+        api = self._apis.get(endpoint)
+        if api is None:
+            api = self._apis[endpoint] = self._scripted() if model.scripted else self._connect(model)
+        throttle = self._throttles.get((*endpoint, model.requested_model))
+        if throttle is None:
+            throttle = Throttle(model, self._share, self._concurrency)
+            self._throttles[(*endpoint, model.requested_model)] = throttle
+        return ChatClient(model, api, throttle, self.backoff)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        apis, self._apis = self._apis, {}
+        for api in apis.values():
+            await api.close()
+
+    def _connect(self, model: Model) -> AsyncOpenAI:
+        import httpx2
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        # AdaptiveLimit bounds what is in flight; the pool must never queue behind its back.
+        pool = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30)
+        key = self._environ.get(model.api_key_env, "") if model.api_key_env else ""
+        return AsyncOpenAI(
+            api_key=key or "none",
+            base_url=model.base_url,
+            max_retries=0,
+            timeout=_timeout(),
+            http_client=DefaultAsyncHttpxClient(limits=pool, timeout=_timeout()),
+        )
+
+    def _scripted(self) -> AsyncOpenAI:
+        import httpx2
+        from openai import AsyncOpenAI
+
+        from pytest_agentbench.models.scripted_app import scripted_app
+        from pytest_agentbench.models.scripts import Scripts
+
+        app = scripted_app(self._scripts or Scripts())
+        transport = httpx2.ASGITransport(app=app)
+        client = httpx2.AsyncClient(transport=transport, timeout=_timeout())
+        return AsyncOpenAI(
+            api_key="none", base_url=SCRIPTED_BASE_URL, max_retries=0, timeout=_timeout(), http_client=client
+        )
+
+
+def _timeout() -> httpx2.Timeout:
+    """Connecting is bounded here; the request as a whole by the caller's time limit, which httpx2 has none for."""
+    import httpx2
+
+    return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+
+
+class ChatClient:
+    """Asks one model."""
+
+    def __init__(self, model: Model, api: AsyncOpenAI, throttle: Throttle, backoff: Backoff) -> None:
+        self.model = model
+        self._api = api
+        self._throttle = throttle
+        self._backoff = backoff
+
+    async def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        parameters: Mapping[str, Any] | None = None,
+        timeout: float = 30,  # noqa: ASYNC109 - of each request, not of the call with its retries
+        retries: int = 5,
+        case_id: str | None = None,
+        on_retry: OnRetry | None = None,
+    ) -> ChatReply:
+        """One chat completion.
+
+        `parameters` are further fields of the request; they win over the model's own, and None removes one.
+        `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first. No slot is held
+        while waiting to repeat. `on_retry` gets the reason and the wait in seconds. `case_id` reaches scripted models
+        only. Raises ProviderError when no usable reply came.
+        """
+        body = self._body(messages, tools, parameters or {})
+        began = time.monotonic()
+        for attempt in range(1, retries + 2):
+            try:
+                return await self._attempt(body, timeout, attempt, case_id)
+            except RequestFailed as failed:
+                if not failed.retryable or attempt > retries:
+                    raise failed.to_error(self.model, attempt, time.monotonic() - began) from failed.__cause__
+                wait = self._backoff.seconds(attempt, failed.retry_after)
+                if on_retry is not None:
+                    on_retry(failed.summary, wait)
+            await asyncio.sleep(wait)
+        raise ValueError(f"retries must be 0 or more, not {retries}")
+
+    def _body(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], parameters: Mapping[str, Any]
+    ) -> bytes:
+        body: dict[str, Any] = {"model": self.model.requested_model, "messages": messages}
+        if tools:
+            body["tools"] = tools
+        body |= {name: value for name, value in {**self.model.parameters, **parameters}.items() if value is not None}
+        return _encode(body).encode("utf-8", "replace")  # lone surrogates, which no server takes, become "?"
+
+    async def _attempt(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
+        throttle, estimate = self._throttle, 0.0
+        if throttle.requests is not None:
+            await throttle.requests.take()
+        if throttle.tokens is not None:
+            estimate = len(body) / _BYTES_PER_TOKEN
+            await throttle.tokens.take(estimate)
+        ticket = await throttle.concurrency.acquire()
+        try:
+            reply = await self._request(body, limit, attempt, case_id)
+        except RequestFailed as failed:
+            if failed.code == "rate_limited":
+                throttle.concurrency.throttled(ticket)
+            raise
+        finally:
+            throttle.concurrency.release()
+        throttle.concurrency.succeeded()
+        if throttle.tokens is not None and reply.usage.total_tokens is not None:
+            throttle.tokens.charge(reply.usage.total_tokens - estimate)
+        return reply
+
+    async def _request(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
+        began = time.monotonic()
+        response = await self._send(body, limit, attempt, case_id)
+        if response.status_code >= 300:
+            retry_after = retry_after_seconds(response.headers)
+            raise status_failed(response.status_code, response.content, self.model, retry_after=retry_after)
+        seconds = time.monotonic() - began
+        content_type = response.headers.get("content-type", "")
+        return read_reply(response.content, content_type, self.model, attempts=attempt, seconds=seconds)
+
+    async def _send(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> httpx2.Response:
+        import httpx2
+        import openai
+
+        headers: dict[str, str] = {}
+        if attempt > 1:  # what the client says of its own retries
+            headers["x-stainless-retry-count"] = str(attempt - 1)
+        if self.model.scripted and case_id is not None:
+            headers[CASE_HEADER] = quote(case_id)
+        try:
+            async with asyncio.timeout(limit):
+                # The client's way to endpoints without generated code: validating replies twice costs 0.3 ms a call.
+                return await self._api.post(
+                    "/chat/completions", cast_to=httpx2.Response, content=body, options={"headers": headers}
+                )
+        except TimeoutError as error:
+            raise timed_out(limit) from error
+        except openai.APIStatusError as error:
+            return error.response
+        except (openai.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as error:
+            raise not_connected(error, self.model) from error

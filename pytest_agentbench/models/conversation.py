@@ -1,0 +1,88 @@
+"""What a scripted model reads of a conversation: the last user message, and how far the answer to it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.models.script_files import Reply, ScriptedVerdict, Step
+
+
+class NoScript(AgentbenchError):
+    """No script, or more than one, answers a request; the text says where to add or change one."""
+
+    def __init__(self, message: str, code: str = "no_script") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """How one case is answered: its replies in order, and its judge. `path` is the file that says so."""
+
+    path: Path
+    replies: tuple[Reply, ...]
+    judge: ScriptedVerdict | None = None
+
+    def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
+        """The answer to a conversation; its place in the reply is told by the assistant's messages so far.
+
+        Without tools on offer, steps that call some are passed over, as no model could take them.
+
+        :raises NoScript: the script has no reply to the message, or no further step.
+        """
+        reply, position = self._reply(messages)
+        steps = reply.sequence
+        if not offers_tools:
+            texts = [step for step in steps if not step.tool_calls]
+            return next((step for step in steps[position:] if not step.tool_calls), (texts or list(steps))[-1])
+        if position >= len(steps):
+            raise NoScript(
+                f"the reply has {len(steps)} steps and this is request {position + 1}; add a step to {self.path}",
+                "script_exhausted",
+            )
+        return steps[position]
+
+    def _reply(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Reply, int]:
+        """The reply, and how many assistant messages follow the user message that it is for.
+
+        That is the last one, or, where no reply is for it, an earlier one: runners add messages of their own.
+        """
+        turns = user_turns(messages) or [("", 0)]
+        for nth, (text, answers) in enumerate(turns):
+            for reply in self.replies:
+                if reply.is_specific and reply.answers(text):
+                    return reply, answers
+            if nth == 0:
+                for reply in self.replies:
+                    if not reply.is_specific:
+                        return reply, answers
+        raise NoScript(f"no reply is for the message {short(turns[0][0])}; add one with `when` to {self.path}")
+
+
+def user_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """The user messages' texts, last first, each with the number of assistant messages after it."""
+    turns, answers = [], 0
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            turns.append((message_text(message), answers))
+        answers += message.get("role") == "assistant"
+    return turns
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """A message's text; of content parts, the text parts."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+
+
+def short(text: str) -> str:
+    """`text`, quoted and cut to 80 characters, for error messages."""
+    return repr(text if len(text) <= 80 else text[:79] + "…")

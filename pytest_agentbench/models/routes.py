@@ -1,0 +1,96 @@
+"""From a model's id to where and how it is asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_agentbench.config import ModelEntry, ModelsFile, SuiteFile, SuiteModel
+from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
+from pytest_agentbench.records import Limits, Model
+
+DEMO = "demo"
+"""The model id that always answers from scripts beside the cases, with or without an entry in models.yaml."""
+
+NO_KEY = "none"
+OPENROUTER_URL = "https://openrouter.ai/api/v1"
+OPENROUTER_KEY = "OPENROUTER_API_KEY"
+OPENAI_KEY = "OPENAI_API_KEY"
+
+_OWN_FIELDS = frozenset(
+    {"model_id", "requested_model", "openrouter_model", "model_name", "label", "base_url", "api_key_env", "scripted"}
+    | {"judge", "parameters", "prices", "limits"}
+)
+
+
+def resolve_model(
+    model_id: str,
+    *,
+    models: ModelsFile,
+    suite: SuiteFile | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Model:
+    """The model that `--model`, a suite or a judge names.
+
+    A model of the suite, completed by the entry of `models.yaml` with the same id (the suite's fields win); else that
+    entry; else `model_id` is itself the name that the default endpoint knows (seed 002, spec/config.md "models.yaml").
+    """
+    of_suite = next((model for model in suite.models if model.model_id == model_id), None) if suite else None
+    entry = models.get(model_id)
+    fields = _fields(entry) | _fields(of_suite)
+    names = (of_suite and of_suite.declared_name, entry and entry.requested_model, model_id)
+    requested = next(name for name in names if name)
+    scripted = fields.get("scripted", model_id == DEMO and "base_url" not in fields)
+    base_url, key = (None, None) if scripted else _route(fields, requested, environ)
+    return Model(
+        model_id=model_id,
+        requested_model=requested,
+        label=fields.get("label"),
+        base_url=base_url,
+        api_key_env=key,
+        scripted=scripted,
+        judge=fields.get("judge") or (model_id if scripted else None),
+        parameters=fields.get("parameters", {}),
+        prices=fields.get("prices"),
+        limits=fields.get("limits", Limits()),
+        options={name: value for name, value in fields.items() if name not in _OWN_FIELDS},
+    )
+
+
+def missing_key(model: Model, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Why `model` cannot be asked: the variable that should hold its key is not set. None when all is well."""
+    if model.api_key_env is None or environ.get(model.api_key_env):
+        return None
+    return (
+        f"model {model.model_id!r} needs a key: the environment variable {model.api_key_env} is not set "
+        f"({describe_route(model)}). Set it, or name another variable in api_key_env of the model's entry in "
+        f"models.yaml (`none` for an endpoint without keys), or run offline with --model {DEMO}"
+    )
+
+
+def describe_route(model: Model) -> str:
+    """Where requests for `model` go, for errors and for people."""
+    if model.scripted:
+        return f"{model.model_id} is scripted: answered offline, from scripts beside the cases"
+    key = f"with the key in {model.api_key_env}" if model.api_key_env else "without a key"
+    return f"{model.requested_model!r} at {model.base_url or DEFAULT_BASE_URL} {key}"
+
+
+def _fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:
+    """What the file says, and nothing that it leaves to defaults."""
+    if model is None:
+        return {}
+    named = {name: getattr(model, name) for name in model.model_fields_set}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _route(fields: Mapping[str, Any], requested: str, environ: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """(base_url, api_key_env); a base_url of None is the OpenAI client's own."""
+    base_url = fields.get("base_url") or environ.get("OPENAI_BASE_URL") or None
+    named_key = fields.get("api_key_env")
+    if base_url is None and "/" in requested and environ.get(OPENROUTER_KEY) and named_key in (None, OPENROUTER_KEY):
+        base_url = OPENROUTER_URL
+    if named_key is None:
+        named_key = OPENROUTER_KEY if base_url == OPENROUTER_URL else OPENAI_KEY
+    return base_url, None if named_key == NO_KEY else named_key

@@ -1,0 +1,169 @@
+"""The files that scripted models answer from.
+
+`demo.yaml` in a case's folder, beside its test.yaml:
+
+    schema_version: 1
+    replies:
+      - steps:                                   # one per request since the last user message
+          - tool_calls: [{name: read_file, arguments: {path: notes.txt}}]
+          - content: The notes say 42.
+      - when: And in French?                     # another user message of the same case, word for word
+        content: Quarante-deux.                  # short for one step
+    judge:                                       # what a judge says of this case
+      overall: 8
+      dimensions: {task: 9, efficiency: {score: 6, evidence: [one call too many]}}
+
+`<name>.demo.yaml` beside a dataset `<name>.jsonl`:
+
+    schema_version: 1
+    answers: {q1: "4", q2: Paris}                # by item id
+    default: I do not know.
+
+Replies depend on nothing but the conversation, so the same conversation always gets the same answer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StrictInt, field_validator, model_validator
+
+from pytest_agentbench.config import ConfigFile
+from pytest_agentbench.records import Dimension, Record
+
+Tokens = Annotated[StrictInt, Field(ge=0)]
+Score = Annotated[float, Field(ge=0, le=10)]
+
+
+class ScriptedToolCall(Record):
+    """A tool call; a text as `arguments` is sent as it is, so that broken JSON can be shown too."""
+
+    name: Annotated[str, Field(min_length=1)]
+    arguments: dict[str, Any] | str = Field(default_factory=dict)
+
+
+class ScriptedError(Record):
+    """An HTTP error instead of an answer. With `times`, only for so many requests, as a retry says which one it is."""
+
+    status: Annotated[StrictInt, Field(ge=400, le=599)]
+    message: str = "a scripted error"
+    code: str | None = None
+    retry_after: Annotated[float, Field(ge=0)] | None = None
+    times: Annotated[StrictInt, Field(ge=1)] | None = None
+
+
+class ScriptedUsage(Record):
+    """Token counts to report; what is left out is counted from the texts, four bytes a token."""
+
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    reasoning_tokens: Tokens = 0
+    cached_tokens: Tokens = 0
+
+
+class Step(Record):
+    """One answer: a text, tool calls (all of them parallel), both, or an error."""
+
+    content: str | None = None
+    tool_calls: tuple[ScriptedToolCall, ...] = ()
+    error: ScriptedError | None = None
+    latency_seconds: Annotated[float, Field(ge=0)] = 0.0
+    usage: ScriptedUsage | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        nothing = self.content is None and not self.tool_calls
+        if nothing and (self.error is None or self.error.times is not None):
+            raise ValueError("needs 'content' or 'tool_calls' (an 'error' without 'times' may stand alone)")
+        return self
+
+
+class Reply(Record):
+    """The answers to the user message that is `when`, or in which the regex `matches` is found; else to any other."""
+
+    when: str | None = None
+    matches: str | None = None
+    content: str | None = None
+    steps: tuple[Step, ...] = ()
+
+    @field_validator("matches")
+    @classmethod
+    def _compiles(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"not a regular expression: {error}") from error
+        return pattern
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.content is None) == (not self.steps):
+            raise ValueError("needs either 'content' or 'steps'")
+        if self.when is not None and self.matches is not None:
+            raise ValueError("Specify only one of 'when' and 'matches'")
+        return self
+
+    def answers(self, user_message: str) -> bool:
+        """Whether this reply is for `user_message`."""
+        if self.when is not None:
+            return self.when == user_message
+        return self.matches is None or re.search(self.matches, user_message) is not None
+
+    @property
+    def is_specific(self) -> bool:
+        """Whether it names a message; such a reply wins over one that answers any."""
+        return self.when is not None or self.matches is not None
+
+    @property
+    def sequence(self) -> tuple[Step, ...]:
+        """The steps, whichever way they are written."""
+        return self.steps or (Step(content=self.content),)
+
+
+class ScriptedScore(Record):
+    """A judge's score with its evidence."""
+
+    score: Score
+    evidence: tuple[str, ...] = ()
+
+
+class ScriptedExpectation(Record):
+    """How far the expectation `index` of its kind is met."""
+
+    kind: Literal["hard", "soft"]
+    index: Tokens
+    met: Annotated[float, Field(ge=0, le=1)]
+    evidence: str = ""
+
+
+class ScriptedVerdict(Record):
+    """What a judge answers. Dimensions left out get the overall score. `content` is sent instead, as it is."""
+
+    overall: Score | ScriptedScore = 0.0
+    dimensions: dict[Dimension, Score | ScriptedScore] = Field(default_factory=dict)
+    expectations: tuple[ScriptedExpectation, ...] = ()
+    summary: str = "A scripted verdict."
+    content: str | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.content is None and "overall" not in self.model_fields_set:
+            raise ValueError("needs 'overall', or 'content' for a raw reply")
+        return self
+
+
+class CaseScript(ConfigFile):
+    """`demo.yaml`: how a scripted model answers one case."""
+
+    replies: tuple[Reply, ...] = ()
+    judge: ScriptedVerdict | None = None
+
+
+class DatasetScript(ConfigFile):
+    """`<name>.demo.yaml`: how a scripted model answers the rows of a dataset, by item id."""
+
+    answers: dict[str, str | Reply] = Field(default_factory=dict)
+    default: str | Reply | None = None
+    judge: ScriptedVerdict | None = None

@@ -1,0 +1,230 @@
+"""Which script answers which request: by the case's id, else by the last user message."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.config import find_root, load
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.conversation import NoScript, Script, message_text, short, user_turns
+from pytest_agentbench.models.script_files import CaseScript, DatasetScript, Reply, ScriptedVerdict
+from pytest_agentbench.records import Case
+from pytest_agentbench.sources import CASE_FILES, Dataset, Row, dataset_name, load_case, read_rows, row_case
+
+CASE_SCRIPT = "demo.yaml"
+DATASET_SCRIPT = ".demo.yaml"
+
+
+class Scripts:
+    """All scripts of a session or a server. Lookups take the same time however many there are."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._seen: dict[Path, ConfigError | None] = {}
+        self._by_case: dict[str, list[Script]] = {}
+        self._defaults: dict[str, Script] = {}
+        self._expected: dict[str, Path] = {}
+        self._by_message: dict[str, dict[str, None]] = {}
+        self._patterns: list[tuple[Reply, str]] = []
+        self._standalone: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._by_case) + len(self._defaults)
+
+    def load_beside(self, case: Case) -> None:
+        """Loads the script beside the file of `case`; only at the file's first sight, so call it for every case.
+
+        :raises ConfigError: the script is wrong; again at each call.
+        """
+        if case.path not in self._seen:
+            self._seen[case.path] = None
+            try:
+                self._load(case)
+            except ConfigError as error:
+                self._seen[case.path] = error
+        if (known := self._seen[case.path]) is not None:
+            raise known
+
+    def load_tree(self, folder: Path) -> None:
+        """Loads every script under `folder`, with the cases they belong to, so that their messages find them.
+
+        A `demo.yaml` without a case beside it answers the messages that its replies name, and all others with the
+        reply that names none. What cannot be loaded is left out and named in `problems`, one text each.
+        """
+        for path in _script_files(folder):
+            try:
+                self._load_file(path, folder)
+            except ConfigError as error:
+                self.problems.append(str(error))
+
+    def find(self, case_id: str | None, messages: Sequence[Mapping[str, Any]]) -> Script:
+        """The script for a request of the case `case_id`, or, without one, for the last user message that one knows.
+
+        :raises NoScript: none answers, or several do.
+        """
+        if case_id is None:
+            case_id = self._case_of([text for text, _ in user_turns(messages)])
+        if (script := self._of(case_id)) is None:
+            raise NoScript(f"no script answers case {case_id!r}; add a reply to {self._place(case_id)}")
+        return script
+
+    def verdict(self, case_id: str | None, messages: Sequence[Mapping[str, Any]]) -> ScriptedVerdict:
+        """What a judge says of the case `case_id`, or, without one, of the case whose message the prompt quotes.
+
+        :raises NoScript: none says it, or several do.
+        """
+        if case_id is None:
+            case_id = self._quoted_case(messages)
+        script = self._of(case_id)
+        if script is None or script.judge is None:
+            place = script.path if script else self._place(case_id)
+            raise NoScript(f"no scripted verdict for case {case_id!r}; add a `judge:` section to {place}")
+        return script.judge
+
+    def _load(self, case: Case) -> None:
+        if case.dataset is None:
+            path = self._expected[case.case_id] = case.path.with_name(CASE_SCRIPT)
+            if path.is_file():
+                self._add_case(case.case_id, path)
+            return
+        path = self._expected[case.dataset] = dataset_script(case.path)
+        if path.is_file():
+            rows = load(path, DatasetScript)
+            for item_id, answer in rows.answers.items():
+                script = Script(path, (_as_reply(answer),), rows.judge)
+                self._by_case.setdefault(f"{case.dataset}.{item_id}", []).append(script)
+            if rows.default is not None:
+                self._defaults[case.dataset] = Script(path, (_as_reply(rows.default),), rows.judge)
+
+    def _add_case(self, case_id: str, path: Path) -> None:
+        said = load(path, CaseScript)
+        self._by_case.setdefault(case_id, []).append(Script(path, said.replies, said.judge))
+
+    def _load_file(self, path: Path, folder: Path) -> None:
+        """Loads one script of a tree, with its case or dataset."""
+        case_files = _belongs_to(path)
+        for case_file in case_files:
+            for case in _cases(case_file, folder):
+                self.load_beside(case)
+                said = (message for message in (*case.messages, *case.turns) if message.role == "user")
+                self._index(case.case_id, [message.content for message in said])
+        if case_files:
+            return
+        if path.name != CASE_SCRIPT:
+            raise ConfigError(f"{path}:1:1: found no dataset for it; expected a .jsonl or .json of the same name")
+        self._add_case(str(path), path)
+        self._standalone.append(str(path))
+        self._index(str(path), [])
+
+    def _index(self, case_id: str, user_messages: Iterable[str]) -> None:
+        """Makes a case known by its user messages, and by those that its replies name."""
+        script = self._of(case_id)
+        if script is None:
+            return
+        texts = [reply.when for reply in script.replies if reply.when is not None]
+        if not all(reply.is_specific for reply in script.replies):
+            texts += user_messages
+        for text in texts:
+            self._by_message.setdefault(text, {})[case_id] = None
+        self._patterns += [(reply, case_id) for reply in script.replies if reply.matches is not None]
+
+    def _of(self, case_id: str) -> Script | None:
+        scripts = self._by_case.get(case_id)
+        if scripts is None:
+            return next((self._defaults[name] for name in _prefixes(case_id) if name in self._defaults), None)
+        if len(scripts) > 1:
+            places = ", ".join(str(script.path) for script in scripts)
+            raise NoScript(f"several scripts answer case {case_id!r}: {places}; rename one case", "ambiguous_script")
+        return scripts[0]
+
+    def _place(self, case_id: str) -> str:
+        """Where a script of the case would lie."""
+        known = [self._expected[name] for name in (case_id, *_prefixes(case_id)) if name in self._expected]
+        return str(known[0]) if known else f"a {CASE_SCRIPT} beside it"
+
+    def _case_of(self, user_messages: Sequence[str]) -> str:
+        found: Iterable[str] = ()
+        for text in user_messages:
+            found = self._by_message.get(text) or dict.fromkeys(
+                of for reply, of in self._patterns if reply.answers(text)
+            )
+            if found:
+                break
+        return self._only(found or self._standalone, f"the user message {short(next(iter(user_messages), ''))}")
+
+    def _quoted_case(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        prompt = "\n".join(message_text(message) for message in messages)
+        quoted = [
+            text for text in self._by_message if text in prompt or json.dumps(text, ensure_ascii=False)[1:-1] in prompt
+        ]
+        found = self._by_message[max(quoted, key=len)] if quoted else self._standalone
+        return self._only(found, "this judge's prompt")
+
+    def _only(self, case_ids: Iterable[str], what: str) -> str:
+        """The one case among `case_ids`, or any of those that are answered alike."""
+        found = list(case_ids)
+        if not found:
+            raise NoScript(
+                f"no script answers {what}; add a reply with `when` to the {CASE_SCRIPT} of its case, or an answer to "
+                f"the <name>{DATASET_SCRIPT} of its dataset"
+            )
+        first, *others = (self._of(case_id) for case_id in found)
+        if any(first is None or other is None or other.replies != first.replies for other in others):
+            raise NoScript(
+                f"{what} belongs to several cases with different scripts: {', '.join(found[:5])}; name the case in the "
+                "header X-Agentbench-Case, or reword one",
+                "ambiguous_script",
+            )
+        return found[0]
+
+
+def dataset_script(dataset_file: Path) -> Path:
+    """Where the script of a dataset lies: `<name>.demo.yaml` for `<name>.jsonl`."""
+    return dataset_file.with_name(dataset_file.stem + DATASET_SCRIPT)
+
+
+def _as_reply(answer: str | Reply) -> Reply:
+    return Reply(content=answer) if isinstance(answer, str) else answer
+
+
+def _prefixes(case_id: str) -> Iterator[str]:
+    """The dataset names that a row's id `<dataset>.<item>` can begin with."""
+    at = case_id.find(".")
+    while at >= 0:
+        yield case_id[:at]
+        at = case_id.find(".", at + 1)
+
+
+def _script_files(folder: Path) -> Iterator[Path]:
+    """Every script under `folder`, hidden folders left out."""
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (
+            Path(parent, name) for name in sorted(files) if name == CASE_SCRIPT or name.endswith(DATASET_SCRIPT)
+        )
+
+
+def _belongs_to(script: Path) -> list[Path]:
+    """The case file or the datasets that a script lies beside."""
+    if script.name == CASE_SCRIPT:
+        candidates = [script.with_name(name) for name in CASE_FILES]
+    else:
+        stem = script.name.removesuffix(DATASET_SCRIPT)
+        candidates = [script.with_name(stem + suffix) for suffix in (".jsonl", ".json")]
+    return [path for path in candidates if path.is_file()]
+
+
+def _cases(case_file: Path, folder: Path) -> Iterator[Case]:
+    here = Path.cwd()
+    root = find_root(case_file, here if folder.is_relative_to(here) else folder, None)
+    if case_file.name in CASE_FILES:
+        yield load_case(case_file, root)
+        return
+    dataset = Dataset(case_file, dataset_name(case_file, root.path))
+    for row in read_rows(dataset):
+        if isinstance(row, Row):  # bad rows are for `agentbench validate` to report
+            yield row_case(dataset, row)

@@ -1,0 +1,133 @@
+"""pytest hooks, each a line or two that calls a room. Rooms are imported once a session is seen to have cases."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench import hookspecs, options
+from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found here
+    _agentbench_plan,
+    agentbench_case,
+    agentbench_model,
+    agentbench_run,
+    agentbench_runner,
+    agentbench_workspace,
+)
+from pytest_agentbench.session import SessionReport
+
+SETTINGS = pytest.StashKey[options.Settings]()
+CASES = pytest.StashKey[bool]()
+SESSION = "agentbench-session"
+_HEAD_BYTES = 65_536
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """What other plugins may add."""
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options and ini."""
+    options.add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Generator[None, None, None]:
+    """By now every plugin and conftest has had its chance to own `--model`."""
+    yield
+    options.add_short_model(parser, args)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Reads the options; only the only process, or xdist's controller, keeps the session's report."""
+    config.addinivalue_line("markers", "agentbench(case): run this case (id or path) and assert on it by hand")
+    config.stash[SETTINGS] = settings = options.read_settings(config)
+    if hasattr(config, "workerinput"):
+        return
+    report = SessionReport(config, settings)
+    config.pluginmanager.register(report, SESSION)
+    if config.getoption("dist", "no") != "no":
+        from pytest_agentbench.engine import Budget, ControllerLink
+
+        report.budget = Budget(settings.max_cost)
+        report.link = ControllerLink(report.spend)
+        config.pluginmanager.register(report.link)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Case files and datasets."""
+    if not _may_hold_cases(file_path, parent):
+        return None
+    from pytest_agentbench.collection import collect_file
+
+    _prepare(parent.config)
+    return collect_file(file_path, parent)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Hand-written tests that name a case run once per model and repetition."""
+    if metafunc.definition.get_closest_marker("agentbench") is not None:
+        from pytest_agentbench.collection import parametrize
+
+        _prepare(metafunc.config)
+        parametrize(metafunc)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A case file that failed is told apart from other files: the other cases still run."""
+    report = yield
+    if report.failed and CASES in collector.config.stash:
+        from pytest_agentbench.collection import CASE_COLLECTORS
+
+        report.agentbench_case_file = isinstance(collector, CASE_COLLECTORS)  # type: ignore[attr-defined]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Suites, and cases that run only when they are named."""
+    if CASES in config.stash:
+        from pytest_agentbench.collection import choose
+
+        choose(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The engine starts; a session without cases gets nothing more."""
+    if CASES in session.config.stash:
+        from pytest_agentbench.collection import begin
+
+        begin(session, session.config.stash[SETTINGS], session.config.pluginmanager.get_plugin(SESSION))
+
+
+def _prepare(config: pytest.Config) -> None:
+    """Once per session, when the first file with cases is met."""
+    if CASES in config.stash:
+        return
+    from pytest_agentbench.collection import PLANNER, prepare
+    from pytest_agentbench.errors import ConfigError
+
+    config.stash[CASES] = True
+    try:
+        config.stash[PLANNER] = prepare(config, config.stash[SETTINGS])
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
+    """A glance that spares sessions without cases the import of everything else."""
+    if path.name in ("test.yaml", "test.yml"):
+        return True
+    if path.suffix not in (".json", ".jsonl"):
+        return False
+    if parent.session.isinitpath(path) or CASES in parent.config.stash:
+        return True
+    with path.open("rb") as file:
+        return b"question" in file.read(_HEAD_BYTES).replace(b"\0", b"")

@@ -1,0 +1,43 @@
+"""What hand-written tests get of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.records import Case, Evaluation, RunArtifact, ToolCallEvent, Usage
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces import Workspace
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run. `artifact` is the whole record, `evaluation` what the case's own checks and judge say of it."""
+
+    case: Case
+    artifact: RunArtifact
+    evaluation: Evaluation | None
+    made_workspace: Workspace | None
+
+    @property
+    def output(self) -> str:
+        """The final answer, empty where there is none."""
+        return self.artifact.final_output or ""
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallEvent, ...]:
+        """All tool calls, in order."""
+        return self.artifact.tool_calls
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and cost."""
+        return self.artifact.usage
+
+    @property
+    def workspace(self) -> Workspace:
+        """The folder the run worked in. Raises LookupError where the run never used one."""
+        if self.made_workspace is None:
+            raise LookupError(f"the run of {self.case.case_id!r} used no workspace")
+        return self.made_workspace

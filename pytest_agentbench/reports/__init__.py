@@ -1,0 +1,45 @@
+"""Reports: what a session found, for people (terminal, assertion reports, live progress) and for programs
+(report.json, user properties, JUnit, the gate)."""
+
+from __future__ import annotations
+
+from pytest_agentbench.reports.assertion import Fault, error_report, failure_report, faults, headline
+from pytest_agentbench.reports.gate import Counts, Gate, case_failures, gate
+from pytest_agentbench.reports.progress import Progress, StatusLine
+from pytest_agentbench.reports.report import build_report, report_schema, suite_properties, write_report
+from pytest_agentbench.reports.rows import Row, run_row, user_properties
+from pytest_agentbench.reports.statistics import (
+    mean_interval,
+    pass_at_k,
+    pass_hat_k,
+    pass_rate_interval,
+    wilson_interval,
+)
+from pytest_agentbench.reports.terminal import write_summary
+
+__all__ = [
+    "Counts",
+    "Fault",
+    "Gate",
+    "Progress",
+    "Row",
+    "StatusLine",
+    "build_report",
+    "case_failures",
+    "error_report",
+    "failure_report",
+    "faults",
+    "gate",
+    "headline",
+    "mean_interval",
+    "pass_at_k",
+    "pass_hat_k",
+    "pass_rate_interval",
+    "report_schema",
+    "run_row",
+    "suite_properties",
+    "user_properties",
+    "wilson_interval",
+    "write_report",
+    "write_summary",
+]

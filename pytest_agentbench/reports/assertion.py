@@ -1,0 +1,168 @@
+"""What a reader sees of a run that failed: what was expected, what came, the answer's end, where the trace lies.
+
+Plain text of at most some forty lines. Everything the agent, its tools and the case files wrote is made visible first,
+so that it cannot steer the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_agentbench.errors import JudgeError, SandboxError
+from pytest_agentbench.records import Case, CheckResult, Evaluation, JudgeResult, MetricResult, RunArtifact
+from pytest_agentbench.reports.text import apart, clip, number, pad, visible
+
+WIDTH = 160
+"""Characters of one expected or actual value, and of one line of the answer."""
+FAULT_LINES = 24
+ANSWER_LINES = 10
+_HEADLINE = 140
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that failed a run. Either `message`, or both `expected` and `actual`, or all three."""
+
+    kind: str
+    name: str = ""
+    message: str | None = None
+    expected: str | None = None
+    actual: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The fault on one line."""
+        said = self.message or f"expected {self.expected}, got {self.actual}"
+        return visible(f"{self.kind} {self.name}".rstrip() + f": {said}"[: 4 * WIDTH])
+
+
+def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fault]:
+    """Everything that failed the run: its status, checks, metrics, judge. Where nothing of these, the reasons given."""
+    found = [*_status(case, artifact)]
+    found += [_check(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
+    found += [_metric(result) for result in evaluation.metrics if result.passed is False or result.error is not None]
+    if evaluation.judge is not None:
+        found += _judge(case, evaluation.judge)
+    return found or [Fault("case", message=reason) for reason in evaluation.reasons]
+
+
+def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
+    """The first fault in one line, and how many there are besides: for pytest's short summary and a row's message."""
+    found = faults(case, artifact, evaluation)
+    if not found:
+        return "failed"
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return clip(found[0].sentence, _HEADLINE - len(more)) + more
+
+
+def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, artifact_path: str | None) -> str:
+    """The assertion report of a run that the agent failed."""
+    lines = [headline(case, artifact, evaluation), ""]
+    lines += _aligned(faults(case, artifact, evaluation))
+    lines += ["", *_answer(artifact.final_output)]
+    if artifact_path is not None:
+        lines.append(f"full trace: {visible(artifact_path)}")
+    return "\n".join(lines)
+
+
+def error_report(error: BaseException, artifact: RunArtifact | None = None, artifact_path: str | None = None) -> str:
+    """What pytest shows where infrastructure failed: what happened, what to do, what was recorded until then."""
+    code = getattr(error, "code", None)
+    lines = [
+        f"{type(error).__name__}{f' ({code})' if code else ''}: {_prose(str(error)) or 'no message'}",
+        "",
+        "This says nothing about the agent: the run counts as an error, not as a failure.",
+    ]
+    lines += [f"what to do: {advice}" for kind, advice in _ADVICE.items() if isinstance(error, kind)]
+    if getattr(error, "retryable", False):
+        lines.append("All retries were used up; the same request may work later.")
+    if artifact is not None and artifact.final_output is not None:
+        lines += ["", *_answer(artifact.final_output)]
+    if artifact_path is not None:
+        lines.append(f"trace until then: {visible(artifact_path)}")
+    return "\n".join(lines)
+
+
+_ADVICE: dict[type[BaseException], str] = {
+    JudgeError: "see the judge's replies beside the evaluation; try another judge model or raise its retries.",
+    SandboxError: "check free space in the temporary folder and that the sandbox named in the run profile runs here.",
+}
+
+
+def _status(case: Case, artifact: RunArtifact) -> Iterator[Fault]:
+    if artifact.status == "success" or artifact.status in case.expects_status:
+        return
+    error = artifact.error
+    said = f"{artifact.status} ({error.code}): {error.message}" if error is not None else artifact.status
+    yield Fault("run", "status", expected="success", actual=said)
+
+
+def _check(result: CheckResult) -> Fault:
+    kind = "check" if result.outcome == "failed" else "broken check"
+    return Fault(kind, result.check_id, result.message, result.expected, result.actual)
+
+
+def _metric(result: MetricResult) -> Fault:
+    if result.error is not None or result.score is None or result.threshold is None:
+        return Fault("metric", result.name, result.error or "it gave no score")
+    score, wanted = apart(result.score, result.threshold)
+    return Fault("metric", result.name, expected=f"at least {wanted}", actual=score)
+
+
+def _judge(case: Case, judge: JudgeResult) -> Iterator[Fault]:
+    if not judge.passed:
+        score, wanted = apart(judge.overall, 10 * judge.pass_threshold, digits=1)
+        parts = ", ".join(f"{name} {number(value)}" for name, value in judge.dimensions.items())
+        why = judge.summary.strip() or None
+        yield Fault("judge", "overall", why, f"at least {wanted} of 10", f"{score}{f' ({parts})' if parts else ''}")
+    if case.require_hard:
+        for text in judge.unmet_hard:
+            yield Fault("judge", "hard expectation", f"not met: {text}")
+
+
+def _aligned(found: list[Fault]) -> list[str]:
+    """The faults as a table: kind, name, then message, expected and actual below each other."""
+    names = [clip(visible(f"{fault.kind}  {fault.name}".rstrip()), 40) for fault in found]
+    width = max(map(len, names), default=0) + 2
+    lines: list[str] = []
+    for position, (fault, name) in enumerate(zip(found, names, strict=True)):
+        block = _said(fault)
+        if lines and len(lines) + len(block) > FAULT_LINES:
+            return [*lines, f"... and {len(found) - position} more that failed"]
+        lines += [f"{pad(label, width)}{text}" for label, text in zip([name] + [""] * len(block), block, strict=False)]
+    return lines
+
+
+def _said(fault: Fault) -> list[str]:
+    said = [_line(fault.message)] if fault.message is not None else []
+    if fault.expected is None and fault.actual is None:
+        return said or ["failed"]
+    expected, actual = _around_difference(fault.expected or "-", fault.actual or "-")
+    return [*said, f"expected: {_line(expected)}", f"got:      {_line(actual)}"]
+
+
+def _line(text: str) -> str:
+    return clip(visible(text[: 4 * WIDTH]), WIDTH)
+
+
+def _around_difference(expected: str, actual: str) -> tuple[str, str]:
+    """Long texts that begin alike, without most of the common beginning: else both would be cut before they differ."""
+    common = next((at for at, (a, b) in enumerate(zip(expected, actual, strict=False)) if a != b), 0)
+    if common <= WIDTH // 2:
+        return expected, actual
+    return "..." + expected[common - 20 :], "..." + actual[common - 20 :]
+
+
+def _answer(answer: str | None) -> list[str]:
+    """The answer's last lines."""
+    if answer is None or not answer.strip():
+        return ["answer: none" if answer is None else "answer: blank"]
+    lines = answer.rstrip().splitlines()
+    shown = [f"    {_line(line)}".rstrip() for line in lines[-ANSWER_LINES:]]
+    return [f"answer (last {len(shown)} of {len(lines)} lines):" if len(lines) > len(shown) else "answer:", *shown]
+
+
+def _prose(text: str) -> str:
+    """A message of several lines, bounded, each line made visible."""
+    return "\n".join(clip(visible(line[: 8 * WIDTH]), 4 * WIDTH) for line in text.splitlines()[:12])

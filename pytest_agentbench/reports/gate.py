@@ -1,0 +1,112 @@
+"""The gate: whether the session's pass rate is good enough, and whether enough runs were judged to say so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pytest_agentbench.reports.text import apart
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Runs by outcome. A run is judged when it passed or failed: errors and skips say nothing about the agent."""
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+    skipped: int = 0
+
+    @classmethod
+    def of(cls, outcomes: Iterable[str]) -> Counts:
+        """Counts of `passed`, `failed`, `error` and `skipped`."""
+        counted = Counter(outcomes)
+        return cls(counted["passed"], counted["failed"], counted["error"], counted["skipped"])
+
+    @property
+    def runs(self) -> int:
+        """All of them, skipped ones too."""
+        return self.passed + self.failed + self.errors + self.skipped
+
+    @property
+    def judged(self) -> int:
+        """Those that passed or failed."""
+        return self.passed + self.failed
+
+    @property
+    def pass_rate(self) -> float | None:
+        """passed / (passed + failed), None where nothing was judged."""
+        return self.passed / self.judged if self.judged else None
+
+    @property
+    def completion(self) -> float | None:
+        """(passed + failed) / (passed + failed + errors), None where nothing ran."""
+        ran = self.judged + self.errors
+        return self.judged / ran if ran else None
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The verdict on a session. `passed` is None where no gate was asked for; `reasons` are sentences."""
+
+    passed: bool | None
+    pass_rate: float | None
+    completion: float | None
+    fail_under: float | None = None
+    min_completion: float | None = None
+    reasons: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The `session.gate` of report.json."""
+        return {**asdict(self), "reasons": list(self.reasons)}
+
+
+def gate(
+    counts: Counts, fail_under: float | None, min_completion: float = 0.95, other_failures: Sequence[str] = ()
+) -> Gate:
+    """Decide. Fails below either fraction, where nothing was judged, and for each of `other_failures` (sentences).
+
+    `other_failures` tell what fails a gated session whatever its pass rate: collection errors, failures of tests that
+    are not cases, cases that must pass (`case_failures`), a session that stopped early.
+    """
+    if fail_under is None:
+        return Gate(None, counts.pass_rate, counts.completion)
+    reasons = [*_shortfalls(counts, fail_under, min_completion), *other_failures]
+    return Gate(not reasons, counts.pass_rate, counts.completion, fail_under, min_completion, tuple(reasons))
+
+
+def _shortfalls(counts: Counts, fail_under: float, min_completion: float) -> list[str]:
+    if counts.pass_rate is None or counts.completion is None:
+        ended = f"{counts.errors} ended in infrastructure errors, {counts.skipped} were skipped"
+        return [f"No run was judged, so the pass rate is unknown ({fail_under:.3f} is wanted): {ended}."]
+    reasons = []
+    if counts.pass_rate < fail_under:
+        rate, wanted = apart(counts.pass_rate, fail_under)
+        reasons.append(f"Pass rate {rate} is below {wanted}: {counts.passed} of {counts.judged} judged runs passed.")
+    if counts.completion < min_completion:
+        share, wanted = apart(counts.completion, min_completion)
+        ran = counts.judged + counts.errors
+        ended = f"{counts.errors} of {ran} runs ended in infrastructure errors and were not judged"
+        reasons.append(f"Completion {share} is below {wanted}: {ended}.")
+    return reasons
+
+
+def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each `cases[]` entry of report.json that must pass and did not, or misses its own threshold."""
+    sentences = []
+    for case in cases:
+        name, ran = f"{case['case_id']} [{case['model_id']}]", case["repetitions"] - case["skipped"]
+        if case["must_pass"] and not case["thresholds"] and case["passed"] < ran:
+            sentences.append(f"{name} must pass: {case['passed']} of {ran} runs passed.")
+        for measure, fact in (case["thresholds"] or {}).items():
+            title = {"pass_hat_k": "pass^k"}.get(measure, "pass rate")
+            if fact["met"] is None and ran:
+                sentences.append(
+                    f"{name} has no {title} ({fact['required']:.3f} is wanted): none of {ran} runs was judged."
+                )
+            elif fact["met"] is False:
+                actual, wanted = apart(fact["actual"], fact["required"])
+                sentences.append(f"{name} has a {title} of {actual}, below its threshold {wanted}.")
+    return sentences

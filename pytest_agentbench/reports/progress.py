@@ -1,0 +1,140 @@
+"""One live line below pytest's output, drawn only while pytest itself waits for a run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from pytest_agentbench.reports import text
+
+if TYPE_CHECKING:
+    import pytest
+
+BAR = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a session is. `reused` of the `done` runs took no time; `cost_usd` is None while nothing is known."""
+
+    done: int
+    total: int
+    in_flight: int
+    elapsed_seconds: float
+    cost_usd: float | None = None
+    partial_cost: bool = False
+    reused: int = 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the pace of the runs made so far, None before the first."""
+        made = self.done - self.reused
+        return self.elapsed_seconds / made * (self.total - self.done) if made > 0 else None
+
+
+class StatusLine:
+    """Shows progress in the line below the cursor and puts the cursor back: pytest's output never notices.
+
+    `show` and `clear` belong to pytest's thread: `show` while it waits, `clear` before it writes again. Silent unless
+    `stream` is a terminal, and for good once that cannot be written to.
+    """
+
+    def __init__(self, stream: TextIO | None, *, colour: bool = True, interval: float = 0.1) -> None:
+        self._terminal: int | None = None
+        self._encoding, self._colour, self._interval = "ascii", colour, interval
+        self._next, self._shown = 0.0, False
+        if stream is not None and _draws(stream):  # a duplicate: pytest's capture redirects the original later
+            self._terminal, self._encoding = os.dup(stream.fileno()), stream.encoding
+
+    @classmethod
+    def of_session(cls, config: pytest.Config) -> StatusLine:
+        """The session's status line; make it while capture is off, as it is once collection has ended.
+
+        Silent in xdist's workers, under `-s` (the tests' own output comes at any time) and without a terminal reporter.
+        """
+        reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+        free = reporter is not None and not hasattr(config, "workerinput") and config.getoption("capture") != "no"
+        return cls(sys.__stdout__ if free else None, colour=reporter is not None and reporter.hasmarkup)
+
+    @property
+    def live(self) -> bool:
+        """Whether anything is drawn at all."""
+        return self._terminal is not None
+
+    def show(self, progress: Callable[[], Progress]) -> None:
+        """Draw, if the last drawing is old enough; `progress` is called only then."""
+        now = time.monotonic()
+        if self._terminal is None or now < self._next:
+            return
+        self._next = now + self._interval
+        try:
+            width = os.get_terminal_size(self._terminal).columns - 1
+        except OSError:
+            self.close()
+            return
+        self._shown = True
+        self._draw(status(progress(), width, colour=self._colour, unicode=text.unicode_safe(self._encoding)))
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            self._shown = False
+            self._draw("")
+
+    def close(self) -> None:
+        """Take the line away for good."""
+        self.clear()
+        if self._terminal is not None:
+            os.close(self._terminal)
+            self._terminal = None
+
+    def _draw(self, line: str) -> None:
+        # Room below (scrolls at the bottom), back up, save; down, erase to the end of the screen (a line that a resized
+        # terminal has wrapped takes more than one), the text, restore.
+        drawn = f"\x1bD\x1b[A\x1b7\x1b[B\r\x1b[J{line}\x1b8"
+        if self._terminal is not None:
+            try:
+                os.write(self._terminal, drawn.encode(self._encoding, "replace"))
+            except OSError:  # the terminal is gone
+                self._shown = False
+                self.close()
+
+
+def status(progress: Progress, width: int, *, colour: bool = False, unicode: bool = True) -> str:
+    """The line, at most `width` cells: the parts that do not fit are left out, the least telling ones first."""
+    left = progress.seconds_left
+    parts = [f"{progress.done}/{progress.total} done", f"{progress.in_flight} in flight"]
+    if left is not None and progress.done < progress.total:
+        parts.append(f"{text.seconds(left)} left")
+    if progress.cost_usd is not None:
+        at_least = "" if not progress.partial_cost else "≥" if unicode else ">="
+        parts.append(f"{at_least}{text.money(progress.cost_usd)}")
+    separator = " · " if unicode else ", "
+    while len(parts) > 1 and text.cells(separator.join(parts)) > width:
+        parts.pop()
+    line = text.clip(separator.join(parts), width, "")
+    if text.cells(line) + BAR + 1 > width or not progress.total:
+        return line
+    return f"{_bar(progress.done / progress.total, colour=colour, unicode=unicode)} {line}"
+
+
+def _bar(fraction: float, *, colour: bool, unicode: bool) -> str:
+    halves = int(min(1.0, fraction) * BAR * 2)
+    if not unicode:
+        return ("#" * (halves // 2)).ljust(BAR, "-")
+    filled = "━" * (halves // 2) + "╸" * (halves % 2)
+    rest = "━" * (BAR - len(filled))
+    return f"\x1b[36m{filled}\x1b[90m{rest}\x1b[0m" if colour else filled + rest.replace("━", "─")
+
+
+def _draws(stream: TextIO) -> bool:
+    """Whether the stream is a terminal that obeys control sequences."""
+    obeys = os.environ.get("TERM") != "dumb" and (os.name != "nt" or "WT_SESSION" in os.environ)
+    try:
+        return obeys and stream.isatty()
+    except ValueError:  # closed
+        return False

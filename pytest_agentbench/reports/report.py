@@ -1,0 +1,234 @@
+"""report.json: what a session found, for programs. Its contract is `report.schema.json` beside this file."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.reports.statistics import (
+    Interval,
+    mean,
+    mean_interval,
+    pass_at_k,
+    pass_hat_k,
+    pass_rate_interval,
+    sd,
+)
+
+Report = dict[str, Any]
+Groups = dict[tuple[str, str, str], list[Row]]
+
+_SESSION: dict[str, Any] = {
+    "started_at": None,
+    "duration_seconds": None,
+    "exit_status": None,
+    "command": [],
+    "versions": {},
+    "profiles": {},
+    "warnings": [],
+}
+
+
+def build_report(rows: Sequence[Row], session: Mapping[str, Any]) -> Report:
+    """The whole report of rows from `run_row`, in the order given, one per run.
+
+    `session` holds JSON values: `started_at` (ISO 8601, UTC), `duration_seconds`, `exit_status`, `command` (arguments),
+    `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` (sentences). What it lacks is null or
+    empty.
+    """
+    by_model: dict[str, list[Row]] = defaultdict(list)
+    by_case: Groups = defaultdict(list)
+    for row in rows:
+        by_model[row["model_id"]].append(row)
+        by_case[row["nodeid"].rpartition("[")[0], row["case_id"], row["model_id"]].append(row)
+    ungated = gate(Counts.of(row["outcome"] for row in rows), fail_under=None).as_dict()
+    return {
+        "schema_version": 1,
+        "session": {**_SESSION, "gate": ungated, **session},
+        "totals": {**_tally(rows), **_sums(rows)},
+        "models": [_model(rows_of_model) for rows_of_model in by_model.values()],
+        "cases": [_case(repetitions) for repetitions in by_case.values()],
+        "runs": list(rows),
+    }
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write report.json whole or not at all: a reader, or a kill at any moment, finds the old one or the new one."""
+    text = json.dumps(report, allow_nan=False, separators=(",", ":")) + "\n"
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InfrastructureError(
+            f"{path}: the report could not be written ({error.strerror or error}); "
+            "runs and evaluations are kept in the output folder; name another place with --agentbench-json"
+        ) from error
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of report.json."""
+    schema: dict[str, Any] = json.loads(Path(__file__).with_name("report.schema.json").read_text(encoding="utf-8"))
+    return schema
+
+
+def suite_properties(report: Report) -> list[tuple[str, object]]:
+    """JUnit's test-suite properties: totals, gate and per-model means. What is unknown has no property."""
+    verdict, totals = report["session"]["gate"], report["totals"]
+    properties: list[tuple[str, object]] = [
+        ("agentbench.pass_rate", totals["pass_rate"]),
+        ("agentbench.completion", totals["completion"]),
+        ("agentbench.gate", None if verdict["passed"] is None else "passed" if verdict["passed"] else "failed"),
+        ("agentbench.fail_under", verdict["fail_under"]),
+        ("agentbench.cost_usd.run", totals["cost_usd"]["run"]),
+        ("agentbench.cost_usd.judge", totals["cost_usd"]["judge"]),
+    ]
+    for model in report["models"]:
+        prefix = f"agentbench.model.{model['model_id']}"
+        properties += [(f"{prefix}.{name}", model[name]) for name in ("runs", "pass_rate", "completion", "mean_score")]
+        properties += [(f"{prefix}.metric.{name}", score) for name, score in model["metrics"].items()]
+        properties += [(f"{prefix}.judge.{name}", score) for name, score in model["judge"].items()]
+        properties += [(f"{prefix}.{mark}", True) for mark in ("scripted", "own_agent") if model[mark]]
+    return [(name, value) for name, value in properties if value is not None]
+
+
+def _tally(rows: Sequence[Row]) -> dict[str, Any]:
+    counts = Counts.of(row["outcome"] for row in rows)
+    return {
+        "runs": counts.runs,
+        "passed": counts.passed,
+        "failed": counts.failed,
+        "errors": counts.errors,
+        "skipped": counts.skipped,
+        "reused": sum(row["reused"] for row in rows),
+        "pass_rate": counts.pass_rate,
+        "completion": counts.completion,
+    }
+
+
+def _sums(rows: Sequence[Row]) -> dict[str, Any]:
+    """Money and tokens of what ran: null where any part is unknown; `at_least` sums the known parts."""
+    ran = [row for row in rows if row["outcome"] != "skipped"]
+    usages = [row["usage"] or {} for row in ran]
+    parts = {
+        "cost_usd": {part: [row["cost_usd"][part] for row in ran] for part in ("run", "judge")},
+        "tokens": {part: [usage.get(f"{part}_tokens") for usage in usages] for part in ("input", "output", "total")},
+    }
+    exact: dict[str, Any] = {"at_least": {}}
+    for name, columns in parts.items():
+        known = {part: [value for value in values if value is not None] for part, values in columns.items()}
+        add = fsum if name == "cost_usd" else sum
+        sums = {part: add(values) if values else None for part, values in known.items()}
+        exact["at_least"][name] = sums
+        exact[name] = {part: sums[part] if len(known[part]) == len(ran) else None for part in columns}
+    return exact
+
+
+def _model(rows: Sequence[Row]) -> dict[str, Any]:
+    verdicts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    scores: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row["outcome"] in ("passed", "failed"):
+            verdict = verdicts[row["case_id"]]
+            verdict[0] += row["outcome"] == "passed"
+            verdict[1] += 1
+        if row["final_score"] is not None:
+            scores[row["case_id"]].append(row["final_score"])
+    first = rows[0]
+    return {
+        "model_id": first["model_id"],
+        "label": first["label"],
+        "scripted": first["scripted"],
+        "own_agent": first["own_agent"],
+        **_tally(rows),
+        "pass_rate_ci95": _pair(pass_rate_interval([(passed, judged) for passed, judged in verdicts.values()])),
+        "mean_score": mean([score for group in scores.values() for score in group]),
+        "score_ci95": _pair(mean_interval(list(scores.values()))),
+        "metrics": _means(row["metrics"] for row in rows),
+        "judge": _means(row["judge"] or {} for row in rows),
+        **_sums(rows),
+        "duration_seconds": _spread(row["duration_seconds"] for row in rows if row["outcome"] != "skipped"),
+    }
+
+
+def _pair(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else list(interval)
+
+
+def _means(scores: Iterable[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """Means by name over the runs that have the score; null where none has."""
+    columns: dict[str, list[float]] = {}
+    for run in scores:
+        for name, score in run.items():
+            column = columns.setdefault(name, [])
+            if score is not None:
+                column.append(score)
+    return {name: mean(column) for name, column in columns.items()}
+
+
+def _spread(durations: Iterable[float | None]) -> dict[str, float | None]:
+    """Mean, median and 95th percentile (nearest rank) and the longest, in seconds."""
+    known = sorted(value for value in durations if value is not None)
+    if not known:
+        return dict.fromkeys(("mean", "p50", "p95", "max"))
+    last = len(known) - 1
+    return {
+        "mean": mean(known),
+        "p50": known[last // 2],
+        "p95": known[-(-95 * len(known) // 100) - 1],
+        "max": known[-1],
+    }
+
+
+def _case(rows: Sequence[Row]) -> dict[str, Any]:
+    first, counts = rows[0], Counts.of(row["outcome"] for row in rows)
+    scores = [row["final_score"] for row in rows if row["final_score"] is not None]
+    n, passed = counts.judged, counts.passed
+    return {
+        "case_id": first["case_id"],
+        "model_id": first["model_id"],
+        "tags": first["tags"],
+        "repetitions": len(rows),
+        "passed": passed,
+        "failed": counts.failed,
+        "errors": counts.errors,
+        "skipped": counts.skipped,
+        "pass_rate": counts.pass_rate,
+        "pass_at_k": {str(k): pass_at_k(n, passed, k) for k in range(1, n + 1)} or None,
+        "pass_hat_k": {str(k): pass_hat_k(n, passed, k) for k in range(1, n + 1)} or None,
+        "mean_score": mean(scores),
+        "sd": sd(scores),
+        "must_pass": first["must_pass"],
+        "thresholds": _thresholds(first["thresholds"], counts),
+    }
+
+
+def _thresholds(required: Mapping[str, float | None] | None, counts: Counts) -> dict[str, Any] | None:
+    """What the case asks of its repetitions together, and what came; pass^k with k = all judged repetitions."""
+    actual = {"pass_rate": counts.pass_rate, "pass_hat_k": pass_hat_k(counts.judged, counts.passed, counts.judged)}
+    facts = {
+        name: {
+            "required": wanted,
+            "actual": actual[name],
+            "met": None if (got := actual[name]) is None else got >= wanted,
+        }
+        for name, wanted in (required or {}).items()
+        if wanted is not None
+    }
+    return facts or None

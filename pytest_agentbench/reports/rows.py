@@ -1,0 +1,152 @@
+"""One run as one row: what report.json's `runs[]` and JUnit's properties are made of.
+
+Rows cross process borders by execnet and end up in JSON, so they hold plain primitives only; scores, hashes and paths,
+never transcripts.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, Model, RunArtifact, Usage
+from pytest_agentbench.reports.text import sendable
+
+Row = dict[str, Any]
+
+MESSAGE_LIMIT = 1000
+CHECK_MESSAGE_LIMIT = 300
+
+
+def run_row(
+    nodeid: str,
+    case: Case,
+    model: Model | str,
+    repetition: int,
+    artifact: RunArtifact | None,
+    evaluation: Evaluation | None,
+    *,
+    duration_seconds: float | None,
+    reused: bool,
+    artifact_path: str | None,
+    outcome: str,
+    message: str | None,
+) -> Row:
+    """One entry of report.json's `runs[]`. Unknown is None, never 0; NaN and infinities are unknown.
+
+    `model` is the model that answered, or the name of the user's own agent where that is the subject. `outcome` is
+    pytest's: passed, failed, error or skipped.
+    """
+    known = model if isinstance(model, Model) else None
+    judge = evaluation.judge if evaluation is not None else None
+    thresholds = case.thresholds
+    return {
+        "nodeid": sendable(nodeid),
+        "case_id": sendable(case.case_id),
+        "model_id": sendable(model.model_id if isinstance(model, Model) else model),
+        "label": _text(known.label) if known is not None else None,
+        "scripted": known is not None and known.scripted,
+        "own_agent": known is None,
+        "repetition": repetition,
+        "tags": [sendable(tag) for tag in case.tags],
+        "must_pass": case.must_pass,
+        "thresholds": thresholds and {"pass_rate": thresholds.pass_rate, "pass_hat_k": thresholds.pass_hat_k},
+        "outcome": outcome,
+        "status": artifact.status if artifact is not None else None,
+        "checks": [_check(result) for result in evaluation.checks] if evaluation is not None else [],
+        "metrics": _metrics(evaluation.metrics) if evaluation is not None else {},
+        "judge": judge
+        and {
+            "overall": _finite(judge.overall),
+            **{dimension: _finite(score) for dimension, score in judge.dimensions.items()},
+            "expectations": _finite(judge.expectations),
+        },
+        "final_score": _finite(evaluation.final_score) if evaluation is not None else None,
+        "usage": _usage(artifact.usage) if artifact is not None else None,
+        "cost_usd": {
+            "run": _finite(artifact.usage.cost_usd) if artifact is not None else None,
+            "judge": _judge_cost(artifact, evaluation),
+        },
+        "duration_seconds": _finite(duration_seconds),
+        "reused": reused,
+        "fingerprint": _text(artifact.fingerprint) if artifact is not None else None,
+        "artifact": _text(artifact_path),
+        "message": _text(message, MESSAGE_LIMIT),
+    }
+
+
+def user_properties(row: Row) -> list[tuple[str, object]]:
+    """pytest's user properties of a row, which JUnit shows too. What is unknown has no property."""
+    properties: list[tuple[str, object]] = [
+        ("agentbench.case_id", row["case_id"]),
+        ("agentbench.model", row["model_id"]),
+        ("agentbench.repetition", row["repetition"]),
+        ("agentbench.status", row["status"]),
+        ("agentbench.outcome", row["outcome"]),
+        ("agentbench.final_score", row["final_score"]),
+    ]
+    properties += [(f"agentbench.judge.{name}", score) for name, score in (row["judge"] or {}).items()]
+    properties += [(f"agentbench.metric.{name}", score) for name, score in row["metrics"].items()]
+    properties += [(f"agentbench.check.{check['check_id']}", check["outcome"]) for check in row["checks"]]
+    usage = row["usage"] or {}
+    run, judge = row["cost_usd"]["run"], row["cost_usd"]["judge"]
+    properties += [
+        ("agentbench.cost_usd", None if run is None or judge is None else run + judge),
+        ("agentbench.tokens.input", usage.get("input_tokens")),
+        ("agentbench.tokens.output", usage.get("output_tokens")),
+        ("agentbench.duration_seconds", row["duration_seconds"]),
+        ("agentbench.reused", row["reused"]),
+        ("agentbench.fingerprint", row["fingerprint"]),
+        ("agentbench.artifact", row["artifact"]),
+    ]
+    return [(name, value) for name, value in properties if value is not None]
+
+
+def _check(result: CheckResult) -> Row:
+    return {
+        "check_id": sendable(result.check_id),
+        "kind": sendable(result.kind),
+        "outcome": result.outcome,
+        "message": sendable(result.message, CHECK_MESSAGE_LIMIT),
+    }
+
+
+def _metrics(results: tuple[MetricResult, ...]) -> dict[str, float | None]:
+    """Scores by name; a metric used twice (with other arguments) is `name`, `name-2`, ..."""
+    scores: dict[str, float | None] = {}
+    for result in results:
+        name, used = sendable(result.name), 1
+        while name in scores:
+            used += 1
+            name = f"{sendable(result.name)}-{used}"
+        scores[name] = _finite(result.score)
+    return scores
+
+
+def _usage(usage: Usage) -> dict[str, int | None]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cached_tokens": usage.cached_tokens,
+    }
+
+
+def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:
+    """What judging cost: 0 only where no judge was asked, None where one failed and left no figure."""
+    if evaluation is not None and evaluation.judge is not None:
+        return _finite(evaluation.judge.usage.cost_usd)
+    never_asked = artifact is None or artifact.status == "provider_error"
+    if never_asked or (evaluation is not None and evaluation.outcome != "error"):
+        return 0.0
+    return None
+
+
+def _finite(value: float | None) -> float | None:
+    """A plain float: execnet refuses subclasses (numpy's), JSON has no NaN."""
+    return float(value) if value is not None and isfinite(value) else None
+
+
+def _text(text: str | None, limit: int | None = None) -> str | None:
+    return None if text is None else sendable(text, limit)

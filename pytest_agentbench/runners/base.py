@@ -1,0 +1,123 @@
+"""What a runner is, what it is given, and what its return value comes to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.records import Case, Model, Record, RunError, RunStatus, Usage
+from pytest_agentbench.runners.recorder import Recorder
+from pytest_agentbench.tools import BUILTIN_TOOLS, Search, Tool, Toolbox, ToolContext
+from pytest_agentbench.workspaces import Workspace, Workspaces
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models import ChatClient
+
+T = TypeVar("T")
+
+
+class ReportedCall(Record):
+    """A tool call that a user's agent made by itself and reports."""
+
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    result: str | None = None
+
+
+class RunOutput(Record):
+    """What a runner may return instead of plain text. `error` says why `status` is failed.
+
+    `usage` and `tool_calls` are what the runner did outside this package's client and tools.
+    """
+
+    output: str | None
+    status: Literal["success", "failed"] = "success"
+    error: str | None = None
+    usage: Usage | None = None
+    tool_calls: tuple[ReportedCall, ...] = ()
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RunContext:
+    """What one run has at hand. `settings` are the merged runner settings; `repetition` counts from 1.
+
+    `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
+    event loop. `trace` may be written by the runner at any time.
+    """
+
+    case: Case
+    workspaces: Workspaces
+    model: Model | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    client: ChatClient | None = None
+    repetition: int = 1
+    tools: Mapping[str, Tool] = field(default_factory=lambda: BUILTIN_TOOLS)
+    sandbox: str = "auto"
+    search: Search | None = None
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread
+    trace: Recorder = field(default_factory=Recorder)
+    made_workspace: Workspace | None = None
+
+    @property
+    def workspace(self) -> Workspace:
+        """The run's own folder, made at first use. Raises SandboxError where it cannot be made."""
+        if self.made_workspace is None:
+            self.made_workspace = self.workspaces.create(self.case.case_id)
+        return self.made_workspace
+
+    def toolbox(self) -> Toolbox:
+        """The tools that the case exposes. Raises UnavailableError where one of them cannot work here."""
+        if missing := [name for name in self.case.tools if name not in self.tools]:
+            raise UnavailableError(f"no such tool: {', '.join(missing)}; known are {', '.join(sorted(self.tools))}")
+        context = ToolContext(workspace=lambda: self.workspace, sandbox=self.sandbox, search=self.search)
+        return Toolbox((self.tools[name] for name in self.case.tools), context)
+
+
+Runner = Callable[[Case, RunContext], Awaitable[str | RunOutput | None]]
+"""Runs a case. May raise InfrastructureError, and UnavailableError for what is not to be had here."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended whose runner returned. `error` is present exactly where `status` is not success."""
+
+    status: RunStatus
+    error: RunError | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def conclude(returned: object, trace: Recorder) -> RunEnd:
+    """Write what a runner returned into the trace and say how the run ended. Never raises.
+
+    Text is the final output; None leaves what the runner recorded itself. Anything but text, RunOutput and None breaks
+    the contract: status `invalid`.
+    """
+    if returned is None or isinstance(returned, str):
+        _final(returned, trace)
+        return RunEnd("success")
+    if not isinstance(returned, RunOutput):
+        found = f"the runner returned {type(returned).__name__}"
+        return RunEnd("invalid", RunError(code="invalid_output", message=f"{found}, expected str, RunOutput or None"))
+    for number, call in enumerate(returned.tool_calls, start=1):
+        call_id = f"reported-{number}"
+        trace.tool_call(call_id, call.name, call.arguments)
+        if call.result is not None:
+            trace.tool_result(call_id, call.name, call.result)
+    if returned.usage is not None:
+        trace.add_usage(returned.usage)
+    _final(returned.output, trace)
+    if returned.status == "success":
+        return RunEnd("success", metadata=returned.metadata)
+    message = returned.error or "the agent reported that it failed"
+    return RunEnd("failed", RunError(code="agent_failed", message=message), returned.metadata)
+
+
+def _final(text: str | None, trace: Recorder) -> None:
+    if text is not None and trace.output != text:
+        trace.final_output(text)

@@ -1,0 +1,57 @@
+"""A case's messages as a model gets them (seed 002, "Attachments")."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records import Attachment, Case
+
+_MAX_ATTACHMENT = 16 * 2**20
+
+
+def render_messages(case: Case) -> list[dict[str, Any]]:
+    """Chat messages in order, each attachment as a user message just before the first user message.
+
+    Raises ConfigError for a case without messages, and for an attachment that is not UTF-8 text or is no longer the
+    file that was loaded.
+    """
+    attached = [{"role": "user", "content": _attachment(case, attachment)} for attachment in case.attachments]
+    messages = [
+        {"role": message.role, "content": message.content, **({"name": message.name} if message.name else {})}
+        for message in case.messages
+    ]
+    if not messages:
+        raise ConfigError(_problem(case, "messages", "found none, expected at least one; add a user message"))
+    first = next((place for place, message in enumerate(case.messages) if message.role == "user"), len(messages))
+    return messages[:first] + attached + messages[first:]
+
+
+def _attachment(case: Case, attachment: Attachment) -> str:
+    name = attachment.name
+    content = _content(case, attachment)
+    return f"Attached context file: {name}\n--- BEGIN ATTACHMENT {name} ---\n{content}\n--- END ATTACHMENT {name} ---"
+
+
+def _content(case: Case, attachment: Attachment) -> str:
+    name = attachment.name
+    if attachment.size > _MAX_ATTACHMENT:
+        found = f"found {name!r} with {attachment.size:,} bytes, expected at most {_MAX_ATTACHMENT:,}"
+        raise ConfigError(_problem(case, "attachments", found))
+    try:
+        content = attachment.path.read_bytes()
+    except OSError as error:
+        raise ConfigError(_problem(case, "attachments", f"cannot read {name!r}: {error.strerror}")) from error
+    if hashlib.sha256(content).hexdigest() != attachment.sha256:
+        found = f"{name!r} changed after the case was loaded; start the session again"
+        raise ConfigError(_problem(case, "attachments", found))
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"found {name!r}, which is not UTF-8 text (byte {error.start}), expected text; convert or remove it"
+        raise ConfigError(_problem(case, "attachments", found)) from error
+
+
+def _problem(case: Case, field: str, text: str) -> str:
+    return f"{case.path}:{case.line}:1: input.{field}: {text}"

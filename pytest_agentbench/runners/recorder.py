@@ -1,0 +1,105 @@
+"""The recorder: what a run has done so far. A run that is cut off leaves its trace up to there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from pytest_agentbench.records import (
+    FinalOutputEvent,
+    MessageEvent,
+    Role,
+    RunnerEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    TraceEvent,
+    Usage,
+)
+
+
+class Recorder:
+    """Collects one run's trace, usage, request and provider facts. Safe to use from any thread.
+
+    `request` and `provider` are plain dicts that a runner fills: what was asked for, and what answered.
+    """
+
+    __slots__ = ("_began", "_events", "_lock", "_usage", "provider", "request")
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._events: list[TraceEvent] = []
+        self._lock = threading.Lock()
+        self._usage: Usage | None = None
+        self.request: dict[str, Any] = {}
+        self.provider: dict[str, Any] = {}
+
+    @property
+    def events(self) -> tuple[TraceEvent, ...]:
+        """The trace so far, in order."""
+        return tuple(self._events)
+
+    @property
+    def usage(self) -> Usage:
+        """The sum of all that was added; all unknown where nothing was."""
+        return self._usage or Usage()
+
+    @property
+    def seconds(self) -> float:
+        """Time since the run began."""
+        return time.perf_counter() - self._began
+
+    @property
+    def output(self) -> str | None:
+        """The last final output recorded, None where there is none."""
+        return next((e.content for e in reversed(self._events) if isinstance(e, FinalOutputEvent)), None)
+
+    def message(self, role: Role, content: str, name: str | None = None) -> None:
+        """A message the agent was given or wrote."""
+        self._add(MessageEvent, role=role, content=clean(content), name=clean(name))
+
+    def tool_call(self, call_id: str, name: str, arguments: dict[str, Any] | None, raw: str | None = None) -> None:
+        """The agent called a tool. `arguments` None: its text, `raw`, was no JSON object."""
+        self._add(ToolCallEvent, call_id=clean(call_id), name=clean(name), arguments=clean(arguments), raw=clean(raw))
+
+    def tool_result(
+        self, call_id: str, name: str, content: str, *, is_error: bool = False, duration_seconds: float | None = None
+    ) -> None:
+        """What the tool answered."""
+        self._add(
+            ToolResultEvent,
+            call_id=clean(call_id),
+            name=clean(name),
+            content=clean(content),
+            is_error=is_error,
+            duration_seconds=duration_seconds,
+        )
+
+    def event(self, name: str, **data: Any) -> None:
+        """Something the runner did; `data` is JSON-like."""
+        self._add(RunnerEvent, name=name, data=clean(data))
+
+    def final_output(self, text: str) -> None:
+        """The agent's answer."""
+        self._add(FinalOutputEvent, content=clean(text))
+
+    def add_usage(self, usage: Usage) -> None:
+        """Tokens and money of one more request. Unknown plus known is unknown."""
+        with self._lock:
+            self._usage = usage if self._usage is None else self._usage + usage
+
+    def _add(self, event: type[TraceEvent], **fields: Any) -> None:
+        at = time.perf_counter() - self._began
+        with self._lock:
+            self._events.append(event(sequence=len(self._events), at=at, **fields))
+
+
+def clean(value: Any) -> Any:
+    """The value with lone surrogates, which no file or request can carry, replaced by `?` in every text."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {clean(key): clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(item) for item in value]
+    return value

@@ -1,0 +1,198 @@
+"""The session as a whole, in the only process or in xdist's controller: rows, stops, gate, report.json, summary."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine import Budget, ControllerLink
+    from pytest_agentbench.options import Settings
+    from pytest_agentbench.reports import Gate
+
+_WORST_LAST = ("rerun", "passed", "skipped", "failed", "error").index
+
+
+class SessionReport:
+    """Collects one row per run from the reports that pytest passes around, also from xdist's workers.
+
+    Reports carry `agentbench_row` (a run's row) and `agentbench_stop` (why the session is to end); a collection report
+    of a case file carries `agentbench_case_file`.
+    """
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self.config, self.settings = config, settings
+        self.started_at, self._begun = datetime.now(UTC), time.perf_counter()
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.order: dict[str, int] = {}
+        self.others: dict[str, str] = {}
+        self.case_file_errors = 0
+        self.other_collection_errors = 0
+        self.lost = 0
+        self.warnings: list[str] = []
+        self.budget: Budget | None = None
+        self.link: ControllerLink | None = None
+        self.halted: str | None = None
+        self.report: dict[str, Any] | None = None
+        self.report_path: Path | None = None
+
+    # -- what pytest tells
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Remembers the session, whose flags stop it."""
+        self.session = session
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Counts what could not be collected. Where only case files failed, the other cases still run."""
+        if report.failed:
+            mine = getattr(report, "agentbench_case_file", False)
+            self.case_file_errors += mine
+            self.other_collection_errors += not mine
+
+    def pytest_collection_finish(self) -> None:
+        """A bad case file is one error; pytest itself would run nothing after it."""
+        if self.case_file_errors and not self.other_collection_errors:
+            self.config.option.continue_on_collection_errors = True
+
+    @pytest.hookimpl(trylast=True)  # the session has counted the failure by then
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keeps the row of a run, the worst outcome of anything else, and passes stops on to the workers."""
+        row = getattr(report, "agentbench_row", None)
+        outcome = "error" if report.failed and report.when != "call" else report.outcome
+        if row is not None:
+            self.order[report.nodeid] = getattr(report, "item_index", len(self.order))
+            self.rows[report.nodeid] = row
+        elif report.nodeid in self.rows:
+            if outcome == "error":  # its teardown broke
+                self.rows[report.nodeid] = {
+                    **self.rows[report.nodeid],
+                    "outcome": "error",
+                    "message": "teardown failed",
+                }
+        else:
+            self.others[report.nodeid] = max(outcome, self.others.get(report.nodeid, "rerun"), key=_WORST_LAST)
+        if self.link is not None:
+            self._tell_workers(report)
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Ctrl-C reaches the workers' engines too."""
+        if self.link is not None:
+            self.link.tell("stop", "interrupted")
+
+    @pytest.hookimpl(tryfirst=True)  # JUnit's file and the terminal's summary are written after it
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Writes report.json and decides the exit status."""
+        if not self.rows or session.config.getoption("collectonly"):
+            return
+        self._finish(session, exitstatus)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """What people see at the end."""
+        if self.report is not None:
+            from pytest_agentbench.reports import write_summary
+
+            write_summary(terminalreporter, self.report, str(self.report_path) if self.report_path else None)
+
+    def spend(self, cost: float | None) -> str | None:
+        """Books what a worker spent; the reason to stop once the budget is used up."""
+        assert self.budget is not None
+        self.halted = self.budget.spend(cost) or self.halted
+        return self.halted
+
+    # -- what it comes to
+
+    def _tell_workers(self, report: pytest.TestReport) -> None:
+        assert self.link is not None
+        if report.when == "call" or not report.passed:
+            self.link.decided.add(report.nodeid)
+        stop = getattr(report, "agentbench_stop", None) or self.session.shouldfail or self.session.shouldstop
+        if stop:
+            self.link.tell("stop", str(stop))
+
+    def _finish(self, session: pytest.Session, exitstatus: int) -> None:
+        from pytest_agentbench.errors import InfrastructureError
+        from pytest_agentbench.reports import build_report, case_failures, suite_properties, write_report
+
+        self.lost = self._lost(session)
+        rows = [self.rows[nodeid] for nodeid in sorted(self.rows, key=lambda nodeid: self.order[nodeid])]
+        report = build_report(rows, {})
+        gate = self._gate(rows, case_failures(report["cases"]))
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            session.exitstatus = self._exit_status(gate, exitstatus)
+        report["session"].update(self._facts(session.exitstatus), gate=gate.as_dict())
+        self.report_path = self.settings.json or self.settings.output / "report.json"
+        try:
+            write_report(report, self.report_path)
+        except InfrastructureError as error:
+            report["session"]["warnings"].append(str(error))
+            self.report_path = None
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        self.report = report
+        for plugin in session.config.pluginmanager.get_plugins():
+            if hasattr(plugin, "add_global_property"):  # pytest's JUnit writer
+                for name, value in suite_properties(report):
+                    plugin.add_global_property(name, value)
+
+    def _lost(self, session: pytest.Session) -> int:
+        """Items that were never reported: xdist ends with status 0 when a worker meets an internal error."""
+        if session.shouldfail or session.shouldstop:
+            return 0
+        return max(0, session.testscollected - len(self.rows.keys() | self.others.keys()))
+
+    def _gate(self, rows: Sequence[dict[str, Any]], case_failures: Sequence[str]) -> Gate:
+        from pytest_agentbench.reports import Counts, gate
+
+        counts = Counts.of(row["outcome"] for row in rows)
+        broken = sum(outcome in ("failed", "error") for outcome in self.others.values())
+        uncollected = self.case_file_errors + self.other_collection_errors
+        stopped = self.session.shouldfail or self.session.shouldstop or self.halted
+        reasons = [
+            *case_failures,
+            *([f"{uncollected} collection errors."] if uncollected else []),
+            *([f"{broken} tests that are not cases failed."] if broken else []),
+            *([f"The session stopped early: {stopped}."] if stopped else []),
+            *([f"{self.lost} collected items were never reported."] if self.lost else []),
+        ]
+        return gate(counts, self.settings.fail_under, self.settings.min_completion, reasons)
+
+    def _exit_status(self, gate: Gate, exitstatus: int) -> int:
+        if gate.passed is not None:
+            return pytest.ExitCode.OK if gate.passed else pytest.ExitCode.TESTS_FAILED
+        return pytest.ExitCode.TESTS_FAILED if self.halted or self.lost else exitstatus
+
+    def _facts(self, exitstatus: int) -> dict[str, Any]:
+        budget = self.budget
+        if budget is not None and budget.max_cost is not None and budget.unknown:
+            self.warnings.append(
+                f"the cost of {budget.unknown} requests is unknown, so --agentbench-max-cost did not count them; "
+                "give the model prices in models.yaml"
+            )
+        if self.halted:
+            self.warnings.append(self.halted)
+        if self.lost:
+            self.warnings.append(f"{self.lost} collected items were never reported")
+        return {
+            "started_at": self.started_at.isoformat(),
+            "duration_seconds": round(time.perf_counter() - self._begun, 3),
+            "exit_status": int(exitstatus),
+            "command": [os.fspath(arg) for arg in self.config.invocation_params.args],
+            "versions": {
+                "pytest-agentbench": version("pytest-agentbench"),
+                "pytest": version("pytest"),
+                "python": platform.python_version(),
+            },
+            "profiles": {
+                "run": self.settings.run_profile,
+                "evaluation": self.settings.evaluation_profile,
+                "suite": self.settings.suite,
+            },
+            "warnings": self.warnings,
+        }

@@ -1,0 +1,69 @@
+"""The case files of a folder, and the cases of a config root by id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_agentbench.config import ConfigRoot, read
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.sources.dataset import Dataset, Row, dataset_name, is_dataset, read_rows
+from pytest_agentbench.sources.test_yaml import CASE_FILES
+
+_DATA = (".json", ".jsonl")
+_SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "workspace"})
+
+
+class IndexedCase(NamedTuple):
+    """Where a case is written and what a suite selects it by."""
+
+    case_id: str
+    tags: tuple[str, ...]
+    path: Path
+    line: int
+
+
+def find_cases(folder: Path) -> Iterator[Path]:
+    """Every `test.yaml` and dataset below a folder, in the order of their names.
+
+    JSON files below a case's folder are its attachments and fixtures; hidden folders, links to folders and agents'
+    workspaces are left out.
+    """
+    yield from _walk(str(folder), in_case=False)
+
+
+def index_cases(root: ConfigRoot) -> Iterator[IndexedCase]:
+    """Every case below a config root, for suites. Files are not validated, so one bad file takes no other down."""
+    for path in find_cases(root.path):
+        try:
+            if path.name in CASE_FILES:
+                yield from _declared_case(path)
+            else:
+                dataset = Dataset(path, dataset_name(path, root.path))
+                rows = (row for row in read_rows(dataset) if isinstance(row, Row))
+                yield from (IndexedCase(row.case_id, row.tags, path, row.line) for row in rows)
+        except ConfigError:
+            continue  # collecting the file reports it
+
+
+def _declared_case(path: Path) -> Iterator[IndexedCase]:
+    data: Any = read(path).data
+    if isinstance(data, dict) and isinstance(data.get("case_id"), str):
+        tags = data.get("tags")
+        texts = tags if isinstance(tags, list) else []
+        yield IndexedCase(data["case_id"], tuple(tag.strip() for tag in texts if isinstance(tag, str)), path, 1)
+
+
+def _walk(folder: str, *, in_case: bool) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        ordered = sorted(entries, key=lambda entry: entry.name)
+    names = {entry.name for entry in ordered}
+    in_case = in_case or not names.isdisjoint(CASE_FILES)
+    for entry in ordered:
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.startswith(".") and entry.name not in _SKIPPED:
+                yield from _walk(entry.path, in_case=in_case)
+        elif entry.name in CASE_FILES or (not in_case and entry.name.endswith(_DATA) and is_dataset(Path(entry.path))):
+            yield Path(entry.path)

@@ -1,0 +1,131 @@
+"""`test.yaml` to Case: messages and turns with their sources read, attachments addressed by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from pytest_agentbench.config import (
+    CaseInput,
+    ConfigRoot,
+    Known,
+    MessageSource,
+    MessageSpec,
+    Scope,
+    TestCaseFile,
+    load_in,
+    located,
+    parse_json,
+    parse_yaml,
+    read_bytes,
+    resolve_file,
+    validate,
+)
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records import Attachment, Case, Message
+
+CASE_FILES = ("test.yaml", "test.yml")
+"""The names of case files."""
+
+_UNVERIFIED = Known()
+_FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+_NOT_YET = ("mcp_servers", "verify")
+
+
+def load_case(path: Path, root: ConfigRoot, known: Known = _UNVERIFIED, *, allow_outside: bool = False) -> Case:
+    """The case of a `test.yaml` below `root`. `allow_outside`: its paths may leave the root.
+
+    :raises ConfigError: with all problems of the file; or, where it is sound itself, of a file that it names.
+    """
+    scope = Scope(os.path.dirname(path), None if allow_outside else root.real, known)
+    file = load_in(path, TestCaseFile, scope)
+    given = file.input
+    unsupported = [name for name in _NOT_YET if getattr(file, name)]
+    if unsupported:
+        raise located(
+            path, [((name,), f"{name} is not supported yet: it would have no effect") for name in unsupported]
+        )
+    return Case(
+        case_id=file.case_id,
+        title=file.title,
+        path=path,
+        tags=file.tags,
+        runner=file.runner,
+        messages=_messages(given.messages, scope),
+        turns=_messages(given.turns, scope),
+        attachments=tuple(_attachment(name, scope) for name in given.attachments),
+        context=given.context,
+        tools=_tools(given),
+        expectations=file.expectations,
+        rubric=file.rubric,
+        checks=file.deterministic_checks,
+        metrics=file.metrics,
+        reference=file.reference,
+        metadata=file.metadata,
+        must_pass=file.must_pass,
+        report_only=file.report_only,
+        require_hard=file.require_hard,
+        thresholds=file.thresholds,
+    )
+
+
+def _tools(given: CaseInput) -> tuple[str, ...]:
+    probe = given.context.get("llm_probe") or {}
+    return tuple(dict.fromkeys(probe.get("tools") or ()))
+
+
+def _messages(specs: tuple[MessageSpec, ...], scope: Scope) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    for spec in specs:
+        if spec.source is not None:
+            messages += _sourced(spec, spec.source, scope)
+        else:
+            messages.append(Message(role=spec.role, content=spec.content or "", name=spec.name))
+    return tuple(messages)
+
+
+def _sourced(spec: MessageSpec, source: MessageSource, scope: Scope) -> list[Message]:
+    """The file's messages: of YAML and JSON one or a list with their own roles, of other text one in spec's role."""
+    path = resolve_file(source.path, scope)
+    text = read_bytes(path)
+    form = source.format or _FORMATS.get(path.suffix.lower(), "text")
+    if form == "text":
+        return [Message(role=spec.role, content=_decoded(text, path), name=spec.name)]
+    document = parse_yaml(text, path) if form == "yaml" else parse_json(text, path)
+    if isinstance(document.data, list):
+        messages: list[Message] = validate(document, _adapter(list[Message]), scope)
+        return messages
+    if not isinstance(document.data, dict):
+        raise ConfigError(f"{path}:1:1: found no message, expected one (role, content) or a list of them")
+    outer = {"role": spec.role, "name": spec.name}
+    document.data = {**{key: value for key, value in outer.items() if value is not None}, **document.data}
+    return [validate(document, _adapter(Message), scope)]
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _decoded(text: bytes, path: Path) -> str:
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"{path}:1:1: not UTF-8: {error.reason} at byte {error.start}; save the file as UTF-8"
+        raise ConfigError(message) from error
+
+
+def _attachment(name: str, scope: Scope) -> Attachment:
+    path = resolve_file(name, scope)
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = file.tell()
+    except OSError as error:
+        raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror}") from error
+    return Attachment(name=os.path.basename(name), path=path, size=size, sha256=digest)

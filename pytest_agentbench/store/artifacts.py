@@ -1,0 +1,239 @@
+"""The output folder: runs and evaluations written as they finish, and read back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.records import Evaluation, Record, RunArtifact
+from pytest_agentbench.store.files import make_folder, not_writable, write_atomically, write_in_place
+from pytest_agentbench.store.fingerprints import (
+    canonical_json,
+    evaluation_input,
+    evaluation_profile_input,
+    fingerprint,
+    plain,
+    run_profile_input,
+)
+from pytest_agentbench.store.layout import EVALUATIONS, FINGERPRINT_DIGITS, RUNS, slug, suite_folder
+from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.store.summary import summary
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config import EvaluationProfile, RunProfile
+    from pytest_agentbench.records import Case, Model
+
+R = TypeVar("R", bound=Record)
+
+PROFILE_FILE = ".fingerprint.json"
+"""In a profile's folder: its full fingerprint and what that covers. No slug begins with a dot."""
+
+
+class Store:
+    """The output folder of a session. Nothing is made in it before something is written."""
+
+    def __init__(self, output: Path, redactor: Redactor | None = None) -> None:
+        """`redactor` defaults to one for this process's environment."""
+        self.output = output
+        self.redactor = redactor or Redactor()
+
+    def lane(
+        self,
+        suite_id: str | None,
+        run_profile: RunProfile,
+        evaluation_profile: EvaluationProfile,
+        model_id: str,
+        judge_models: Sequence[Model] = (),
+    ) -> Lane:
+        """Where the runs of one model under one pair of profiles lie. Makes nothing yet."""
+        return Lane(
+            output=str(self.output),
+            suite=suite_folder(suite_id),
+            model=slug(model_id),
+            evaluation_profile_id=evaluation_profile.evaluation_profile_id,
+            run_settings=canonical_json(run_profile_input(run_profile)),
+            evaluation_settings=canonical_json(evaluation_profile_input(evaluation_profile, judge_models)),
+            redactor=self.redactor if evaluation_profile.security_policy.redact_secrets else None,
+        )
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One model under one pair of profiles in the output folder: all that its runs share, computed once.
+
+    `suite` and `model` are folder names; the settings are canonical JSON of what the profiles' fingerprints cover.
+    `redactor` is None where the policy asks for none.
+    """
+
+    output: str
+    suite: str
+    model: str
+    evaluation_profile_id: str
+    run_settings: bytes
+    evaluation_settings: bytes
+    redactor: Redactor | None
+
+    @cached_property
+    def evaluation_profile_fingerprint(self) -> str:
+        """What the lane's evaluations share."""
+        return fingerprint(self.evaluation_settings)
+
+    @cached_property
+    def runs(self) -> str:
+        """The folder of the lane's runs, relative to the output folder; its profile's folder is made at first use."""
+        return f"{self._profile_folder(f'{RUNS}/{self.suite}/run_profile', self.run_settings)}/{self.model}"
+
+    @cached_property
+    def evaluations(self) -> str:
+        """The folder of the lane's evaluations, like `runs`."""
+        run_profile = self.runs.split("/")[2].removeprefix("run_profile_")
+        folder = f"{EVALUATIONS}/{self.suite}/evaluation_profile_{run_profile}"
+        prefix = f"{folder}/eval_profile_{slug(self.evaluation_profile_id)}"
+        return f"{self._profile_folder(prefix, self.evaluation_settings)}/{self.model}"
+
+    def _profile_folder(self, prefix: str, settings: bytes) -> str:
+        """`<prefix>_<fp>`, made, with as many digits as it takes to be no other profile's folder."""
+        full = fingerprint(settings)
+        document = f'{{"fingerprint":"{full}","input":{_redacted(settings.decode("ascii"), self.redactor)}}}'
+        for digits in FINGERPRINT_DIGITS:
+            relative = f"{prefix}_{full[:digits]}"
+            folder = f"{self.output}/{relative}"
+            found = None if make_folder(folder) else _stored_fingerprint(f"{folder}/{PROFILE_FILE}")
+            if found is None:
+                write_atomically(folder, PROFILE_FILE, document.encode())
+            if found is None or found == full:
+                return relative
+        return f"{prefix}_{full}"
+
+    def evaluation_fingerprint(self, run_fingerprint: str, case: Case) -> str:
+        """`fingerprint(evaluation_fingerprint_input(...))` of the lane's profile and judges, with less work."""
+        return fingerprint(evaluation_input(run_fingerprint, case, self.evaluation_profile_fingerprint))
+
+    def write_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
+        """Store a run; its path, relative to the output folder. Raises InfrastructureError where that cannot be.
+
+        `fingerprint_input` may come as the canonical bytes that the fingerprint was made of. A run of another
+        fingerprint that lies there already moves to `run_<n>.<its fingerprint's 8 digits>.json`.
+        """
+        name = f"run_{artifact.repetition}"
+        content = fingerprint_input if isinstance(fingerprint_input, bytes) else canonical_json(fingerprint_input)
+        try:
+            relative = f"{self.runs}/{slug(artifact.case_id)}"
+            folder = f"{self.output}/{relative}"
+            if make_folder(folder) or _set_aside(folder, name, artifact.fingerprint):
+                covered = _redacted(content.decode("ascii"), self.redactor)
+                write_in_place(folder, f"{name}.fingerprint_input.json", covered.encode())
+            self._write(folder, f"{name}.json", _document(artifact))
+        except OSError as error:
+            raise not_writable(self.output, error) from error
+        return f"{relative}/{name}.json"
+
+    def write_evaluation(
+        self, repetition: int, evaluation: Evaluation, judge_prompts: Sequence[Mapping[str, Any]] = ()
+    ) -> str:
+        """Store an evaluation; the path of its `final_result_<n>.json`, relative to the output folder.
+
+        What a judge was shown and said lies beside it. `summary_<n>.md` is written for a run that was judged or did
+        not pass: of any other there is nothing to tell. Raises InfrastructureError where nothing can be written.
+        """
+        judge, result = evaluation.judge, f"final_result_{repetition}.json"
+        documents: dict[str, str] = {}
+        if judge is not None:
+            documents[f"judge_{repetition}.json"] = _document(judge)
+        if judge_prompts:
+            documents[f"judge_{repetition}.prompt.user.json"] = json.dumps(plain(judge_prompts), indent=1)
+        if judge is not None or evaluation.outcome != "passed":
+            documents[f"summary_{repetition}.md"] = summary(evaluation, repetition)
+        try:
+            relative = f"{self.evaluations}/{slug(evaluation.case_id)}"
+            folder = f"{self.output}/{relative}"
+            if not make_folder(folder):
+                _remove_stale(folder, repetition, documents)
+            for name, text in documents.items():
+                self._write(folder, name, text)
+            self._write(folder, result, _document(evaluation))
+        except OSError as error:
+            raise not_writable(self.output, error) from error
+        return f"{relative}/{result}"
+
+    def _write(self, folder: str, name: str, text: str) -> None:
+        text = _redacted(text, self.redactor, json_text=name.endswith(".json"))
+        write_atomically(
+            folder, name, text.encode("utf-8", "replace")
+        )  # lone surrogates, which no file holds, become "?"
+
+
+def load_run(path: Path) -> RunArtifact:
+    """The run stored at `path`. Raises InfrastructureError for a file that is missing, broken or of another version."""
+    return _load(path, RunArtifact)
+
+
+def load_evaluation(path: Path) -> Evaluation:
+    """The evaluation in the `final_result_<n>.json` at `path`. Raises InfrastructureError like `load_run`."""
+    return _load(path, Evaluation)
+
+
+def _load(path: Path, kind: type[R]) -> R:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise InfrastructureError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors()[:3])
+        raise InfrastructureError(
+            f"{path}: is no {kind.__name__} of schema_version 1: {problems}. "
+            "Delete the file to run the case again, or read it with the version that wrote it"
+        ) from error
+
+
+def _document(record: Record) -> str:
+    """`record` as JSON, also where an agent put into it what JSON cannot hold."""
+    try:
+        return record.model_dump_json()
+    except PydanticSerializationError:
+        return json.dumps(plain(record), ensure_ascii=False, separators=(",", ":"))
+
+
+def _redacted(text: str, redactor: Redactor | None, *, json_text: bool = True) -> str:
+    if redactor is None:
+        return text
+    return redactor.json(text) if json_text else redactor.text(text)
+
+
+def _stored_fingerprint(path: str) -> str | None:
+    """The fingerprint that a stored document names; None where there is no document that names one."""
+    try:
+        found = json.loads(Path(path).read_bytes())["fingerprint"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) and found else None
+
+
+def _set_aside(folder: str, name: str, fingerprint: str | None) -> bool:
+    """Move a run `name` of another fingerprint out of the way; False where a run of this one lies there."""
+    found = _stored_fingerprint(f"{folder}/{name}.json")
+    if found is not None and found == fingerprint:
+        return False
+    if found is not None:
+        for suffix in ("fingerprint_input.json", "json"):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{folder}/{name}.{suffix}", f"{folder}/{name}.{found[:8]}.{suffix}")
+    return True
+
+
+def _remove_stale(folder: str, repetition: int, keep: Mapping[str, str]) -> None:
+    """Remove what an earlier evaluation of this repetition left and this one does not write."""
+    for name in (f"judge_{repetition}.json", f"judge_{repetition}.prompt.user.json", f"summary_{repetition}.md"):
+        if name not in keep:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{folder}/{name}")

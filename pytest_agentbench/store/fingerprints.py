@@ -1,0 +1,169 @@
+"""Identities of runs, evaluations and profiles: SHA-256 over canonical JSON of everything that can change a result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config import EvaluationProfile, RunProfile
+    from pytest_agentbench.records import Case, Message, Model
+
+SCHEMA_VERSION = 1
+"""Part of every fingerprint: raised when the meaning of a stored run changes."""
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
+
+
+def plain(value: object) -> Any:
+    """`value` as JSON has it, numbers by value: `0.0` becomes `0`; unknown objects, NaN and infinities their text."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    convert = _CONVERSIONS.get(kind)
+    if convert is None:
+        convert = next((made for base, made in _CONVERSIONS_OF_SUBCLASSES if isinstance(value, base)), str)
+    return convert(value)
+
+
+def _number(value: float) -> int | float | str:
+    if value.is_integer():
+        return int(value)
+    return value if math.isfinite(value) else str(value)
+
+
+def _mapping(value: Mapping[object, object]) -> dict[str, Any]:
+    return {key if type(key) is str else _key(key): plain(item) for key, item in value.items()}
+
+
+def _key(key: object) -> str:
+    """A YAML key as a JSON key: `1`, `1.0`, `true`, `null` and dates are written as JSON or ISO 8601 has them."""
+    made = plain(key)
+    return made if isinstance(made, str) else _encode(made)
+
+
+def _sequence(value: Iterable[object]) -> list[Any]:
+    return [plain(item) for item in value]
+
+
+def _set(value: Iterable[object]) -> list[Any]:
+    return sorted((plain(item) for item in value), key=_encode)
+
+
+def _record(value: BaseModel) -> Any:
+    return plain(value.model_dump())
+
+
+_CONVERSIONS: dict[type, Callable[[Any], Any]] = {
+    float: _number,
+    dict: _mapping,
+    list: _sequence,
+    tuple: _sequence,
+    set: _set,
+    frozenset: _set,
+}
+_CONVERSIONS_OF_SUBCLASSES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (BaseModel, _record),
+    (date, lambda value: value.isoformat()),
+    (bytes, lambda value: value.hex()),
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, lambda value: _number(float(value))),
+    (Mapping, _mapping),
+    (Sequence, _sequence),
+)
+
+
+def canonical_json(value: object) -> bytes:
+    """`value` as ASCII JSON with sorted keys and no blanks; equal values give equal bytes (`1.0` and `1` are equal)."""
+    return _encode(plain(value)).encode("ascii")
+
+
+def fingerprint(value: object) -> str:
+    """SHA-256 (64 hex digits) of the canonical JSON of `value`; bytes are taken as canonical JSON already."""
+    return hashlib.sha256(value if isinstance(value, bytes) else canonical_json(value)).hexdigest()
+
+
+def run_fingerprint_input(
+    case: Case,
+    model: Model,
+    runner_type: str,
+    settings: Mapping[str, Any],
+    repetition: int,
+    extra: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Everything that can change what the agent does; not titles, tags, concurrency or the number of repetitions.
+
+    `settings` is the merged runner configuration. `extra` names what else reaches the agent: tool and MCP server
+    definitions, image, workspace template, a script's hash, the metadata that a user's own callable may read.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "case_id": case.case_id,
+        "repetition": repetition,
+        "runner": {"type": runner_type, "settings": settings},
+        "model": {
+            "model_id": model.model_id,
+            "requested_model": model.requested_model,
+            "base_url": model.base_url,
+            "scripted": model.scripted,
+            "parameters": model.parameters,
+            "options": model.options,
+        },
+        "messages": _messages(case.messages),
+        "turns": _messages(case.turns),
+        "attachments": [{"name": each.name, "sha256": each.sha256, "size": each.size} for each in case.attachments],
+        "context": case.context,
+        "tools": case.tools,
+        "extra": extra or {},
+    }
+
+
+def _messages(messages: Iterable[Message]) -> list[dict[str, str | None]]:
+    return [{"role": each.role, "content": each.content, "name": each.name} for each in messages]
+
+
+def run_profile_input(profile: RunProfile) -> dict[str, Any]:
+    """The effective settings of a run profile: not its names, and not how many runs go at once or how often."""
+    names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
+    settings: dict[str, Any] = profile.model_dump(exclude=names)
+    return settings
+
+
+def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
+    """What an evaluation profile adds to every evaluation: judges as they resolve, prompt, anchors, policy, metrics."""
+    names = {"evaluation_profile_id", "title", "metadata", "judge_system_prompt_path", "judge_system_prompt"}
+    settings = profile.model_dump(exclude=names)
+    models = [
+        {"requested_model": model.requested_model, "base_url": model.base_url, "parameters": model.parameters}
+        for model in judge_models
+    ]
+    return {**settings, "system_prompt": profile.system_prompt, "judge_models": models}
+
+
+def evaluation_fingerprint_input(
+    run_fingerprint: str, case: Case, profile: EvaluationProfile, judge_models: Sequence[Model] = ()
+) -> dict[str, Any]:
+    """The run and everything that can change its verdict."""
+    return evaluation_input(run_fingerprint, case, fingerprint(evaluation_profile_input(profile, judge_models)))
+
+
+def evaluation_input(run_fingerprint: str, case: Case, profile_fingerprint: str) -> dict[str, Any]:
+    """The same, for a profile whose fingerprint is known: it is one for all runs of a session."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": run_fingerprint,
+        "profile": profile_fingerprint,
+        "checks": case.checks,
+        "expectations": case.expectations,
+        "rubric": case.rubric,
+        "metrics": case.metrics,
+        "reference": case.reference,
+        "policy": {"require_hard": case.require_hard, "report_only": case.report_only},
+    }

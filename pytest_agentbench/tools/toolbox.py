@@ -1,0 +1,107 @@
+"""Between a model and the tools: arguments are checked, errors become answers, answers are bounded."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
+OUTPUT_LIMIT = 32_000
+"""How many characters of a tool's output the model gets."""
+
+_SHOWN_ERRORS = 3
+_SHOWN_RAW = 200
+
+
+class Toolbox:
+    """The tools of one run. Raises UnavailableError where one of them cannot work here."""
+
+    def __init__(self, tools: Iterable[Tool], context: ToolContext) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._context = context
+        for tool in self._tools.values():
+            tool.available(context)
+
+    def specs(self) -> list[dict[str, Any]]:
+        """The tools as the `tools` parameter of a chat completion."""
+        return [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+            }
+            for tool in self._tools.values()
+        ]
+
+    async def call(self, name: str, arguments: dict[str, Any] | None, raw: str = "") -> ToolOutput:
+        """Call a tool. `arguments` None means that the model's text, `raw`, was no JSON object.
+
+        Whatever goes wrong is an answer with `is_error`, for the model to read; only InfrastructureError is raised.
+        """
+        started = time.perf_counter()
+        output = await self._call(name, arguments, raw)
+        return ToolOutput(_readable(output.content), output.is_error, time.perf_counter() - started)
+
+    async def _call(self, name: str, arguments: dict[str, Any] | None, raw: str) -> ToolOutput:
+        tool = self._tools.get(name)
+        if tool is None:
+            known = ", ".join(sorted(self._tools)) or "none"
+            return _error(f"unknown tool {name!r}; the tools of this task are: {known}")
+        if arguments is None:
+            return _error(f"{name}: the arguments must be one JSON object, found {raw[:_SHOWN_RAW]!r}")
+        if problems := _problems(tool, arguments):
+            return _error(f"{name}: {problems}")
+        try:
+            result = await tool.call(arguments, self._context)
+        except InfrastructureError:
+            raise
+        except OSError as error:
+            return _error(f"{name}: {_os_error(error, arguments)}")
+        except Exception as error:  # noqa: BLE001 - a tool's own failure is an answer to the model
+            return _error(f"{name}: {type(error).__name__}: {error}")
+        if isinstance(result, str):
+            return ToolOutput(result)
+        if isinstance(result, ToolOutput):
+            return result
+        return _error(f"{name}: the tool returned {type(result).__name__}, expected text")
+
+
+def _problems(tool: Tool, arguments: dict[str, Any]) -> str:
+    errors = list(_validator(tool).iter_errors(arguments))[:_SHOWN_ERRORS]
+    return "; ".join(f"{error.json_path.removeprefix('$.')}: {error.message[:300]}" for error in errors)
+
+
+@lru_cache(maxsize=1024)
+def _validator(tool: Tool) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(tool.parameters)
+
+
+def _os_error(error: OSError, arguments: dict[str, Any]) -> str:
+    """The reason without the machine's own paths."""
+    path = arguments.get("path")
+    reason = error.strerror or type(error).__name__
+    return f"{json.dumps(path, ensure_ascii=False)}: {reason}" if isinstance(path, str) else reason
+
+
+def _error(message: str) -> ToolOutput:
+    return ToolOutput(f"error: {message}", is_error=True)
+
+
+def _readable(content: str) -> str:
+    """At most OUTPUT_LIMIT characters, all of which a request can carry."""
+    if not content.isascii():
+        content = content.encode("utf-8", "replace").decode("utf-8")
+    if len(content) <= OUTPUT_LIMIT:
+        return content
+    half = OUTPUT_LIMIT // 2
+    left_out = len(content) - 2 * half
+    return f"{content[:half]}\n[... {left_out:,} characters left out ...]\n{content[-half:]}"

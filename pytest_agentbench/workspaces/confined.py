@@ -1,0 +1,120 @@
+"""Opening a path below a folder so that nothing can lead out of it, whoever writes in the folder meanwhile.
+
+Every component is opened by itself, relative to the descriptor of the one before, and never through a link. So a
+check cannot be overtaken: what was looked at is what is open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from pytest_agentbench.errors import AgentbenchError
+
+MAX_FILE_BYTES = 16 * 2**20
+"""The largest file that is read or written through a workspace."""
+
+_MAX_PATH = 4096
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class PathRefusedError(AgentbenchError):
+    """A path that leads, or could lead, out of the workspace, or to something that is no plain file."""
+
+
+def components(path: str) -> list[str]:
+    """The names along a relative path, without `.` and empty ones. Raises PathRefusedError for a path that climbs."""
+    if "\0" in path or len(path) > _MAX_PATH:
+        raise PathRefusedError(f"{path[:80]!r}: not a usable path (NUL byte, or over {_MAX_PATH} characters)")
+    if path.startswith("/"):
+        raise PathRefusedError(f"{path!r}: found an absolute path, expected one relative to the workspace")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise PathRefusedError(f"{path!r}: not a usable path (characters that no file name can hold)") from error
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    if ".." in names:
+        raise PathRefusedError(f"{path!r}: `..` is not allowed, paths start at the workspace and stay in it")
+    return names
+
+
+@contextmanager
+def open_folder(root: str, names: Sequence[str], *, create: bool = False) -> Iterator[int]:
+    """The descriptor of a folder below `root`; with `create`, missing ones are made (mode 0700).
+
+    Raises PathRefusedError for a link on the way, FileNotFoundError and NotADirectoryError as usual.
+    """
+    here = os.open(root, _FOLDER)
+    try:
+        for name in names:
+            below = _enter(here, name, create=create)
+            os.close(here)
+            here = below
+        yield here
+    finally:
+        os.close(here)
+
+
+def open_file(folder: int, name: str, *, write: bool = False) -> int:
+    """The descriptor of the regular file `name`; with `write` it is made where missing, and emptied.
+
+    Raises PathRefusedError for links (symbolic, or a second hard one), FIFOs, devices and sockets, IsADirectoryError
+    for folders, FileNotFoundError for nothing.
+    """
+    flags = _FILE | (os.O_WRONLY | os.O_CREAT if write else os.O_RDONLY)
+    try:
+        file = os.open(name, flags, 0o600, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise _link(name) from error
+        if error.errno == errno.ENXIO:
+            raise _special(name) from error
+        raise
+    try:
+        _check_regular(name, os.fstat(file))
+        if write:
+            os.ftruncate(file, 0)  # only now: O_TRUNC would empty what a hard link leads to before it is looked at
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _enter(here: int, name: str, *, create: bool) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=here)
+    except FileNotFoundError:
+        if not create:
+            raise
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK) and _is_link(here, name):
+            raise _link(name) from error
+        raise
+    with suppress(FileExistsError):  # made by another call meanwhile: the open below decides what it is
+        os.mkdir(name, 0o700, dir_fd=here)
+    return _enter(here, name, create=False)
+
+
+def _is_link(here: int, name: str) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
+
+
+def _check_regular(name: str, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    if not stat.S_ISREG(found.st_mode):
+        raise _special(name)
+    if found.st_nlink > 1:
+        raise PathRefusedError(f"{name!r}: a file with several hard links is not opened, copy it instead")
+
+
+def _link(name: str) -> PathRefusedError:
+    return PathRefusedError(f"{name!r}: links are not followed, use the file's own path in the workspace")
+
+
+def _special(name: str) -> PathRefusedError:
+    return PathRefusedError(f"{name!r}: found a FIFO, socket or device, expected a regular file")

@@ -1,0 +1,184 @@
+"""Every way an endpoint can fail: the right outcome, and a message that says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from support.fault_endpoint import TRANSIENT, FaultEndpoint, always, in_order, share_of
+
+from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.models import Backoff, ChatReply, Endpoints
+from pytest_agentbench.records import Limits, Model
+
+QUICK = Backoff(first=0.001, longest=0.004, longest_retry_after=0.05)
+
+
+def model_at(endpoint: FaultEndpoint, **fields) -> Model:
+    defaults = {"model_id": "gpt4o", "requested_model": "gpt-4o", "api_key_env": "TEST_KEY"}
+    return Model(**defaults | {"base_url": endpoint.base_url} | fields)
+
+
+def ask(endpoint: FaultEndpoint, *texts: str, backoff: Backoff = QUICK, model: Model | None = None, **options) -> list:
+    """What each text ended with: a reply or the error."""
+
+    async def main() -> list:
+        endpoints = Endpoints(backoff=backoff, environ={"TEST_KEY": "sk-secret"})
+        client = endpoints.client(model or model_at(endpoint))
+        calls = [client.complete([{"role": "user", "content": text}], **options) for text in texts]
+        try:
+            return await asyncio.gather(*calls, return_exceptions=True)
+        finally:
+            await endpoints.close()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("fault", [*TRANSIENT, "408", "429-retry-date", "error-inside"])
+def test_a_transient_fault_is_repeated(fault):
+    with FaultEndpoint(in_order(fault, fault)) as endpoint:
+        [reply] = ask(endpoint, "hello")
+    assert isinstance(reply, ChatReply), reply
+    assert (reply.content, reply.attempts, len(endpoint.requests)) == ("answer to hello", 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "advice"),
+    [
+        ("429", "rate_limited", "lower limits.max_concurrency"),
+        ("429-retry-after", "rate_limited", "lower limits.max_concurrency"),
+        ("500", "server_error", "run again later"),
+        ("cut", "connection", "its server runs"),
+        ("cut-body", "connection", "its server runs"),
+        ("malformed", "invalid_response", "its JSON is malformed"),
+        ("no-choices", "invalid_response", "it has no choices"),
+        ("html", "invalid_response", "its content type is text/html; it begins '<html><title>Welcome"),
+        ("error-inside", "server_error", "Upstream provider failed"),
+    ],
+)
+def test_a_fault_that_stays_ends_in_its_error(fault, code, advice):
+    with FaultEndpoint(always(fault)) as endpoint:
+        [error] = ask(endpoint, "hello", retries=2)
+    assert isinstance(error, ProviderError), error
+    assert (error.code, error.retryable, len(endpoint.requests)) == (code, True, 3)
+    message = str(error)
+    assert advice in message
+    assert message.startswith(f"model 'gpt4o' at {endpoint.base_url}: ")
+    assert "(3 attempts in " in message
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "advice"),
+    [
+        ("400", "bad_request", "Unsupported parameter: 'banana'. Check the request parameters (temperature;"),
+        ("401", "authentication", "Check the key in TEST_KEY"),
+        ("403", "permission", "The key in TEST_KEY may not use 'gpt-4o'"),
+        ("404", "not_found", "Check requested_model ('gpt-4o') and base_url"),
+        ("quota", "quota", "check its billing"),
+    ],
+)
+def test_a_refusal_is_not_repeated(fault, code, advice):
+    with FaultEndpoint(always(fault)) as endpoint:
+        [error] = ask(endpoint, "hello", model=model_at(endpoint, parameters={"temperature": 0}))
+    assert isinstance(error, ProviderError), error
+    assert (error.code, error.retryable, len(endpoint.requests)) == (code, False, 1)
+    assert advice in str(error)
+
+
+@pytest.mark.parametrize("fault", ["slow-body", "hang"])
+def test_the_timeout_bounds_the_whole_request_even_while_bytes_keep_coming(fault):
+    with FaultEndpoint(in_order(fault)) as endpoint:
+        [reply] = ask(endpoint, "hello", timeout=0.2)
+        [error] = ask(endpoint, "hello again", timeout=0.1, retries=0)
+    assert (reply.content, reply.attempts) == ("answer to hello", 2)
+    assert error.code == "timeout"
+    assert "no complete reply within 0.1 s. Raise timeout_seconds" in str(error)
+
+
+def test_nobody_listens():
+    with FaultEndpoint() as endpoint:
+        model = model_at(endpoint)
+    [error] = ask(endpoint, "hello", model=model, retries=1)
+    assert error.code == "connection"
+    assert f"Check that base_url ({endpoint.base_url}) is right" in str(error)
+
+
+def test_a_key_is_sent_and_never_shown():
+    with FaultEndpoint(always("401")) as endpoint:
+        [error] = ask(endpoint, "hello")
+    assert endpoint.requests[0].headers["authorization"] == "Bearer sk-secret"
+    assert "sk-secret" not in str(error)
+
+
+def test_retry_after_is_waited_for():
+    with FaultEndpoint(in_order("429-retry-after"), retry_after=0.3) as endpoint:
+        began = time.monotonic()
+        [reply] = ask(endpoint, "hello", backoff=Backoff(first=0.001, longest_retry_after=5))
+    assert reply.attempts == 2
+    assert 0.3 <= time.monotonic() - began < 2
+
+
+def test_retry_after_is_capped():
+    with FaultEndpoint(in_order("429-retry-after"), retry_after=3600) as endpoint:
+        [reply] = ask(endpoint, "hello")
+    assert reply.attempts == 2
+
+
+def test_each_retry_is_told():
+    told = []
+    with FaultEndpoint(in_order("500", "no-choices")) as endpoint:
+        ask(endpoint, "hello", on_retry=lambda reason, wait: told.append((reason, wait)))
+    assert [reason for reason, _ in told] == [
+        "HTTP 500: The server had an error",
+        told[1][0],
+    ]
+    assert "it has no choices" in told[1][0]
+    assert all(0 < wait <= QUICK.longest for _, wait in told)
+    assert [request.headers["x-stainless-retry-count"] for request in endpoint.requests] == ["0", "1", "2"]
+
+
+def test_a_thousand_calls_at_30_percent_faults_lose_nothing():
+    texts = [f"question {n}" for n in range(1000)]
+    with FaultEndpoint(share_of(0.3)) as endpoint:
+        replies = ask(endpoint, *texts)
+    assert [reply for reply in replies if not isinstance(reply, ChatReply)] == []
+    assert [reply.content for reply in replies] == [f"answer to {text}" for text in texts]
+    assert sum(reply.attempts for reply in replies) == len(endpoint.requests)
+    met = endpoint.faults
+    assert met["ok"] == 1000
+    assert set(met) == {"ok", *TRANSIENT}
+    assert 0.25 < 1 - met["ok"] / met.total() < 0.35
+
+
+def test_only_calls_whose_every_attempt_failed_end_in_an_error():
+    texts, choose = [f"question {n}" for n in range(200)], share_of(0.5, in_a_row=None)
+    unlucky = {text for text in texts if all(choose(text, nth) != "ok" for nth in range(3))}
+    with FaultEndpoint(choose) as endpoint:
+        outcomes = dict(zip(texts, ask(endpoint, *texts, retries=2), strict=True))
+    assert {text for text, outcome in outcomes.items() if isinstance(outcome, ProviderError)} == unlucky != set()
+    assert all(isinstance(outcome, ChatReply) for text, outcome in outcomes.items() if text not in unlucky)
+
+
+def test_an_endpoint_that_bears_little_is_found_out_and_everything_still_answered():
+    texts = [f"question {n}" for n in range(300)]
+    with FaultEndpoint(capacity=4, latency=0.002) as endpoint:
+        model = model_at(endpoint, limits=Limits(max_concurrency=64))
+        replies = ask(endpoint, *texts, model=model, retries=8)
+    assert all(isinstance(reply, ChatReply) for reply in replies)
+    assert endpoint.faults["429"] < 300  # without adapting, nearly every round of 64 would meet 60
+
+
+def test_connections_are_pooled_and_concurrency_is_kept():
+    with FaultEndpoint(latency=0.005) as endpoint:
+        ask(endpoint, *map(str, range(200)), model=model_at(endpoint, limits=Limits(max_concurrency=20)))
+    assert endpoint.peak == 20
+    assert endpoint.connections == 20
+
+
+def test_no_slot_is_held_during_back_off():
+    with FaultEndpoint(lambda message, nth: "500" if message == "first" and nth == 0 else "ok") as endpoint:
+        limits = Limits(max_concurrency=1)
+        slow = Backoff(first=0.3, longest=0.3)
+        ask(endpoint, "first", "second", "third", model=model_at(endpoint, limits=limits), backoff=slow)
+    assert [request.message for request in endpoint.requests] == ["first", "second", "third", "first"]

@@ -1,0 +1,168 @@
+"""Replies as endpoints really write them, and what they cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_agentbench.models.failures import RequestFailed
+from pytest_agentbench.models.pricing import by_library, by_prices, read_usage
+from pytest_agentbench.models.reply import ToolCall, read_reply
+from pytest_agentbench.records import Model, Prices, Usage
+
+MODEL = Model(model_id="m", requested_model="gpt-4o-mini")
+LOCAL = MODEL.model_copy(update={"base_url": "http://127.0.0.1:1/v1"})
+
+
+def read(message: object, **top):
+    body = {"id": "x", "model": "gpt-4o-mini", "choices": [{"message": message, "finish_reason": "stop"}]} | top
+    return read_reply(json.dumps(body).encode(), "application/json", LOCAL, attempts=1, seconds=0.1)
+
+
+def call(arguments: object, **fields) -> dict:
+    return {"id": "c1", "type": "function", "function": {"name": "add", "arguments": arguments}} | fields
+
+
+@pytest.mark.parametrize(
+    ("raw", "arguments", "kept"),
+    [
+        ('{"a": 1}', {"a": 1}, '{"a": 1}'),
+        ("", {}, ""),
+        ('{"a": ', None, '{"a": '),
+        ("[1]", None, "[1]"),
+        ({"a": 1}, {"a": 1}, '{"a": 1}'),
+        (None, {}, "{}"),
+        ("[" * 100_000, None, "[" * 100_000),
+    ],
+)
+def test_tool_arguments(raw, arguments, kept):
+    reply = read({"content": None, "tool_calls": [call(raw)]})
+    assert reply.tool_calls == (ToolCall("c1", "add", arguments, kept),)
+    assert reply.message == {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": kept}}],
+    }
+
+
+def test_calls_without_ids_get_some():
+    calls = read({"content": "", "tool_calls": [call("{}", id=None), call("{}", id="")]}).tool_calls
+    assert [each.id for each in calls] == ["call_0", "call_1"]
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        ({"content": "hi"}, "hi"),
+        ({"content": ""}, ""),
+        ({"content": None}, None),
+        ({"content": None, "refusal": "I will not"}, "I will not"),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "thinking"}, {"type": "text", "text": "b"}]}, "ab"),
+    ],
+)
+def test_content(message, content):
+    assert read(message).content == content
+
+
+def test_a_lone_surrogate_cannot_break_what_is_written_later():
+    body = b'{"choices": [{"message": {"content": "bad \\ud800 good \\ud83d\\ude00"}}]}'
+    reply = read_reply(body, "application/json", LOCAL, attempts=1, seconds=0)
+    assert reply.content == "bad ? good 😀"
+
+
+def test_reasoning_that_must_go_back_is_kept_and_nothing_else():
+    message = read({"content": "x", "reasoning_details": [{"d": 1}], "annotations": [], "audio": None}).message
+    assert message == {"role": "assistant", "content": "x", "reasoning_details": [{"d": 1}]}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode()))
+def test_any_body_is_a_reply_or_a_failed_request(body):
+    with pytest.raises(RequestFailed):
+        read_reply(body, "text/plain", LOCAL, attempts=1, seconds=0)
+
+
+@given(json_values, json_values, json_values, json_values)
+def test_any_shape_inside_is_a_reply_or_a_failed_request(content, calls, usage, finish):
+    body = {"choices": [{"message": {"content": content, "tool_calls": calls}, "finish_reason": finish}], "usage": usage}
+    try:
+        reply = read_reply(json.dumps(body).encode(), "application/json", LOCAL, attempts=1, seconds=0)
+    except RequestFailed:
+        return
+    assert reply.content is None or isinstance(reply.content, str)
+    Usage.model_validate(reply.usage.model_dump())
+
+
+USAGE = {
+    "prompt_tokens": 1000,
+    "completion_tokens": 100,
+    "prompt_tokens_details": {"cached_tokens": 400},
+    "completion_tokens_details": {"reasoning_tokens": 60},
+}
+
+
+def test_usage_is_normalised_and_kept():
+    usage = read_usage(USAGE, LOCAL, "gpt-4o-mini")
+    assert usage == Usage(
+        input_tokens=1000, output_tokens=100, total_tokens=1100, reasoning_tokens=60, cached_tokens=400, raw=(USAGE,)
+    )
+    other = read_usage({"input_tokens": 3, "output_tokens": 4, "total_tokens": 9}, LOCAL, "x")
+    assert (other.input_tokens, other.output_tokens, other.total_tokens, other.cached_tokens) == (3, 4, 9, None)
+    assert read_usage(None, LOCAL, "x") == Usage()
+    assert read_usage({"prompt_tokens": "many", "completion_tokens": True}, LOCAL, "x").total_tokens is None
+
+
+PRICES = Prices(input_per_1m=2.5, output_per_1m=10, cached_input_per_1m=1.25)
+
+
+def test_cost_is_the_providers_own_then_by_price_then_by_library_then_unknown():
+    priced = LOCAL.model_copy(update={"prices": PRICES})
+    assert read_usage(USAGE | {"cost": 0.25}, priced, "x").cost_usd == 0.25
+    assert read_usage(USAGE, priced, "x").cost_usd == pytest.approx((600 * 2.5 + 400 * 1.25 + 100 * 10) / 1e6)
+    assert read_usage(USAGE, MODEL, "gpt-4o-mini-2024-07-18").cost_usd == pytest.approx(0.00018, rel=0.5)
+    assert read_usage(USAGE, LOCAL, "gpt-4o-mini").cost_usd is None
+    assert read_usage(USAGE, MODEL, "nobody-knows-me").cost_usd == read_usage(USAGE, MODEL, "gpt-4o-mini").cost_usd
+    unknown = MODEL.model_copy(update={"requested_model": "nobody-knows-me-either"})
+    assert read_usage(USAGE, unknown, "nobody-knows-me").cost_usd is None
+
+
+def test_a_scripted_model_costs_nothing_unless_priced():
+    scripted = MODEL.model_copy(update={"scripted": True})
+    assert read_usage(USAGE, scripted, "demo").cost_usd == 0
+    assert read_usage(USAGE, scripted.model_copy(update={"prices": PRICES}), "demo").cost_usd > 0
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9))
+def test_cached_tokens_never_cost_more(prompt, completion, cached):
+    usage = Usage(input_tokens=prompt, output_tokens=completion, cached_tokens=cached)
+    full = by_prices(usage.model_copy(update={"cached_tokens": 0}), PRICES)
+    assert 0 <= by_prices(usage, PRICES) <= full
+
+
+def test_unknown_tokens_have_no_price():
+    assert by_prices(Usage(output_tokens=3), PRICES) is None
+    assert by_library(Usage(output_tokens=3), "https://api.openai.com/v1", "gpt-4o") is None
+
+
+def test_the_price_library_needs_no_network():
+    code = """
+import socket
+def refuse(*args, **kwargs): raise AssertionError("network")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+from pytest_agentbench.models.pricing import by_library
+from pytest_agentbench.records import Usage
+print(by_library(Usage(input_tokens=1000, output_tokens=100), "https://openrouter.ai/api/v1", "openai/gpt-4o-mini"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 0

@@ -1,0 +1,102 @@
+"""Which model an id means, and where it is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_agentbench.config import ModelEntry, ModelsFile, SuiteFile, SuiteModel
+from pytest_agentbench.models import describe_route, missing_key, resolve_model
+from pytest_agentbench.records import Limits, Prices
+
+OPENROUTER = "https://openrouter.ai/api/v1"
+
+
+def models(*entries: dict) -> ModelsFile:
+    return ModelsFile(schema_version=1, models=tuple(ModelEntry(**entry) for entry in entries))
+
+
+def suite(**fields) -> SuiteFile:
+    return SuiteFile(schema_version=1, suite_id="s", title="S", models=(SuiteModel(**{"model_id": "m"} | fields),))
+
+
+def resolve(model_id="m", *entries: dict, of=None, **environ: str):
+    return resolve_model(model_id, models=models(*entries), suite=of, environ=environ)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"requested_model": "a", "openrouter_model": "b", "provider": "p", "model_name": "c"}, "a"),
+        ({"openrouter_model": "b", "provider": "p", "model_name": "c"}, "b"),
+        ({"provider": "p", "model_name": "c"}, "p/c"),
+        ({}, "m"),
+    ],
+)
+def test_the_order_of_the_reference(fields, name):
+    assert resolve(of=suite(**fields)).requested_model == name
+
+
+def test_a_suite_model_is_completed_by_the_entry_and_wins():
+    entry = {
+        "model_id": "m",
+        "requested_model": "entry-name",
+        "label": "Entry",
+        "base_url": "http://localhost:1/v1",
+        "api_key_env": "none",
+        "parameters": {"temperature": 0},
+        "prices": {"input_per_1m": 1, "output_per_1m": 2},
+        "limits": {"rpm": 5},
+    }
+    own = {"openrouter_model": "suite/name", "label": "Suite", "primary_params": {"reasoning": {"effort": "low"}}}
+    model = resolve("m", entry, of=suite(**own))
+    assert (model.requested_model, model.label, model.base_url) == ("suite/name", "Suite", "http://localhost:1/v1")
+    assert model.api_key_env is None
+    assert model.parameters == {"temperature": 0}
+    assert model.prices == Prices(input_per_1m=1, output_per_1m=2)
+    assert model.limits == Limits(rpm=5)
+    assert model.options == {"primary_params": {"reasoning": {"effort": "low"}}}
+
+
+def test_an_entry_alone_and_a_literal_name():
+    assert resolve("big", {"model_id": "big", "requested_model": "gpt-9"}).requested_model == "gpt-9"
+    literal = resolve("gpt-4o-mini")
+    assert (literal.requested_model, literal.base_url, literal.api_key_env) == ("gpt-4o-mini", None, "OPENAI_API_KEY")
+
+
+@pytest.mark.parametrize(
+    ("entry", "environ", "base_url", "key"),
+    [
+        ({}, {"OPENROUTER_API_KEY": "k"}, OPENROUTER, "OPENROUTER_API_KEY"),
+        ({}, {}, None, "OPENAI_API_KEY"),
+        ({}, {"OPENROUTER_API_KEY": "k", "OPENAI_BASE_URL": "http://x/v1"}, "http://x/v1", "OPENAI_API_KEY"),
+        ({"base_url": "http://y/v1"}, {"OPENROUTER_API_KEY": "k"}, "http://y/v1", "OPENAI_API_KEY"),
+        ({"base_url": OPENROUTER}, {}, OPENROUTER, "OPENROUTER_API_KEY"),
+        ({"api_key_env": "OPENAI_API_KEY"}, {"OPENROUTER_API_KEY": "k"}, None, "OPENAI_API_KEY"),
+        ({"requested_model": "no-slash"}, {"OPENROUTER_API_KEY": "k"}, None, "OPENAI_API_KEY"),
+        ({"api_key_env": "none", "base_url": "http://y/v1"}, {}, "http://y/v1", None),
+    ],
+)
+def test_the_route(entry, environ, base_url, key):
+    model = resolve("m", {"model_id": "m", "requested_model": "openai/gpt-4o"} | entry, **environ)
+    assert (model.base_url, model.api_key_env) == (base_url, key)
+
+
+def test_demo_is_scripted_with_or_without_an_entry():
+    for model in (resolve("demo", OPENAI_BASE_URL="http://x/v1"), resolve("demo", {"model_id": "demo", "label": "D"})):
+        assert (model.scripted, model.base_url, model.api_key_env, model.judge) == (True, None, None, "demo")
+    assert not resolve("demo", {"model_id": "demo", "base_url": "http://x/v1"}).scripted
+    assert resolve("other", {"model_id": "other", "scripted": True, "judge": "demo"}).judge == "demo"
+
+
+def test_a_missing_key_is_named_with_the_ways_out():
+    sentence = missing_key(resolve("gpt-4o"), {})
+    assert "OPENAI_API_KEY is not set ('gpt-4o' at https://api.openai.com/v1" in sentence
+    assert "run offline with --model demo" in sentence
+    assert missing_key(resolve("gpt-4o"), {"OPENAI_API_KEY": "k"}) is None
+    assert missing_key(resolve("demo"), {}) is None
+
+
+def test_the_route_is_described_for_people():
+    assert describe_route(resolve("demo")) == "demo is scripted: answered offline, from scripts beside the cases"
+    local = resolve("m", {"model_id": "m", "base_url": "http://y/v1", "api_key_env": "none"})
+    assert describe_route(local) == "'m' at http://y/v1 without a key"

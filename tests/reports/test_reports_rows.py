@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+from math import inf, nan
+
+import execnet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reports_samples import (
+    DEMO,
+    MODEL,
+    USAGE,
+    failed_check,
+    make_case,
+    make_evaluation,
+    make_judge,
+    make_row,
+    make_run,
+)
+
+from pytest_agentbench.records import MetricResult, Thresholds, Usage
+from pytest_agentbench.reports import run_row, user_properties
+from pytest_agentbench.reports.rows import MESSAGE_LIMIT
+
+NOTHING = {"duration_seconds": None, "reused": False, "artifact_path": None, "message": None}
+
+
+class Numpyish(float):
+    """Stands for numpy.float64: a float that execnet refuses."""
+
+
+def full_row(**changes):
+    evaluation = make_evaluation(
+        checks=(failed_check(),),
+        metrics=(MetricResult(name="f1", score=Numpyish(0.25)), MetricResult(name="f1", score=0.5)),
+        judge=make_judge(expectations=0.75),
+        final_score=4.2,
+    )
+    given = {**NOTHING, "duration_seconds": 1.5, "artifact_path": "outputs/runs/run_2.json", "message": "no", **changes}
+    case = make_case(tags=("smoke",), must_pass=True, thresholds=Thresholds(pass_rate=0.5))
+    return run_row(
+        "cases/test.yaml::capital[gpt4o-r2]", case, MODEL, 2, make_run(), evaluation, outcome="failed", **given
+    )
+
+
+def test_a_row_holds_what_the_records_say():
+    assert full_row() == {
+        "nodeid": "cases/test.yaml::capital[gpt4o-r2]",
+        "case_id": "capital",
+        "model_id": "gpt4o",
+        "label": "GPT-4o",
+        "scripted": False,
+        "own_agent": False,
+        "repetition": 2,
+        "tags": ["smoke"],
+        "must_pass": True,
+        "thresholds": {"pass_rate": 0.5, "pass_hat_k": None},
+        "outcome": "failed",
+        "status": "success",
+        "checks": [
+            {
+                "check_id": "has-answer",
+                "kind": "regex_match",
+                "outcome": "failed",
+                "message": "the answer does not hold 'Paris'",
+            }
+        ],
+        "metrics": {"f1": 0.25, "f1-2": 0.5},
+        "judge": {"overall": 4.2, "task": 3.5, "spark": 6.0, "expectations": 0.75},
+        "final_score": 4.2,
+        "usage": {
+            "input_tokens": 1200,
+            "output_tokens": 80,
+            "total_tokens": 1280,
+            "reasoning_tokens": None,
+            "cached_tokens": None,
+        },
+        "cost_usd": {"run": 0.0123, "judge": 0.002},
+        "duration_seconds": 1.5,
+        "reused": False,
+        "fingerprint": "ab12",
+        "artifact": "outputs/runs/run_2.json",
+        "message": "no",
+    }
+
+
+def test_user_properties_have_the_documented_names():
+    assert user_properties(full_row()) == [
+        ("agentbench.case_id", "capital"),
+        ("agentbench.model", "gpt4o"),
+        ("agentbench.repetition", 2),
+        ("agentbench.status", "success"),
+        ("agentbench.outcome", "failed"),
+        ("agentbench.final_score", 4.2),
+        ("agentbench.judge.overall", 4.2),
+        ("agentbench.judge.task", 3.5),
+        ("agentbench.judge.spark", 6.0),
+        ("agentbench.judge.expectations", 0.75),
+        ("agentbench.metric.f1", 0.25),
+        ("agentbench.metric.f1-2", 0.5),
+        ("agentbench.check.has-answer", "failed"),
+        ("agentbench.cost_usd", pytest.approx(0.0143)),
+        ("agentbench.tokens.input", 1200),
+        ("agentbench.tokens.output", 80),
+        ("agentbench.duration_seconds", 1.5),
+        ("agentbench.reused", False),
+        ("agentbench.fingerprint", "ab12"),
+        ("agentbench.artifact", "outputs/runs/run_2.json"),
+    ]
+
+
+def test_what_is_unknown_has_no_property():
+    names = {name for name, _ in user_properties(make_row("error", seconds=None))}
+    assert names == {f"agentbench.{name}" for name in ("case_id", "model", "repetition", "outcome", "reused")}
+
+
+any_text = st.text(st.characters(codec=None), max_size=30)
+
+
+@given(any_text, any_text, any_text, st.floats() | st.none())
+def test_rows_survive_execnet_and_json_whatever_the_agent_wrote(case_id, said, label, number):
+    evaluation = make_evaluation(
+        checks=(failed_check(message=said),),
+        metrics=(MetricResult(name=said or "m", score=number),),
+        judge=make_judge(0.0 if number is None else number),
+        final_score=number,
+    )
+    row = run_row(
+        f"x.yaml::{case_id}[m]",
+        make_case(case_id, tags=(said,)),
+        MODEL.model_copy(update={"label": label}),
+        1,
+        make_run(usage=Usage(cost_usd=number)),
+        evaluation,
+        outcome="failed",
+        **{**NOTHING, "duration_seconds": number, "message": said, "artifact_path": label},
+    )
+    assert execnet.loads(execnet.dumps(row)) == row
+    assert execnet.loads(execnet.dumps(user_properties(row))) == user_properties(row)
+    assert json.loads(json.dumps(row, allow_nan=False).encode()) == row
+    row["message"].encode()
+
+
+@pytest.mark.parametrize("odd", [nan, inf, -inf])
+def test_what_is_no_number_is_unknown(odd):
+    assert make_row(score=odd)["final_score"] is None
+    assert make_row(metric=odd)["metrics"] == {"exact_match": None}
+
+
+def test_lone_surrogates_are_replaced_and_pairs_joined():
+    row = make_row(message="a\ud800b \ud83d\ude00")
+    assert row["message"] == "a\ufffdb \U0001f600"
+
+
+def test_messages_are_bounded():
+    row = full_row(message="x" * 10_000)
+    assert row["message"] == "x" * (MESSAGE_LIMIT - 1) + "…"
+
+
+def test_says_who_answered():
+    scripted, own = make_row(model=DEMO), make_row(model="my_agent")
+    assert (scripted["model_id"], scripted["scripted"], scripted["own_agent"]) == ("demo", True, False)
+    assert (own["model_id"], own["scripted"], own["own_agent"], own["label"]) == ("my_agent", False, True, None)
+
+
+@pytest.mark.parametrize(
+    ("artifact", "evaluation", "cost"),
+    [
+        (None, None, 0.0),
+        (make_run(None, "provider_error"), None, 0.0),
+        (make_run(), make_evaluation("passed"), 0.0),
+        (make_run(), make_evaluation("passed", judge=make_judge(7)), 0.002),
+        (make_run(), make_evaluation("passed", judge=make_judge(7, usage=Usage())), None),
+        (make_run(), make_evaluation("error", error="the judge never answered"), None),
+        (make_run(), None, None),
+    ],
+)
+def test_judging_is_free_only_where_no_judge_was_asked(artifact, evaluation, cost):
+    row = run_row("x::c[m]", make_case(), MODEL, 1, artifact, evaluation, outcome="error", **NOTHING)
+    assert row["cost_usd"]["judge"] == cost
+    assert row["cost_usd"]["run"] == (None if artifact is None else USAGE.cost_usd)

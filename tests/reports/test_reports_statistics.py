@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from itertools import combinations
+from math import exp, lgamma, pi, sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_agentbench.reports.statistics import (
+    mean,
+    mean_interval,
+    pass_at_k,
+    pass_hat_k,
+    pass_rate_interval,
+    sd,
+    t_quantile,
+    wilson_interval,
+)
+
+samples = st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+
+
+@given(samples)
+def test_wilson_lies_in_0_to_1_and_around_the_rate(sample):
+    passed, n = sample
+    low, high = wilson_interval(passed, n)
+    assert 0 <= low <= passed / n <= high <= 1
+    assert low < high
+
+
+def test_wilson_gives_the_published_figures():
+    # Brown, Cai, DasGupta 2001; and the extremes, z^2 / (n + z^2).
+    assert wilson_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert wilson_interval(0, 20) == pytest.approx((0, 0.1611), abs=1e-4)
+    assert wilson_interval(0, 0) is None
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=200))
+def test_one_run_per_case_gives_the_plain_wilson_interval(outcomes):
+    assert pass_rate_interval([(int(ok), 1) for ok in outcomes]) == wilson_interval(sum(outcomes), len(outcomes))
+
+
+@given(st.lists(st.integers(1, 5).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), min_size=1))
+def test_repetitions_never_count_for_more_than_runs_or_less_than_cases(groups):
+    passed, n = sum(c for c, _ in groups), sum(m for _, m in groups)
+    low, high = pass_rate_interval(groups)
+    runs, cases = wilson_interval(passed, n), wilson_interval(passed / n * len(groups), len(groups))
+    assert low <= passed / n <= high
+    assert low <= runs[0] + 1e-12
+    assert high >= runs[1] - 1e-12
+    assert len(groups) == 1 or (low >= cases[0] - 1e-12 and high <= cases[1] + 1e-12)
+
+
+def test_repetitions_that_always_agree_count_once():
+    assert pass_rate_interval([(10, 10), (0, 10)]) == pytest.approx(wilson_interval(1, 2))
+    assert pass_rate_interval([(7, 10), (0, 0)]) == wilson_interval(7, 10)
+    assert pass_rate_interval([]) is None
+
+
+def t_density(t: float, df: int) -> float:
+    scale = exp(lgamma((df + 1) / 2) - lgamma(df / 2)) / sqrt(df * pi)
+    return scale * (1 + t * t / df) ** (-(df + 1) / 2)
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 4, 5, 6, 7, 12, 30, 200])
+def test_t_quantile_leaves_a_fortieth_above(df):
+    end, steps = t_quantile(df), 20_000
+    width = end / steps
+    below = sum(t_density((step + 0.5) * width, df) for step in range(steps)) * width
+    assert 0.5 + below == pytest.approx(0.975, abs=2e-5)
+
+
+def test_mean_interval_is_students_where_each_case_ran_once():
+    # n = 5, mean 3, sd sqrt(2.5), t(4) = 2.776445
+    half = 2.776445 * sqrt(2.5 / 5)
+    assert mean_interval([[1.0], [2.0], [3.0], [4.0], [5.0]]) == pytest.approx((3 - half, 3 + half))
+    assert mean_interval([[1.0, 2.0, 3.0, 4.0, 5.0]]) == pytest.approx((3 - half, 3 + half))
+
+
+def test_mean_interval_of_equal_repetitions_is_that_of_the_cases():
+    once, thrice = [[2.0], [5.0], [9.0]], [[2.0] * 3, [5.0] * 3, [9.0] * 3]
+    assert mean_interval(thrice) == pytest.approx(mean_interval(once))
+
+
+@pytest.mark.parametrize("few", [[], [[]], [[4.0]], [[4.0], []]])
+def test_fewer_than_two_values_have_no_interval(few):
+    assert mean_interval(few) is None
+
+
+def test_mean_and_sd_are_none_where_undefined():
+    assert (mean([]), sd([]), sd([1.0])) == (None, None, None)
+    assert sd([1.0, 3.0]) == pytest.approx(sqrt(2))
+
+
+@given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+def test_pass_at_k_and_pass_hat_k_equal_the_share_of_all_draws(drawn):
+    n, passed, k = drawn
+    draws = list(combinations([True] * passed + [False] * (n - passed), k))
+    assert pass_at_k(n, passed, k) == pytest.approx(sum(map(any, draws)) / len(draws))
+    assert pass_hat_k(n, passed, k) == pytest.approx(sum(map(all, draws)) / len(draws))
+
+
+@pytest.mark.parametrize(("n", "k"), [(0, 1), (3, 0), (3, 4)])
+def test_pass_k_is_none_beyond_the_runs(n, k):
+    assert pass_at_k(n, 0, k) is None
+    assert pass_hat_k(n, 0, k) is None

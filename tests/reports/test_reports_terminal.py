@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from reports_samples import DEMO, MODEL, make_row
+
+from pytest_agentbench.records import Usage
+from pytest_agentbench.reports import Counts, build_report, gate
+from pytest_agentbench.reports.text import cells
+
+CONFTEST = """
+import json
+from pathlib import Path
+from pytest_agentbench.reports import write_summary
+
+def pytest_terminal_summary(terminalreporter):
+    write_summary(terminalreporter, json.loads(Path("data.json").read_text("utf-8")), "outputs/report.json")
+"""
+COMMAND = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py"]
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+pty = pytest.importorskip("pty")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_it.py").write_text("def test_it(): pass")
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    return tmp_path
+
+
+def many_rows():
+    qwen = MODEL.model_copy(update={"model_id": "通义千问", "label": None})
+    rows = [make_row("passed", f"c{n}", DEMO, seconds=0.001) for n in range(4)]
+    rows += [make_row("failed" if n else "passed", f"推理-{n}", qwen, score=2.0 + n, seconds=n + 1.0) for n in range(7)]
+    rows += [make_row("failed", "逆\x1b[2Jだ", qwen, score=1.0, message="check x: \x1b]0;no\x07 it is wrong")]
+    rows += [make_row("error", "gone", "my_agent", seconds=None, message="ProviderError: HTTP 503")]
+    return [*rows, make_row("passed", "fine", "my_agent", usage=Usage(), seconds=100.0)]
+
+
+def save(folder, rows, fail_under=None, warnings=()):
+    verdict = gate(Counts.of(row["outcome"] for row in rows), fail_under)
+    report = build_report(rows, {"gate": verdict.as_dict(), "warnings": list(warnings)})
+    (folder / "data.json").write_text(json.dumps(report), encoding="utf-8")
+
+
+def environment(columns, **more):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    return {**clean, "COLUMNS": str(columns), "PYTHONIOENCODING": "utf-8", "TERM": "xterm", **ALONE, **more}
+
+
+def piped(folder, *options, columns=100, **env):
+    done = subprocess.run(
+        [*COMMAND, *options], cwd=folder, env=environment(columns, **env), capture_output=True, check=True
+    )
+    return done.stdout.decode("utf-8")
+
+
+def on_terminal(folder, columns):
+    master, slave = pty.openpty()
+    with subprocess.Popen(COMMAND, cwd=folder, env=environment(columns), stdout=slave, stderr=slave, stdin=slave):
+        os.close(slave)
+        seen = b""
+        while chunk := read(master):
+            seen += chunk
+    os.close(master)
+    return seen.decode("utf-8")
+
+
+def read(descriptor):
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # the other side has closed: Linux says EIO
+        return b""
+
+
+def section(output):
+    lines = output.replace("\r", "").splitlines()
+    start = next(at for at, line in enumerate(lines) if " agentbench " in line)
+    return lines[start : next(at for at, line in enumerate(lines) if at > start and " passed" in line and "==" in line)]
+
+
+def test_piped_output_is_plain_and_aligned(folder):
+    save(folder, many_rows(), 0.9, ["sandbox 'local' gives no isolation"])
+    lines = section(piped(folder, columns=100))
+    assert [line.rstrip() for line in lines[1:]] == [
+        "model     runs  errors  pass rate  95 % CI  score     cost  tokens  time/run",
+        "demo         4       0    100.0 %   51-100      -  $0.0492   5.12k      1 ms",
+        "  scripted, not a model",
+        "通义千问     8       0     12.5 %     2-47   4.50  $0.1144   10.2k     3.7 s",
+        "my_agent     2       1    100.0 %   21-100      -        -       -      1:40",
+        "  your own agent",
+        "",
+        "slowest runs",
+        "     1:40  fine [my_agent]",
+        "    7.0 s  推理-6 [通义千问]",
+        "    6.0 s  推理-5 [通义千问]",
+        "    5.0 s  推理-4 [通义千问]",
+        "    4.0 s  推理-3 [通义千问]",
+        "",
+        "worst cases (5 of 8)",
+        "   failed  逆\\x1b[2Jだ [通义千问]  check x: \\x1b]0;no\\x07 it is wrong",
+        "   failed  推理-1 [通义千问]",
+        "   failed  推理-2 [通义千问]",
+        "   failed  推理-3 [通义千问]",
+        "   failed  推理-4 [通义千问]",
+        "",
+        "14 runs: 6 passed, 7 failed, 1 error",
+        "cost: run >=$0.1476, judge $0.0160",
+        "warning: sandbox 'local' gives no isolation",
+        "gate failed:",
+        "  Pass rate 0.462 is below 0.900: 6 of 13 judged runs passed.",
+        "  Completion 0.929 is below 0.950: 1 of 14 runs ended in infrastructure errors and were not judged.",
+        "report: outputs/report.json",
+    ]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 130])
+def test_a_terminal_gets_colours_within_its_width(folder, columns):
+    save(folder, many_rows(), 0.1)
+    output = on_terminal(folder, columns)
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in section(output)]
+    tables = lines[: next(at for at, line in enumerate(lines) if line.startswith("14 runs"))]
+    assert max(map(cells, tables)) <= columns
+    assert not any("\x1b" in line for line in lines)
+    assert "\x1b[32m" in output
+    assert ("━━━━━" in output) is (columns == 130)
+
+
+def test_a_gate_that_passed_says_by_how_much(folder):
+    save(folder, [make_row(), make_row("failed", "b")], 0.5)
+    assert "gate passed: pass rate 0.500 (wanted 0.5), completion 1.000 (wanted 0.95)" in piped(folder)
+
+
+def test_an_output_without_unicode_still_works(folder):
+    save(folder, many_rows())
+    assert "pass rate" in piped(folder, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+
+
+def test_quiet_sessions_say_less(folder):
+    save(folder, many_rows(), 0.9)
+    quiet, silent = piped(folder, "-q"), piped(folder, "-qq")
+    assert "slowest" not in quiet
+    assert "report: outputs/report.json" in quiet
+    assert "gate failed:" in silent
+    assert "pass rate  95" not in silent
+    assert "pass rate  95" not in piped(folder, "--no-summary")
+
+
+def test_metrics_take_the_place_of_scores(folder):
+    save(folder, [make_row("passed", "a", metric=1.0), make_row("failed", "b", metric=0.5)])
+    lines = section(piped(folder))
+    assert re.split(r"  +", lines[1]) == [
+        "model",
+        "runs",
+        "pass rate",
+        "95 % CI",
+        "exact_match",
+        "cost",
+        "tokens",
+        "time/run",
+    ]
+    assert re.split(r"  +", lines[2])[4] == "0.75"
+
+
+def test_repetitions_are_counted_by_case(folder):
+    rows = [make_row("failed" if n % 3 else "passed", "flaky", repetition=n) for n in (1, 2, 3)]
+    save(folder, rows)
+    assert "   1 of 3  flaky [gpt4o]" in piped(folder)
+
+
+def test_a_session_without_a_run_says_only_why_the_gate_failed(folder):
+    save(folder, [])
+    assert "agentbench" not in piped(folder)
+    save(folder, [], 0.5)
+    assert "No run was judged" in piped(folder)

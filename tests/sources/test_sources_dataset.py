@@ -1,0 +1,416 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_agentbench.config import Known
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.sources.dataset import (
+    EXACT_MATCH,
+    BadRow,
+    Dataset,
+    Row,
+    dataset_name,
+    in_case_folder,
+    is_dataset,
+    read_rows,
+    row_case,
+)
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "datasets"
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="the conformance data is not here")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes | list, name: str = "qa.jsonl") -> Dataset:
+        path = tmp_path / name
+        if isinstance(content, list):
+            content = "".join(json.dumps(row) + "\n" for row in content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return Dataset(path, path.stem)
+
+    return write
+
+
+def ids(dataset: Dataset) -> list[str]:
+    return [row.case_id for row in read_rows(dataset) if isinstance(row, Row)]
+
+
+def bad(dataset: Dataset) -> list[str]:
+    return [row.message.removeprefix(f"{dataset.path}:") for row in read_rows(dataset) if isinstance(row, BadRow)]
+
+
+def cases(dataset: Dataset):
+    return [row_case(dataset, row) for row in read_rows(dataset) if isinstance(row, Row)]
+
+
+def test_a_row_becomes_a_case_that_asks_and_compares(write):
+    dataset = write([{"id": "q1", "question": "What is\n2+2?", "answer": 4, "tags": [" b", "a", "a"], "level": "easy"}])
+    (row,) = read_rows(dataset)
+    case = row_case(dataset, row)
+    assert (case.case_id, case.title, case.line, case.dataset) == ("qa.q1", "What is 2+2?", 1, "qa")
+    assert [(message.role, message.content) for message in case.messages] == [("user", "What is\n2+2?")]
+    assert (case.reference, case.metrics, case.checks) == ("4", (EXACT_MATCH,), ())
+    assert case.runner.type == "llm_probe"
+    assert case.tags == row.tags == ("a", "b")
+    assert case.metadata == {"level": "easy", "tags": [" b", "a", "a"]}
+
+
+def test_default_ids_count_physical_lines_in_jsonl_and_places_in_json(write):
+    rows = [{"question": "a"}, {"question": "b"}]
+    assert ids(write("\n" + json.dumps(rows[0]) + "\r\n \n" + json.dumps(rows[1]))) == ["qa.item_2", "qa.item_4"]
+    assert ids(write(json.dumps(rows), "qa.json")) == ["qa.item_0", "qa.item_1"]
+    assert ids(write(json.dumps({"name": "x", "items": rows, "by": "y"}, indent=2), "qa.json")) == [
+        "qa.item_0",
+        "qa.item_1",
+    ]
+    assert ids(write(json.dumps(rows[0], indent=2), "qa.json")) == ["qa.item_0"]
+    assert ids(write(json.dumps(rows[0]), "qa.json")) == ["qa.item_0"]
+    assert ids(write(json.dumps(rows[0]))) == ["qa.item_1"]
+
+
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+def test_content_tells_lines_from_documents_whatever_the_suffix(write, bom):
+    lines = b'{"id": 1, "question": "a"}\n{"id": 2, "question": "b"}\n'
+    document = b'[\n{"id": 1, "question": "a"},\n{"id": 2, "question": "b"}\n]'
+    for content in (lines, document, document.replace(b"\n", b"")):
+        for name in ("qa.jsonl", "qa.json"):
+            assert ids(write(bom + content, name)) == ["qa.1", "qa.2"]
+
+
+def test_items_of_a_document_know_their_own_lines(write):
+    dataset = write('{"v": [1,\n2],\n "items": [{"question": "a"},\n\n {"question":\n "b"}, {"id": "c"}]}', "qa.json")
+    assert [row.line for row in read_rows(dataset)] == [3, 5, 6]
+    assert bad(dataset) == ["6:1: question: found none, expected a text; this is what the agent is asked"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        (None, ""),
+        (4, "4"),
+        (True, "True"),
+        (["a", "b"], "['a', 'b']"),
+        (1e20, "1e+20"),
+        ("é", "é"),
+        ({"a": 1}, "{'a': 1}"),
+    ],
+)
+def test_answers_become_text(write, answer, reference):
+    (case,) = cases(write([{"question": "q", "answer": answer}]))
+    assert case.reference == reference
+
+
+@pytest.mark.parametrize("row", [{}, {"answer": None}, {"answer": ""}])
+def test_without_answer_or_evaluator_only_a_judge_can_decide(write, row):
+    (case,) = cases(write([{"question": "q", **row}]))
+    assert (case.metrics, case.checks) == ((), ())
+
+
+def test_metadata_is_merged_and_wins(write):
+    (case,) = cases(
+        write([{"question": "q", "answer": "a", "x": 1, "y": [2], "metadata": {"x": 3, "config": {"os": "l"}}}])
+    )
+    assert case.metadata == {"x": 3, "y": [2], "config": {"os": "l"}}
+    (case,) = cases(write([{"question": "q", "answer": "a", "metadata": "free text"}]))
+    assert case.metadata == {"metadata": "free text"}
+
+
+def test_other_metrics_replace_the_default(write):
+    similar = MetricSpec(name="similarity", threshold=0.8)
+    dataset = write([{"question": "q", "answer": "a"}])
+    (case,) = cases(Dataset(dataset.path, dataset.name, (similar,)))
+    assert case.metrics == (similar,)
+
+
+def test_an_evaluator_that_names_a_check_replaces_the_comparison(write):
+    evaluator = {"func": "file_contains", "args": {"path": "out.txt", "text": "done"}}
+    (case,) = cases(write([{"question": "q", "answer": "", "metadata": {"evaluator": evaluator}}]))
+    (check,) = case.checks
+    assert (check.kind, check.declarative.path, case.metrics) == ("file_contains", "out.txt", ())
+
+
+def test_an_evaluator_that_names_a_metric_may_set_threshold_and_reference(write):
+    own = {"func": "similarity", "args": {"threshold": 0.5, "reference": "b", "case": False}}
+    first, second = cases(
+        write([{"question": "q", "answer": "a", "evaluator": e} for e in ({"func": "similarity"}, own)])
+    )
+    assert (first.metrics, first.reference) == ((MetricSpec(name="similarity", threshold=1.0),), "a")
+    assert (second.metrics, second.reference) == (
+        (MetricSpec(name="similarity", threshold=0.5, args={"case": False}),),
+        "b",
+    )
+
+
+def test_a_plugins_check_is_known_by_its_registration(write):
+    dataset = write([{"question": "q", "evaluator": {"func": "is_haiku", "args": {"lines": 3}}}])
+    known = Known(checks=frozenset({"is_haiku"}), metrics=frozenset({"exact_match"}))
+    (case,) = cases(Dataset(dataset.path, "qa", known=known))
+    assert (case.checks[0].kind, case.checks[0].declarative.model_extra) == ("is_haiku", {"lines": 3})
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "message"),
+    [
+        ("exact_match", 'found "exact_match", expected {func: a registered check or metric'),
+        ({"func": ["a"]}, "expected {func"),
+        ({"func": "exact_match", "expected": {}}, "expected {func"),
+        ({"func": "exact_match", "args": [1]}, "args: found a list, expected an object"),
+        (
+            {"func": "exact_mach"},
+            "func: found 'exact_mach', expected a registered check or metric; did you mean 'exact_match'",
+        ),
+        ({"func": "exact_match"}, "nothing to compare with"),
+        ({"func": "exact_match", "args": {"reference": "a", "threshold": 2}}, "args.threshold"),
+        ({"func": "tool_call_count", "args": {"count": "3"}}, "args.count: Input should be a valid integer"),
+        ({"func": "status_is"}, "args.status: Field required"),
+    ],
+)
+def test_an_evaluator_that_says_nothing_usable_is_a_bad_row(write, evaluator, message):
+    dataset = write([{"question": "q", "evaluator": evaluator}, {"question": "next"}])
+    dataset = Dataset(dataset.path, "qa", known=Known(metrics=frozenset({"exact_match"})))
+    (found,) = bad(dataset)
+    assert found.startswith("1:1: evaluator: ")
+    assert message in found
+    assert ids(dataset) == ["qa.item_2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{bad", "2:2: not valid JSON: expecting property name"),
+        (b'  {"question": "q",}', "2:"),
+        (b'{"question": "q"} x', "2:18: not valid JSON: extra data"),
+        (b"id,question,answer", "2:1: not valid JSON: expecting value"),
+        (b"[1]", "2:1: found a list, expected an object with a `question`"),
+        (b"null", "2:1: found null"),
+        (b'{"id": 1}', "2:1: question: found none"),
+        (b'{"question": 5}', "2:1: question: found a number, expected a text"),
+        (b'{"question": " "}', "2:1: question: found a blank text"),
+        (b'{"question": "q", "prediction": "p"}', "2:1: found a `prediction`"),
+        (b'{"question": "q", "id": []}', "2:1: id: found a list"),
+        (b'{"question": "q", "id": ""}', "2:1: id: found a text"),
+        (b'{"question": "q", "x": NaN}', "2:1: not valid JSON: NaN is no JSON value"),
+        (b'{"question": "q", "x": 1e999}', "2:1: not valid JSON: the number 1e999 is out of range"),
+        (b'{"question": "q", "x": ' + b"9" * 5000 + b"}", "2:1: not readable: an integer of more than 4300 digits"),
+        (b'{"question": "q", "x": ' + b"[" * 100_000, "2:1: not readable: nested too deeply"),
+        (b'{"question": "a\0b"}', "2:16: not valid JSON: invalid control character"),
+        (b'{"question": "caf\xe9"}', "2:18: not UTF-8: found byte 0xe9"),
+        (b'{"question": "\\ud83d"}', "2:1: found half of a surrogate pair"),
+        (b'{"question": "q", "x": {"y": "\\uDE00"}}', "2:1: found half of a surrogate pair"),
+    ],
+)
+def test_a_bad_line_is_named_and_the_others_still_run(write, line, message):
+    dataset = write(b'{"id": 1, "question": "a"}\n' + line + b'\n{"id": 3, "question": "\\ud83d\\ude00"}\n')
+    (found,) = bad(dataset)
+    assert found.startswith(message)
+    assert ids(dataset) == ["qa.1", "qa.3"]
+
+
+def test_a_bad_first_line_does_not_make_it_a_document(write):
+    for name in ("qa.jsonl", "qa.json"):
+        dataset = write('{"id": 1, "question": "a"\n{"id": 2, "question": "b"}\n', name)
+        assert ids(dataset) == ["qa.2"]
+        assert len(bad(dataset)) == 1
+
+
+def test_a_document_is_read_up_to_its_first_error(write):
+    dataset = write('[{"question": "a"},\n {"question": "b"}\n {"question": "c"}]', "qa.json")
+    assert ids(dataset) == ["qa.item_0", "qa.item_1"]
+    assert bad(dataset) == ["3:2: not valid JSON: expecting ',' delimiter"]
+    assert bad(write('[{"question": "a"}] [', "qa.json")) == ["1:21: not valid JSON: extra data"]
+    assert bad(write(b'[\n {"question": "caf\xe9"}]', "qa.json")) == [
+        "2:19: not UTF-8: found byte 0xe9; save the file as UTF-8"
+    ]
+
+
+def test_duplicate_ids_name_both_lines(write):
+    dataset = write([{"id": 1, "question": "a"}, {"id": "x", "question": "b"}, {"id": "1", "question": "c"}])
+    assert bad(dataset) == ["3:1: id: found '1' again, first on line 1; give each item its own id"]
+    assert ids(dataset) == ["qa.1", "qa.x"]
+
+
+def test_ids_are_such_as_node_ids_can_carry_and_stay_apart(write):
+    dataset = write([{"id": each, "question": "q"} for each in ("a[1]", "a_1_", "a::b", "a\nb", "\ud800", "a b/é")])
+    found = ids(dataset)
+    assert len(set(found)) == 6
+    assert found[1] == "qa.a_1_"
+    assert found[0].startswith("qa.a_1_-")
+    assert found[5] == "qa.a b/é"
+    assert not any(bad in each for each in found for bad in ("[", "]", "::", "\n", "\ud800"))
+    assert ids(dataset) == found
+
+
+@pytest.mark.parametrize("content", ["", "\n \n", "[]", '{"items": []}'])
+def test_a_file_without_items_says_so(write, content):
+    assert bad(write(content, "qa.json"))[0].startswith("1:1: ")
+    assert bad(write(content))[0].startswith("1:1: ")
+
+
+def test_of_many_bad_rows_the_first_hundred_are_told(write):
+    found = bad(write("id,question\n" * 250))
+    assert len(found) == 101
+    assert found[-1] == "250:1: 150 more items of this file are bad"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_one_clear_error(write, encoding):
+    dataset = write('{"question": "a"}\n'.encode(encoding))
+    with pytest.raises(ConfigError, match=r"qa\.jsonl:1:1: found UTF-16 or binary data, expected UTF-8 text"):
+        list(read_rows(dataset))
+
+
+def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        list(read_rows(Dataset(tmp_path / "gone.jsonl", "gone")))
+
+
+pieces = [
+    *b"{}[],:\n1",
+    b'"question"',
+    b'"items"',
+    b'"id"',
+    b'"evaluator"',
+    b'"metadata"',
+    b'"a"',
+    b"null",
+    b"\xff",
+    b"\0",
+]
+near_json = st.lists(
+    st.sampled_from([bytes([each]) if isinstance(each, int) else each for each in pieces]), max_size=25
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(st.binary(max_size=80) | near_json.map(b"".join))
+def test_no_content_crashes_it(write, content):
+    for name in ("qa.jsonl", "qa.json"):
+        dataset = write(content, name)
+        is_dataset(dataset.path)
+        try:
+            rows = list(read_rows(dataset))
+        except ConfigError:
+            continue
+        assert rows
+        for row in rows:
+            assert isinstance(row, BadRow) or row_case(dataset, row).messages
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.text(min_size=1).filter(str.strip), json_values), min_size=1, max_size=5),
+    st.sampled_from(["lines", "list", "items", "indented"]),
+    st.booleans(),
+)
+def test_what_json_writes_comes_back_the_same(write, pairs, form, ascii_only):
+    rows = [{"question": question, "answer": answer} for question, answer in pairs]
+    texts = {
+        "lines": "\n".join(json.dumps(row, ensure_ascii=ascii_only) for row in rows),
+        "list": json.dumps(rows, ensure_ascii=ascii_only),
+        "items": json.dumps({"a": rows, "items": rows}, ensure_ascii=ascii_only),
+        "indented": json.dumps(rows, ensure_ascii=ascii_only, indent=1),
+    }
+    dataset = write(texts[form].encode("utf-8", "surrogatepass"), "qa.jsonl" if form == "lines" else "qa.json")
+    found = cases(dataset)
+    assert [case.messages[0].content for case in found] == [question for question, _ in pairs]
+    assert [case.reference for case in found] == ["" if answer is None else str(answer) for _, answer in pairs]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "expected"),
+    [
+        ('{"question": "q"}', "a.jsonl", True),
+        ('\n{bad\n[1]\n{"question": "q"}', "a.jsonl", True),
+        ('{"id": 1, "prediction": "p"}\n{"question": "q"}', "a.jsonl", False),
+        ('{"question": "q", "answer": "a", "prediction": "p"}', "a.jsonl", False),
+        ('{"question": {"type": "string"}}', "a.jsonl", False),
+        ("id,question\n1,a", "a.jsonl", False),
+        ("", "a.jsonl", False),
+        ('{"question": "' + "x" * 200_000 + '"}\n', "a.jsonl", True),
+        ('[{"question": "q"}]', "a.json", True),
+        ('[\n {\n "id": 1,\n "question": "q"}', "a.json", True),
+        ('[{"id": 1, "question": "' + "x" * 200_000 + '"}]', "a.json", True),
+        ('{"name": "n", "items": [{"question": "q"}]}', "a.json", True),
+        ('{"question": "q"}\n{"question": "q"}', "a.json", True),
+        ('{"question": "q"}', "a.json", False),
+        ('[{"id": 1, "prediction": "p"}]', "a.json", False),
+        ('{"q1": "4"}', "a.json", False),
+        ('{"benchmark_info": {}, "evaluation_results": [{"question": "q", "score": 1}]}', "a.json", False),
+        ('{"type": "object", "properties": {"question": {"type": "string"}}}', "a.json", False),
+        ("[]", "a.json", False),
+        ("[1, 2]", "a.json", False),
+        ("not json", "a.json", False),
+        ('{"question": "q"}', "a.txt", False),
+    ],
+)
+def test_what_a_folder_collects(write, content, name, expected):
+    assert is_dataset(write(content, name).path) is expected
+
+
+def test_a_utf_16_dataset_is_collected_so_that_its_error_is_seen(write):
+    assert is_dataset(write('{"question": "q"}\n'.encode("utf-16")).path)
+
+
+def test_only_regular_files_are_looked_at(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    assert not is_dataset(tmp_path / "pipe.jsonl")
+    assert not is_dataset(tmp_path / "folder.jsonl")
+
+
+def test_a_case_folder_reaches_below_itself(tmp_path):
+    (tmp_path / "case" / "files").mkdir(parents=True)
+    (tmp_path / "case" / "test.yaml").touch()
+    assert in_case_folder(tmp_path / "case" / "files", tmp_path)
+    assert in_case_folder(tmp_path / "case", tmp_path)
+    assert not in_case_folder(tmp_path, tmp_path)
+
+
+def test_datasets_are_named_by_their_path_below_the_root(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in ("one.jsonl", "two.json", "two.jsonl"):
+        (tmp_path / "data" / name).touch()
+    assert dataset_name(tmp_path / "data" / "one.jsonl", tmp_path) == "data/one"
+    assert dataset_name(tmp_path / "data" / "two.json", tmp_path) == "data/two.json"
+    assert dataset_name(tmp_path / "data" / "one.jsonl", tmp_path / "elsewhere") == "one"
+
+
+@needs_data
+def test_the_edge_cases_of_the_original_loader():
+    dataset = Dataset(DATA / "loader_edge.jsonl", "edge")
+    expected = json.loads((DATA / "loader_edge_expected_v1.json").read_text())
+    for item in expected:
+        item["metadata"] |= item["metadata"].pop("metadata", {})  # the original nested it
+    found = [
+        {"id": case.case_id.removeprefix("edge."), "question": case.messages[0].content, "answer": case.reference}
+        | {"metadata": case.metadata}
+        for case in cases(dataset)
+    ]
+    assert found == [item | {"id": str(item["id"])} for item in expected[:-1]]  # the last one's id is a duplicate
+    assert [message.partition(": ")[0] for message in bad(dataset)] == ["3:2", "8:1"]
+
+
+@needs_data
+def test_every_real_dataset_is_collected_and_loads():
+    for path in sorted(DATA.iterdir()):
+        vectors_or_results = path.name.startswith(("evaluation_", "metric_vectors"))
+        assert is_dataset(path) is not vectors_or_results
+        if path.suffix == ".jsonl" and not vectors_or_results and "edge" not in path.name:
+            rows = list(read_rows(Dataset(path, "real")))
+            assert all(isinstance(row, Row) for row in rows)
+            assert len(rows) == len(path.read_text().splitlines())
