@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Only the module of the command that runs is imported.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = [*(sys.argv[1:] if argv is None else argv)]  # `list` is the command's module here, once it is imported
     args = _parser(arguments).parse_args(arguments)
     from pytest_agentbench.errors import AgentbenchError
 

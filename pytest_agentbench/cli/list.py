@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
         _print_table(list(rows))
     else:
         for row in rows:
-            print("\t".join(",".join(value) if isinstance(value, list) else str(value) for value in row.values()))
+            texts = (",".join(value) if isinstance(value, list) else str(value) for value in row.values())
+            print("\t".join(map(_printable, texts)))
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
@@ -100,6 +101,11 @@ def decided_by(case: Case) -> list[str]:
     return list(dict.fromkeys(deciders)) or ["report only" if case.report_only else "nothing"]
 
 
+def _printable(text: str) -> str:
+    """Without control characters: a case file must not steer the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
 def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich import box
     from rich.console import Console
@@ -107,11 +113,11 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title, style in (("case", "bold"), ("tags", "cyan"), ("runner", ""), ("decided by", "green"), ("file", "dim")):
+    for title, style in (("case", "bold"), ("tags", "cyan"), ("runner", ""), ("decided by", "green")):
         table.add_column(title, style=style, overflow="fold")
     for row in rows:
-        texts = (row["case_id"], " ".join(row["tags"]), row["runner"], ", ".join(row["decided_by"]), row["path"])
-        table.add_row(*(Text(text) for text in texts))
+        texts = (row["case_id"], " ".join(row["tags"]), row["runner"], ", ".join(row["decided_by"]))
+        table.add_row(*(Text(_printable(text)) for text in texts))
     console = Console()
     console.print(table)
     console.print(f"{len(rows)} case{'' if len(rows) == 1 else 's'}")

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     scripts.load_tree(path if path.is_dir() else path.parent)
     for problem in scripts.problems:
         print(problem, file=sys.stderr)
-    if not scripts:
+    if scripts.count == 0:
         what = "a demo.yaml beside a test.yaml, or a <name>.demo.yaml beside a dataset"
         return _refuse(f"no scripts under {args.path}: add {what}")
     try:
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, OverflowError) as error:
         return _refuse(f"cannot listen on {HOST}:{args.port}: {error}; choose another --port, or 0 for a free one")
     with listener:
-        _serve(scripted_app(scripts, latency_seconds=args.latency), listener, len(scripts))
+        _serve(scripted_app(scripts, latency_seconds=args.latency), listener, scripts.count)
     return 0
 
 

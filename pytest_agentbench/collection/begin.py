@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_agentbench.collection.files import PLANNER
+from pytest_agentbench.collection.items import OUTPUT, STRICT
 from pytest_agentbench.collection.marked import attach_jobs
 from pytest_agentbench.collection.reporting import CaseReports
 from pytest_agentbench.collection.selecting import deselect
@@ -72,6 +73,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     logging.getLogger().addHandler(handler := RunLogHandler())
     config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
     config.stash[AHEAD] = ahead
+    config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
     config.pluginmanager.register(ahead, "agentbench-ahead")
     config.pluginmanager.register(CaseReports(workspaces), "agentbench-case-reports")
 

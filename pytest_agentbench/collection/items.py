@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.engine import AHEAD, JOB, RESULT, RUNNER_FIXTURE, Job, Result
-from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.reports import error_report, failure_report
 
+STRICT = pytest.StashKey[bool]()
+OUTPUT = pytest.StashKey[Path]()
 MARKS = pytest.StashKey[dict[str, Any]]()
 ACTIVE_MARKS = frozenset(
     {
@@ -55,34 +58,48 @@ class CaseItem(pytest.Function, _TextId):
 
     def setup(self) -> None:
         """Fixtures first, then the run, which has usually ended by now."""
+        __tracebackhide__ = True
         super().setup()
         if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
-            self.config.stash[AHEAD].result(self, self.funcargs[RUNNER_FIXTURE])
+            fetch(self, self.funcargs[RUNNER_FIXTURE])
 
     def runtest(self) -> None:
         """Raises one readable report of everything that failed."""
         result = self.stash[RESULT]
         case, artifact, evaluation = result.case, result.artifact, result.evaluation
         if case is not None and artifact is not None and evaluation is not None and evaluation.outcome == "failed":
-            pytest.fail(failure_report(case, artifact, evaluation, result.path), pytrace=False)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Our own errors as their text, an agent's exceptions with the agent's frames only."""
-        if isinstance(excinfo.value, AgentbenchError):
-            result = self.stash.get(RESULT, None) or Result()
-            return error_report(excinfo.value, result.artifact, result.path)
-        return super().repr_failure(_from_agent(excinfo))
+            pytest.fail(failure_report(case, artifact, evaluation, trace_place(self, result)), pytrace=False)
 
 
-def _from_agent(excinfo: pytest.ExceptionInfo[BaseException]) -> pytest.ExceptionInfo[BaseException]:
-    here, trace = str(Path(__file__).parents[1]), excinfo.tb
-    while trace.tb_next is not None and _is_plumbing(trace.tb_frame.f_code.co_filename, here):
-        trace = trace.tb_next
-    return pytest.ExceptionInfo.from_exc_info((excinfo.type, excinfo.value, trace))
+def fetch(item: pytest.Item, runner: Any) -> Result:
+    """The item's result, ready or awaited. Raises in pytest's words what kept it from one.
+
+    What cannot run here is a skip (an error with --agentbench-strict), what broke around the agent an error with our
+    own text, and what the user's agent raised is raised again with the agent's frames.
+    """
+    __tracebackhide__ = True
+    result = item.config.stash[AHEAD].result(item, runner)
+    error = result.error
+    if result.not_run is not None:
+        _skip(f"not run: {result.not_run}")
+    if isinstance(error, UnavailableError) and not item.config.stash[STRICT]:
+        _skip(str(error))
+    if isinstance(error, AgentbenchError):
+        pytest.fail(error_report(error, result.artifact, trace_place(item, result)), pytrace=False)
+    if error is not None:
+        raise error
+    return result
 
 
-def _is_plumbing(filename: str, here: str) -> bool:
-    return filename.startswith(here) or "/_pytest/" in filename or "/asyncio/" in filename or "/pluggy/" in filename
+def _skip(reason: str) -> None:
+    pytest.skip(reason)  # from one place and a visible frame, so that pytest folds equal reasons into one line
+
+
+def trace_place(item: pytest.Item, result: Result) -> str | None:
+    """Where the stored run lies, as a path from where pytest was started."""
+    if result.path is None:
+        return None
+    return os.path.relpath(item.config.stash[OUTPUT] / result.path, item.config.invocation_params.dir)
 
 
 def legal_id(text: str) -> str:

@@ -9,9 +9,10 @@ import pytest
 
 from pytest_agentbench.collection.files import PLANNER
 from pytest_agentbench.collection.index import case_index, constant
+from pytest_agentbench.collection.items import fetch
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config import ConfigRoot, suggest
-from pytest_agentbench.engine import AHEAD, JOB, Job, Plan
+from pytest_agentbench.engine import JOB, Job, Plan
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.public import Run
 from pytest_agentbench.sources import CASE_FILES, load_case
@@ -76,7 +77,7 @@ def finished_run(item: pytest.Item, runner: Any) -> Run:
     __tracebackhide__ = True
     if JOB not in item.stash:
         raise pytest.UsageError(f'{item.nodeid}: agentbench_run needs @pytest.mark.{MARK}("case_id" or a path)')
-    result = item.config.stash[AHEAD].result(item, runner)
+    result = fetch(item, runner)
     assert result.case is not None
     assert result.artifact is not None
     return Run(result.case, result.artifact, result.evaluation, result.workspace)

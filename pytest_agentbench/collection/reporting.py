@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.engine import JOB, RESULT, Job, Result, filter_capture_handlers
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records import Model
@@ -68,7 +69,11 @@ class CaseReports:
 
 def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> Row:
     """The item's entry in report.json."""
-    model: Model | str = job.plan.model or (result.artifact.model["model_id"] if result.artifact else job.plan.model_id)
+    model: Model | str | None = job.plan.model
+    if model is None and job.plan.model_id == NO_MODEL:
+        model = Model(model_id=NO_MODEL, requested_model=NO_MODEL)
+    elif model is None:
+        model = result.artifact.model["model_id"] if result.artifact else job.plan.model_id
     return run_row(
         item.nodeid,
         result.case or job.case(),
@@ -89,8 +94,10 @@ def _message(call: pytest.CallInfo[Any], result: Result) -> str | None:
         return None
     if result.evaluation is not None and result.evaluation.outcome == "failed" and result.case and result.artifact:
         return headline(result.case, result.artifact, result.evaluation)
+    if isinstance(result.error, AgentbenchError):
+        return str(result.error)
     error = call.excinfo.value
-    return str(error) if isinstance(error, AgentbenchError | pytest.skip.Exception) else call.excinfo.exconly()
+    return str(error) if isinstance(error, pytest.skip.Exception) else call.excinfo.exconly()
 
 
 def stop_reason(job: Job, result: Result, outcome: str) -> str | None:

@@ -9,8 +9,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from pytest_agentbench.config.base import ConfigFile, complain, scope_of
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.records import Record, Slug, Tags
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records import Record, Slug, Tags, Text
 
 
 class ModelDefaults(Record):

@@ -152,7 +152,6 @@ RequestParameters = Annotated[dict[str, Any], AfterValidator(_pinned_temperature
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 AtLeastOne = Annotated[StrictInt, Field(ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
-Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
 class ConfigFile(Record):

@@ -37,9 +37,9 @@ from pytest_agentbench.records import (
     RunnerSpec,
     Slug,
     Tags,
+    Text,
     Thresholds,
 )
-from pytest_agentbench.records.check_specs import Text
 
 
 class MessageSource(Record):

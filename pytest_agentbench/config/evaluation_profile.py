@@ -9,7 +9,6 @@ from pydantic import ConfigDict, Field, StrictBool, ValidationInfo, field_valida
 from pytest_agentbench.config.base import (
     AtLeastOne,
     ConfigFile,
-    Fraction,
     LocalFile,
     Problems,
     complain,
@@ -19,8 +18,7 @@ from pytest_agentbench.config.base import (
     temperature_problems,
 )
 from pytest_agentbench.config.case_file import metric_problems
-from pytest_agentbench.records import MetricSpec, Record, Slug
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records import Fraction, MetricSpec, Record, Slug, Text
 
 
 class JudgeConfig(Record):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import Field, StrictBool, field_validator
 
 from pytest_agentbench.config.base import ConfigFile, RequestParameters, VariableName, complain, duplicates
-from pytest_agentbench.records import Limits, Prices, Record
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records import Limits, Prices, Record, Text
 
 
 class ModelEntry(Record):

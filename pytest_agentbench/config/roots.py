@@ -108,11 +108,12 @@ class ConfigRoot:
 
 def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
     """The root that a case file belongs to: the configured one, else the nearest ancestor (up to rootdir) that holds
-    one of MARKERS, else rootdir. Cheap to ask for every file.
+    one of MARKERS, else rootdir; for a file outside rootdir, else its own folder. Cheap to ask for every file.
     """
     if configured is not None:
         return _root(str(configured))
-    return _root(_above(os.path.dirname(case_file), str(rootdir)))
+    folder = os.path.dirname(case_file)
+    return _root(_above(folder, str(rootdir)) or folder)
 
 
 @cache
@@ -121,13 +122,11 @@ def _root(path: str) -> ConfigRoot:
 
 
 @lru_cache(maxsize=100_000)
-def _above(folder: str, rootdir: str) -> str:
+def _above(folder: str, rootdir: str) -> str | None:
     if folder == rootdir or any(os.path.exists(f"{folder}/{marker}") for marker in MARKERS):
         return folder
     parent = os.path.dirname(folder)
-    if parent == folder or not folder.startswith(rootdir):
-        return rootdir
-    return _above(parent, rootdir)
+    return _above(parent, rootdir) if parent != folder else None
 
 
 def _declared(path: Path, key: str) -> str | None:

@@ -9,8 +9,7 @@ from pydantic import Field, StrictBool, ValidationInfo, field_validator
 from pytest_agentbench.config.base import AtLeastOne, ConfigFile, Problems, Seconds
 from pytest_agentbench.config.servers import McpServer
 from pytest_agentbench.config.settings import SettingsLayer
-from pytest_agentbench.records import Record, Slug
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records import Record, Slug, Text
 
 
 class ExecutionPolicy(Record):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
-from pytest_agentbench.config.base import AtLeastOne, Fraction, Seconds, complain
+from pytest_agentbench.config.base import AtLeastOne, Seconds, complain
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.records import Fraction
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.run_profile import RunProfile

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from pytest_agentbench.config.base import ConfigFile, complain, duplicates, temperature_problems
-from pytest_agentbench.records import Record, Slug, Tags
-from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.records import Record, Slug, Tags, Text
 
 CaseId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 

@@ -60,15 +60,11 @@ class RunAhead:
             self.engine.post(self.engine.extend, jobs)
 
     def result(self, item: pytest.Item, runner: Any) -> Result:
-        """The item's result; raises what belongs into pytest's setup phase: errors and skips."""
+        """The item's result, ready or awaited."""
         job = item.stash[JOB]
         shared = any(runner is value for value in self.shared)
         result = self.engine.result(job, runner, shared=shared, tick=lambda: self.tick(self.engine))
         item.stash[RESULT] = result
-        if result.not_run is not None:
-            pytest.skip(f"not run: {result.not_run}")
-        if result.error is not None:
-            raise result.error
         return result
 
     def halt(self, reason: str) -> None:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.checks import CheckContext, run_checks
@@ -91,9 +92,19 @@ async def execute(services: Services, job: Job, agent: Any) -> Result:
             raise
         result.error = RuntimeError("the agent raised CancelledError")
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this item's
-        result.error = error
+        result.error = error.with_traceback(_agent_frames(error.__traceback__))
     result.seconds = result.seconds or time.perf_counter() - begun
     return result
+
+
+def _agent_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is neither ours nor asyncio's; the whole one where all are."""
+    kept = trace
+    while kept is not None and kept.tb_frame.f_globals.get("__name__", "").startswith(
+        ("pytest_agentbench.", "asyncio.")
+    ):
+        kept = kept.tb_next
+    return kept or trace
 
 
 # -- the run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
+from bisect import bisect_left
 
 from pytest_agentbench.metrics.registry import metric
 
@@ -45,10 +46,9 @@ def contains_answer(ground_truth: str, prediction: str) -> float:
     start = text.find(answer)
     if start < 0:
         return 0.0
-    inside = {at for token in _TOKEN.finditer(text) for at in range(token.start() + 1, token.end())}
+    tokens = [match.span() for match in _TOKEN.finditer(text)]
     while start >= 0:
-        end = start + len(answer)
-        if not (start in inside or end in inside or _in_cluster(text, start) or _in_cluster(text, end)):
+        if _is_edge(text, tokens, start) and _is_edge(text, tokens, start + len(answer)):
             return 1.0
         start = text.find(answer, start + 1)
     return 0.0
@@ -59,10 +59,13 @@ def _plain(text: str) -> str:
     return " ".join(folded.replace("\N{MINUS SIGN}", "-").split())
 
 
-def _in_cluster(text: str, at: int) -> bool:
-    """Whether a boundary at `at` would part a letter from its combining mark, or a mark from the word's next letter."""
+def _is_edge(text: str, tokens: list[tuple[int, int]], at: int) -> bool:
+    """Whether a boundary at `at` parts no token, no letter from its combining mark, no mark from the next letter."""
     if not 0 < at < len(text):
+        return True
+    before = bisect_left(tokens, (at, at)) - 1
+    if before >= 0 and at < tokens[before][1]:
         return False
     if unicodedata.category(text[at])[0] == "M":
-        return True
-    return unicodedata.category(text[at - 1])[0] == "M" and re.match(_WORD, text[at]) is not None
+        return False
+    return not (unicodedata.category(text[at - 1])[0] == "M" and re.match(_WORD, text[at]))

@@ -111,7 +111,7 @@ class Endpoints:
         from pytest_agentbench.models.scripted_app import scripted_app
         from pytest_agentbench.models.scripts import Scripts
 
-        app = scripted_app(self._scripts or Scripts())
+        app = scripted_app(Scripts() if self._scripts is None else self._scripts)
         transport = httpx2.ASGITransport(app=app)
         client = httpx2.AsyncClient(transport=transport, timeout=_timeout())
         return AsyncOpenAI(

@@ -42,7 +42,7 @@ def read_usage(block: object, model: Model, answered_by: str) -> Usage:
 
 def _cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by: str) -> float | None:
     reported = block.get("cost")
-    if isinstance(reported, int | float) and not isinstance(reported, bool) and math.isfinite(reported):
+    if isinstance(reported, int | float) and not isinstance(reported, bool) and 0 <= reported < math.inf:
         return float(reported)
     if model.prices is not None:
         return by_prices(usage, model.prices)

@@ -32,7 +32,9 @@ class Scripts:
         self._patterns: list[tuple[Reply, str]] = []
         self._standalone: list[str] = []
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many cases, rows and defaults are scripted."""
         return len(self._by_case) + len(self._defaults)
 
     def load_beside(self, case: Case) -> None:

@@ -107,6 +107,7 @@ class Evaluation(Record):
     schema_version: Literal[1] = 1
     case_id: str
     run_fingerprint: str | None = None
+    fingerprint: str | None = None
     evaluation_profile_id: str | None = None
     checks: tuple[CheckResult, ...] = ()
     metrics: tuple[MetricResult, ...] = ()

@@ -47,8 +47,9 @@ class LocalSandbox:
             timed_out = True
         finally:
             await _end(process, capture)
+        code = process.returncode
         return ExecResult(
-            exit_code=None if timed_out or capture.endless else process.returncode,
+            exit_code=None if timed_out or capture.endless else code if code >= 0 else 128 - code,
             output=capture.text(),
             timed_out=timed_out,
             truncated=capture.left_out > 0,

@@ -73,7 +73,8 @@ def test_a_hook_may_return_message_metadata_and_outputs(run_hook):
         "import pathlib\n"
         "def check():\n"
         "    print('looking')\n"
-        "    return {'passed': False, 'message': 'too short', 'metadata': {'v': 1}, 'outputs': {'p': pathlib.Path('x')}}"
+        "    return {'passed': False, 'message': 'too short', 'metadata': {'v': 1}, "
+        "'outputs': {'p': pathlib.Path('x')}}"
     )
     assert (result.outcome, result.message, result.kind, result.dimensions) == (
         "failed",

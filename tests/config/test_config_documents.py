@@ -43,18 +43,12 @@ def test_what_pyyaml_writes_is_read_back(value):
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_but_a_config_error(raw):
-    try:
-        parse_yaml(raw, PATH)
-    except ConfigError as error:
-        assert str(error).startswith("case.yaml:")
+    assert complaint(raw) == "" or complaint(raw).startswith("case.yaml:")
 
 
 @given(st.text(alphabet="{}[]:-&*!|>'\"#%@?, \n\tab1<~", max_size=60))
 def test_no_yaml_like_text_raises_anything_but_a_config_error(text):
-    try:
-        parse_yaml(text.encode(), PATH)
-    except ConfigError as error:
-        assert str(error).startswith("case.yaml:")
+    assert complaint(text) == "" or complaint(text).startswith("case.yaml:")
 
 
 def test_keys_are_texts_and_dates_stay_texts():

@@ -20,6 +20,8 @@ from pytest_agentbench.errors import ConfigError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "config"
 
+UNVERIFIED = Known()
+
 CASE = """\
 schema_version: 1
 case_id: sum
@@ -40,7 +42,7 @@ MODELS = "schema_version: 1\n"
 def errors(tmp_path):
     """The lines of the error that a file of a kind gives, without the file's name."""
 
-    def collect(kind, text, known=Known()):
+    def collect(kind, text, known=UNVERIFIED):
         path = tmp_path / "file.yaml"
         path.write_text(textwrap.dedent(text))
         try:
@@ -247,14 +249,14 @@ def test_a_suite_model_keeps_its_extra_fields_and_says_its_name(tmp_path):
     path = tmp_path / "suite.yaml"
     path.write_text(
         SUITE + "models:\n"
-        "  - {model_id: a, requested_model: o/a, openrouter_model: p/a, primary_params: {reasoning: {effort: medium}}}\n"
+        "  - {model_id: a, requested_model: o/a, openrouter_model: p/a, primary_params: {reasoning: {effort: low}}}\n"
         "  - {model_id: b, openrouter_model: p/b, provider: q, model_name: b}\n"
         "  - {model_id: c, provider: q, model_name: c}\n"
         "  - {model_id: d, provider: q}\n"
     )
     models = load(path, SuiteFile).models
     assert [model.declared_name for model in models] == ["o/a", "p/b", "q/c", None]
-    assert models[0].extras["primary_params"] == {"reasoning": {"effort": "medium"}}
+    assert models[0].extras["primary_params"] == {"reasoning": {"effort": "low"}}
 
 
 @pytest.mark.parametrize("image", ["openclaw", "openclaw:latest", "localhost:5000/openclaw", "ghcr.io/a/b:"])
@@ -336,9 +338,9 @@ def test_a_system_prompt_is_the_same_from_a_file_and_inline(tmp_path):
 def test_nested_request_options_win_over_a_judges_own_fields(tmp_path):
     path = tmp_path / "profile.yaml"
     path.write_text(
-        EVALUATION + "judges: [{judge_id: j, type: t, seed: 1, top_p: 0.5, request_options: {seed: 2, temperature: 0}}]"
+        EVALUATION + "judges: [{judge_id: j, type: t, seed: 1, top_p: 1, request_options: {seed: 2, temperature: 0}}]"
     )
-    assert load(path, EvaluationProfile).judges[0].options == {"seed": 2, "top_p": 0.5, "temperature": 0}
+    assert load(path, EvaluationProfile).judges[0].options == {"seed": 2, "top_p": 1, "temperature": 0}
 
 
 def test_a_key_in_place_of_a_variables_name_is_refused_and_not_shown(errors):

@@ -95,7 +95,10 @@ def test_any_body_is_a_reply_or_a_failed_request(body):
 
 @given(json_values, json_values, json_values, json_values)
 def test_any_shape_inside_is_a_reply_or_a_failed_request(content, calls, usage, finish):
-    body = {"choices": [{"message": {"content": content, "tool_calls": calls}, "finish_reason": finish}], "usage": usage}
+    body = {
+        "choices": [{"message": {"content": content, "tool_calls": calls}, "finish_reason": finish}],
+        "usage": usage,
+    }
     try:
         reply = read_reply(json.dumps(body).encode(), "application/json", LOCAL, attempts=1, seconds=0)
     except RequestFailed:

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from pytest_agentbench.config import KINDS, find_config_files, json_schemas
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "config"
+
+
+@pytest.fixture(scope="module")
+def schemas() -> dict[str, dict[str, Any]]:
+    return json_schemas()
+
+
+def check(**fields: Any) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "case_id": "a",
+        "title": "A",
+        "runner": {"type": "llm_probe"},
+        "input": {},
+        "deterministic_checks": [{"check_id": "c", "declarative": fields}],
+    }
+
+
+def test_there_is_a_valid_schema_for_every_kind(schemas):
+    assert schemas.keys() == KINDS.keys()
+    for schema in schemas.values():
+        Draft202012Validator.check_schema(schema)
+        assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        assert schema["additionalProperties"] is False
+        assert schema["properties"]["schema_version"]["const"] == 1
+
+
+def test_every_field_of_the_configuration_files_is_described(schemas):
+    for name, schema in schemas.items():
+        assert schema["description"]
+        for field, described in schema["properties"].items():
+            assert described.get("description"), f"{name}.{field}"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the conformance data are not here")
+def test_the_conformance_data_satisfy_the_schemas(schemas):
+    names = {kind: name for name, kind in KINDS.items()}
+    files = list(find_config_files(SHARED))
+    assert files
+    for path, kind in files:
+        Draft202012Validator(schemas[names[kind]]).validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "valid"),
+    [
+        ({"kind": "tool_call_count", "count": 3}, True),
+        ({"kind": "tool_call_count", "count": "3"}, False),
+        ({"kind": "tool_call_count", "cuont": 3}, False),
+        ({"kind": "json_schema", "schema": {"type": "object"}}, True),
+        ({"kind": "of_a_plugin", "anything": 1}, True),
+    ],
+)
+def test_a_built_in_check_is_held_to_its_own_fields(schemas, fields, valid):
+    assert Draft202012Validator(schemas["test_case"]).is_valid(check(**fields)) is valid
+
+
+@pytest.mark.parametrize(
+    ("defaults", "valid"), [({"temperature": 3}, False), ({"temperature": None}, True), ({"anything": 1}, True)]
+)
+def test_runner_settings_are_checked_and_open(schemas, defaults, valid):
+    profile = {"schema_version": 1, "run_profile_id": "a", "title": "A"}
+    validator = Draft202012Validator(schemas["run_profile"])
+    assert validator.is_valid({**profile, "runner_defaults": defaults}) is valid
+    assert validator.is_valid({**profile, "model_overrides": {"m": defaults}}) is valid
+    case = check(kind="final_response_present") | {"runner": {"type": "llm_probe", **defaults}}
+    assert Draft202012Validator(schemas["test_case"]).is_valid(case) is valid

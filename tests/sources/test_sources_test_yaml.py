@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench.config import ConfigRoot, Known, find_root
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.sources import find_cases, index_cases, load_case
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+HEAD = "schema_version: 1\ncase_id: sum\ntitle: A sum\nrunner: {type: llm_probe, temperature: 0}\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a case's file and returns its path."""
+    folder = tmp_path / "cases" / "sum"
+    folder.mkdir(parents=True)
+
+    def case(text="input: {}\n"):
+        (folder / "test.yaml").write_text(HEAD + text)
+        return folder / "test.yaml"
+
+    return case
+
+
+@pytest.fixture
+def root(tmp_path):
+    return ConfigRoot(tmp_path)
+
+
+def source(root, write, name, content, outer="role: user"):
+    path = write(f"input:\n  messages: [{{{outer}, source: {{path: {name}}}}}]\n")
+    (path.parent / name).write_text(content)
+    return [(message.role, message.content, message.name) for message in load_case(path, root).messages]
+
+
+def test_a_case_has_what_its_file_says(root, write):
+    case = load_case(
+        write(
+            "input:\n  messages: [{role: user, content: 2 + 2?, name: ann}]\n"
+            "  context: {llm_probe: {tools: [read_file, exec_shell, read_file]}, locale: de}\n"
+            "tags: [smoke, ' easy ', smoke]\nmust_pass: true\nreference: '4'\n"
+            "metrics: [{name: exact_match, threshold: 1}]\nmetadata: {owner: qa}\nthresholds: {pass_rate: 0.5}\n"
+        ),
+        root,
+    )
+    assert (case.case_id, case.title, case.tags, case.line) == ("sum", "A sum", ("easy", "smoke"), 1)
+    assert case.runner.overrides == {"temperature": 0}
+    assert [(m.role, m.content, m.name) for m in case.messages] == [("user", "2 + 2?", "ann")]
+    assert case.tools == ("read_file", "exec_shell")
+    assert case.context["locale"] == "de"
+    assert case.must_pass
+    assert (case.reference, case.metrics[0].threshold) == ("4", 1)
+    assert case.thresholds is not None
+    assert case.metadata == {"owner": "qa"}
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the conformance data are not here")
+def test_the_conformance_cases_load():
+    files = list(find_cases(SHARED / "config"))
+    cases = {case.case_id: case for case in (load_case(path, find_root(path, SHARED, None)) for path in files)}
+    assert cases.keys() == {"example_case", "openclaw_smoke", "h1_tool_chain", "h4_email_constraints"}
+    example = cases["example_case"]
+    assert [message.role for message in example.messages] == ["system", "system", "user"]
+    assert example.messages[2].content == "Summarize the attached context."
+    assert [(a.name, a.size) for a in example.attachments] == [("prompt.txt", 41)]
+    assert cases["openclaw_smoke"].context == {"openclaw": {"expected_artifact": "report.md"}}
+
+
+def test_a_list_of_messages_replaces_the_outer_one(root, write):
+    content = "- {role: system, content: Be brief.}\n- {role: user, content: Hi, name: bob}\n"
+    expected = [("system", "Be brief.", None), ("user", "Hi", "bob")]
+    assert source(root, write, "m.yaml", content, "role: assistant, name: x") == expected
+    assert source(root, write, "m.yml", content) == expected
+
+
+def test_one_message_has_its_own_role_or_the_outer_one(root, write):
+    assert source(root, write, "m.yaml", "role: system\ncontent: Hi\n") == [("system", "Hi", None)]
+    assert source(root, write, "m.json", '{"content": "Hi \\ud83d\\ude00"}', "role: user, name: a") == [
+        ("user", "Hi \U0001f600", "a")
+    ]
+
+
+def test_other_text_is_the_content(root, write):
+    assert source(root, write, "m.md", "- Grüße\n") == [("user", "- Grüße\n", None)]
+    assert source(root, write, "m.txt", "\ufeffHi") == [("user", "Hi", None)]
+
+
+def test_a_format_wins_over_the_extension(root, write):
+    path = write("input:\n  messages: [{role: user, source: {path: m.yaml, format: text}}]\n")
+    (path.parent / "m.yaml").write_text("role: system\n")
+    assert load_case(path, root).messages[0].content == "role: system\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("m.yaml", "- role: user\n  content: a\n- role: boss\n  content: b\n", "m.yaml:3:9: [1].role: found 'boss'"),
+        ("m.yaml", "- {role: user, source: {path: x}}\n", "m.yaml:1:16: [0].source: Extra inputs are not permitted"),
+        ("m.yaml", "just text\n", "m.yaml:1:1: found no message"),
+        ("m.yaml", "", "m.yaml:1:1: found no message"),
+        ("m.json", '[\n  {"role": "user", "content": 5}]', "m.json:2:31: [0].content: found 5"),
+        ("m.json", "[1,]", "m.json:1:4: not valid JSON"),
+    ],
+)
+def test_a_wrong_source_is_named_with_its_place(root, write, name, content, expected):
+    with pytest.raises(ConfigError) as error:
+        source(root, write, name, content)
+    assert expected in str(error.value)
+
+
+def test_a_source_that_is_no_utf_8_is_named(root, write):
+    path = write("input:\n  messages: [{role: user, source: {path: m.txt}}]\n")
+    (path.parent / "m.txt").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"m\.txt:1:1: not UTF-8"):
+        load_case(path, root)
+
+
+def test_an_attachment_is_addressed_by_its_content(root, write):
+    path = write("input:\n  attachments: [data/a.bin]\n")
+    (path.parent / "data").mkdir()
+    (path.parent / "data" / "a.bin").write_bytes(b"\0" * 70_000)
+    (attachment,) = load_case(path, root).attachments
+    assert (attachment.name, attachment.size) == ("a.bin", 70_000)
+    assert attachment.sha256 == hashlib.sha256(b"\0" * 70_000).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "input: {attachments: [PATH]}\n",
+        "input: {messages: [{role: user, source: {path: PATH}}]}\n",
+        "input: {}\ndeterministic_checks: [{check_id: a, python_hook: {path: PATH, callable_name: f}}]\n",
+        "input: {}\ndeterministic_checks: [{check_id: a, declarative: {kind: file_exists, path: PATH}}]\n",
+    ],
+)
+def test_a_path_may_leave_the_root_only_where_it_is_allowed(tmp_path, write, text):
+    (tmp_path / "secret.txt").write_text("x")
+    path = write(text.replace("PATH", "../../secret.txt"))
+    inside, outside = ConfigRoot(tmp_path), ConfigRoot(tmp_path / "cases")
+    load_case(path, inside)
+    with pytest.raises(ConfigError, match="leaves the config root"):
+        load_case(path, outside)
+    load_case(path, outside, allow_outside=True)
+
+
+def test_a_link_out_of_the_root_is_a_way_out_too(tmp_path, write):
+    (tmp_path / "secret.txt").write_text("x")
+    path = write("input: {attachments: [link.txt]}\n")
+    (path.parent / "link.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(ConfigError, match="leaves the config root"):
+        load_case(path, ConfigRoot(tmp_path / "cases"))
+
+
+def test_a_root_below_a_link_is_no_way_out(tmp_path, write):
+    path = write("input: {attachments: [a.txt]}\n")
+    (path.parent / "a.txt").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "cases")
+    case = load_case(tmp_path / "link" / "sum" / "test.yaml", ConfigRoot(tmp_path / "link"))
+    assert case.attachments[0].size == 1
+
+
+def test_a_home_folder_expands(tmp_path, write, root, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "notes.txt").write_text("x")
+    assert load_case(write("input: {attachments: [~/notes.txt]}\n"), root).attachments[0].name == "notes.txt"
+
+
+def test_turns_are_for_openclaw(root, write):
+    path = write("input: {turns: [{role: user, content: one}, {role: user, source: {path: two.txt}}]}\n")
+    (path.parent / "two.txt").write_text("two")
+    with pytest.raises(ConfigError, match="the runner 'llm_probe' has no turns"):
+        load_case(path, root)
+    path.write_text(path.read_text().replace("llm_probe", "openclaw"))
+    assert [turn.content for turn in load_case(path, root).turns] == ["one", "two"]
+
+
+def test_names_are_verified(root, write):
+    path = write("input: {context: {llm_probe: {tools: [exec_shel]}}}\n")
+    with pytest.raises(ConfigError, match="unknown tool 'exec_shel'; did you mean 'exec_shell'"):
+        load_case(path, root, Known(tools=frozenset({"exec_shell"})))
+
+
+@pytest.mark.parametrize("field", ["mcp_servers: {a: {command: x}}", "verify: {command: x}"])
+def test_what_would_have_no_effect_is_refused(root, write, field):
+    with pytest.raises(ConfigError, match=r"6:\d+: \w+: \w+ is not supported yet"):
+        load_case(write(f"input: {{}}\n{field}\n"), root)
+
+
+def test_cases_of_a_root_are_indexed_by_id_though_some_are_wrong(tmp_path, root, write):
+    write("input: {wrong: 1}\ntags: [smoke]\n")
+    (tmp_path / "cases" / "bad").mkdir()
+    (tmp_path / "cases" / "bad" / "test.yaml").write_text("[")
+    rows = [{"id": "q1", "question": "2 + 2?", "answer": "4", "tags": ["easy"]}, {"question": "x", "answer": "y"}]
+    (tmp_path / "cases" / "math.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "cases" / "sum" / "fixture.jsonl").write_text(json.dumps(rows[0]))
+    index = {case.case_id: (case.tags, case.line) for case in index_cases(root)}
+    assert index == {"sum": (("smoke",), 1), "cases/math.q1": (("easy",), 1), "cases/math.item_2": ((), 2)}

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench.config import EvaluationProfile, RunProfile
+from pytest_agentbench.errors import AgentbenchError, InfrastructureError
+from pytest_agentbench.records import (
+    CheckResult,
+    Evaluation,
+    FinalOutputEvent,
+    JudgeIteration,
+    JudgeResult,
+    JudgeVerdict,
+    MessageEvent,
+    RunArtifact,
+    Scored,
+    ToolCallEvent,
+)
+from pytest_agentbench.store import Lane, Redactor, Store, fingerprint, load_evaluation, load_run, slug
+
+SECRET = "hunter2-hunter2"
+RUN_INPUT = {"messages": ["hello"], "temperature": 0.0}
+
+
+def artifact(text: str = "4", *, key: str = "a" * 64, case_id: str = "sum", **fields) -> RunArtifact:
+    trace = (
+        MessageEvent(sequence=0, at=0.0, role="user", content="2 + 2?"),
+        FinalOutputEvent(sequence=1, at=0.1, content=text),
+    )
+    given = {
+        "run_id": "r1",
+        "case_id": case_id,
+        "runner_type": "llm_probe",
+        "model": {"model_id": "gpt"},
+        "repetition": 1,
+        "fingerprint": key,
+        "status": "success",
+        "started_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "duration_seconds": 0.1,
+        "trace": trace,
+    }
+    return RunArtifact(**(given | fields))
+
+
+def evaluation(*, judged: bool = False, outcome: str = "passed", **fields) -> Evaluation:
+    score = Scored(score=7.0, evidence=("fine",))
+    names = ("task", "process", "autonomy", "closeness", "efficiency", "spark")
+    iteration = JudgeIteration(
+        judge_run_id="main",
+        judge_id="j",
+        model="m",
+        repetition=1,
+        status="success",
+        verdict=JudgeVerdict(summary="Right.", dimensions=dict.fromkeys(names, score), overall=score),
+    )
+    result = JudgeResult(
+        method="median",
+        pass_threshold=0.5,
+        overall=7.0,
+        dimensions=dict.fromkeys(names, 7.0),
+        passed=True,
+        summary="Right.",
+        sampled=1,
+        iterations=(iteration,),
+    )
+    return Evaluation(case_id="sum", outcome=outcome, judge=result if judged else None, **fields)
+
+
+def make_lane(output: Path, *, suite: str | None = None, model: str = "gpt", redact: bool = True, **settings) -> Lane:
+    run_profile = RunProfile(schema_version=1, run_profile_id="p", title="P", runner_defaults=settings)
+    policy = {"redact_secrets": redact}
+    evaluation_profile = EvaluationProfile(
+        schema_version=1, evaluation_profile_id="strict", title="E", security_policy=policy
+    )
+    return Store(output, Redactor({"MY_API_KEY": SECRET})).lane(suite, run_profile, evaluation_profile, model)
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> Lane:
+    return make_lane(tmp_path)
+
+
+def files(output: Path) -> list[str]:
+    return sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
+
+
+def test_a_run_loads_back_as_it_was(lane, tmp_path):
+    run = artifact("Ünïcode 🎉 \x00 \u2028")
+    assert load_run(tmp_path / lane.write_run(run, RUN_INPUT)) == run
+
+
+def test_an_evaluation_loads_back_as_it_was(lane, tmp_path):
+    done = evaluation(judged=True, final_score=7.0, reasons=("because",))
+    assert load_evaluation(tmp_path / lane.write_evaluation(2, done)) == done
+
+
+def test_where_things_lie(tmp_path):
+    lane = make_lane(tmp_path, suite="smoke", model="openai/GPT-4o")
+    run = lane.write_run(artifact(), RUN_INPUT)
+    result = lane.write_evaluation(1, evaluation(judged=True), [{"role": "system", "content": "Judge."}])
+    profile = run.split("/")[2]
+    model = slug("openai/GPT-4o")
+    assert run == f"runs/suit_smoke/{profile}/{model}/sum/run_1.json"
+    folder = f"evaluations/suit_smoke/evaluation_{profile.removeprefix('run_')}"
+    assert result.startswith(f"{folder}/eval_profile_strict_")
+    assert result.endswith(f"/{model}/sum/final_result_1.json")
+    assert {Path(name).name for name in files(tmp_path)} == {
+        ".fingerprint.json",
+        "final_result_1.json",
+        "judge_1.json",
+        "judge_1.prompt.user.json",
+        "run_1.fingerprint_input.json",
+        "run_1.json",
+        "summary_1.md",
+    }
+
+
+def test_default_is_the_suite_where_none_is_named(lane):
+    assert lane.write_run(artifact(), RUN_INPUT).startswith("runs/suit_default/run_profile_")
+
+
+def test_nothing_is_made_before_something_is_written(tmp_path):
+    make_lane(tmp_path / "outputs")
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_the_fingerprint_input_lies_beside_and_hashes_to_the_fingerprint(lane, tmp_path):
+    path = tmp_path / lane.write_run(artifact(key=fingerprint(RUN_INPUT)), RUN_INPUT)
+    beside = path.with_name("run_1.fingerprint_input.json").read_bytes()
+    assert fingerprint(beside) == load_run(path).fingerprint
+
+
+def test_settings_of_runs_separate_profiles(tmp_path):
+    paths = {make_lane(tmp_path, temperature=t).write_run(artifact(), RUN_INPUT) for t in (0, 0.0, 1)}
+    assert len(paths) == 2
+
+
+def test_profiles_whose_fingerprints_begin_alike_have_folders_of_their_own(lane, tmp_path):
+    other = tmp_path / lane.write_run(artifact(), RUN_INPUT).split("/sum/")[0]
+    stored = other.parent / ".fingerprint.json"
+    stored.write_text(json.dumps({"fingerprint": "0" * 64, "input": {}}))
+    again = make_lane(tmp_path).write_run(artifact(), RUN_INPUT)
+    assert again.split("/")[2].startswith(other.parent.name)
+    assert len(again.split("/")[2]) == len(other.parent.name) + 2
+    assert make_lane(tmp_path).write_run(artifact(), RUN_INPUT) == again
+
+
+def test_a_run_of_another_fingerprint_moves_aside(lane, tmp_path):
+    path = tmp_path / lane.write_run(artifact("old", key="a" * 64), RUN_INPUT)
+    lane.write_run(artifact("new", key="b" * 64), {"messages": ["other"]})
+    assert load_run(path).final_output == "new"
+    assert load_run(path.with_name("run_1.aaaaaaaa.json")).final_output == "old"
+    assert json.loads(path.with_name("run_1.aaaaaaaa.fingerprint_input.json").read_bytes())["messages"] == ["hello"]
+    assert json.loads(path.with_name("run_1.fingerprint_input.json").read_bytes())["messages"] == ["other"]
+
+
+def test_a_run_of_the_same_fingerprint_is_replaced(lane, tmp_path):
+    path = tmp_path / lane.write_run(artifact("old"), RUN_INPUT)
+    lane.write_run(artifact("new"), RUN_INPUT)
+    assert load_run(path).final_output == "new"
+    assert len(files(path.parent)) == 2
+
+
+def test_a_broken_run_is_replaced(lane, tmp_path):
+    path = tmp_path / lane.write_run(artifact("old"), RUN_INPUT)
+    path.write_text("{")
+    lane.write_run(artifact("new"), RUN_INPUT)
+    assert load_run(path).final_output == "new"
+
+
+def test_repetitions_lie_side_by_side(lane, tmp_path):
+    first = tmp_path / lane.write_run(artifact(), RUN_INPUT)
+    second = tmp_path / lane.write_run(artifact(repetition=2), RUN_INPUT)
+    assert (first.name, second.name) == ("run_1.json", "run_2.json")
+    assert first.parent == second.parent
+
+
+def test_nothing_of_an_earlier_evaluation_stays(lane, tmp_path):
+    path = tmp_path / lane.write_evaluation(1, evaluation(judged=True), [{"role": "user", "content": "Judge."}])
+    lane.write_evaluation(1, evaluation())
+    assert files(path.parent) == ["final_result_1.json"]
+
+
+def test_the_summary_tells_why(lane, tmp_path):
+    check = CheckResult(check_id="said", kind="regex_match", outcome="failed", message="no 4\nin it")
+    done = evaluation(judged=True, outcome="failed", checks=(check,), reasons=("check said: no 4",))
+    text = (tmp_path / lane.write_evaluation(3, done)).with_name("summary_3.md").read_text()
+    for expected in ("repetition 3: failed", "- check said: no 4", "`said`: no 4 in it", "| task | 7 |", "> Right."):
+        assert expected in text
+
+
+def test_secrets_are_not_written_anywhere(lane, tmp_path):
+    call = ToolCallEvent(sequence=0, at=0.0, call_id="1", name="exec_shell", arguments={SECRET: [SECRET]}, raw=None)
+    path = tmp_path / lane.write_run(artifact(trace=(call,), metadata={"x": SECRET}), {"messages": [SECRET]})
+    done = evaluation(judged=True, outcome="failed", reasons=(f"got {SECRET}",))
+    lane.write_evaluation(1, done, [{"role": "user", "content": SECRET}])
+    assert load_run(path).metadata == {"x": "[redacted]"}
+    assert not [name for name in files(tmp_path) if SECRET in (tmp_path / name).read_text()]
+
+
+def test_secrets_stay_where_the_policy_says_so(tmp_path):
+    run = artifact(SECRET)
+    assert load_run(tmp_path / make_lane(tmp_path, redact=False).write_run(run, RUN_INPUT)) == run
+
+
+@pytest.mark.parametrize("content", ["half \ud800 a pair", float("nan"), {"when": datetime.now(UTC)}, object(), {1: 2}])
+def test_whatever_an_agent_returns_can_be_stored_and_loaded(lane, tmp_path, content):
+    run = artifact(content if isinstance(content, str) else "4", metadata={"returned": content})
+    path = tmp_path / lane.write_run(run, RUN_INPUT)
+    assert load_run(path).case_id == "sum"
+    lane.write_evaluation(1, evaluation(outcome="failed", reasons=(str(content),)))
+
+
+@pytest.mark.parametrize(
+    "case_id",
+    ["..", ".", "", "a/b", "a\\b", "A", "ä", "con:1", "x" * 300, "trailing.", "\ud800", "a\x00b", "-rf", "a b"],
+)
+def test_no_case_id_leads_out_of_its_folder(lane, tmp_path, case_id):
+    path = tmp_path / lane.write_run(artifact(case_id=case_id), RUN_INPUT)
+    assert path.is_file()
+    assert path.resolve().parent.parent == (tmp_path / lane.runs).resolve()
+
+
+def test_slugs():
+    assert [slug(name) for name in ("a", "math_demo.17", "gpt-4o")] == ["a", "math_demo.17", "gpt-4o"]
+    names = ["A b", "a b", "a_b", "a/b", "ä", "ö"]
+    assert len({slug(name).casefold() for name in names}) == len(names)
+    assert slug("openai/gpt-4o").startswith("openai_gpt-4o-")
+
+
+# -- what can go wrong --------------------------------------------------------------------------------------------------
+
+
+def test_an_output_folder_that_cannot_be_made_is_a_clear_error(tmp_path):
+    (tmp_path / "outputs").write_text("a file")
+    lane = make_lane(tmp_path / "outputs")
+    for write in (lambda: lane.write_run(artifact(), RUN_INPUT), lambda: lane.write_evaluation(1, evaluation())):
+        with pytest.raises(InfrastructureError, match=r"cannot write to .*outputs: .*--agentbench-output"):
+            write()
+
+
+def test_a_missing_broken_or_newer_file_is_a_clear_error(lane, tmp_path):
+    with pytest.raises(AgentbenchError, match="cannot be read"):
+        load_run(tmp_path / "none.json")
+    path = tmp_path / lane.write_run(artifact(), RUN_INPUT)
+    newer = json.loads(path.read_bytes()) | {"schema_version": 2}
+    for text, expected in ((json.dumps(newer), "schema_version"), ("", "file"), ('{"a":1}', "run_id")):
+        path.write_text(text)
+        with pytest.raises(AgentbenchError, match=expected):
+            load_run(path)
+
+
+def in_child(code: str, output: Path) -> list[str]:
+    prelude = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom pathlib import Path\n"
+    prelude += f"from test_store_artifacts import *\noutput = Path({str(output)!r})\n"
+    return [sys.executable, "-c", prelude + code]
+
+
+def test_a_full_disk_keeps_what_was_written(lane, tmp_path):
+    path = tmp_path / lane.write_run(artifact("kept"), RUN_INPUT)
+    code = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))  # no file of this process grows further
+try:
+    make_lane(output).write_run(artifact("x" * 9_000), RUN_INPUT)
+except InfrastructureError as error:
+    print(error)
+"""
+    done = subprocess.run(in_child(code, tmp_path), capture_output=True, text=True, timeout=60, check=True)
+    assert "cannot write to" in done.stdout
+    assert load_run(path).final_output == "kept"
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["run_1.fingerprint_input.json", "run_1.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_a_killed_process_leaves_a_whole_run(lane, tmp_path):
+    path = tmp_path / lane.write_run(artifact("0" * 100_000), RUN_INPUT)
+    code = """
+lane = make_lane(output)
+print("writing", flush=True)
+while True:
+    for digit in "0123456789":
+        lane.write_run(artifact(digit * 100_000), RUN_INPUT)
+"""
+    for _ in range(3):
+        with subprocess.Popen(in_child(code, tmp_path), stdout=subprocess.PIPE, text=True) as process:
+            process.stdout.readline()
+            while load_run(path).final_output[0] == "0":
+                pass
+            for _ in range(random.randrange(30)):
+                load_run(path)
+            process.send_signal(signal.SIGKILL)
+        assert len(set(load_run(path).final_output)) == 1
+        lane.write_run(artifact("0" * 100_000), RUN_INPUT)

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_agentbench.config import EvaluationProfile, RunProfile
+from pytest_agentbench.records import Attachment, Case, Check, Expectations, Message, Model, Rubric, RunnerSpec
+from pytest_agentbench.store import (
+    Store,
+    canonical_json,
+    evaluation_fingerprint_input,
+    fingerprint,
+    run_fingerprint_input,
+)
+from pytest_agentbench.store.fingerprints import evaluation_profile_input, run_profile_input
+
+CASE = Case(
+    case_id="sum",
+    title="A sum",
+    path=Path("/cases/sum/test.yaml"),
+    runner=RunnerSpec(type="llm_probe"),
+    messages=(Message(role="user", content="2 + 2?"),),
+    attachments=(Attachment(name="a.txt", path=Path("/a.txt"), size=3, sha256="ab" * 32),),
+    checks=(Check.model_validate({"check_id": "said", "declarative": {"kind": "final_response_present"}}),),
+)
+MODEL = Model(model_id="gpt", requested_model="gpt-4o", parameters={"temperature": 0})
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+def run_key(case: Case = CASE, model: Model = MODEL, settings: dict | None = None, repetition: int = 1, **extra) -> str:
+    return fingerprint(run_fingerprint_input(case, model, "llm_probe", settings or {}, repetition, extra))
+
+
+def reordered(value):
+    if isinstance(value, dict):
+        return {key: reordered(item) for key, item in reversed(value.items())}
+    return [reordered(item) for item in value] if isinstance(value, list) else value
+
+
+def as_floats(value):
+    """Every whole number as a float of the same value, where there is one."""
+    if isinstance(value, dict):
+        return {key: as_floats(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_floats(item) for item in value]
+    if type(value) is int and abs(value) < 2**53:
+        return float(value)
+    return value
+
+
+@given(json_values)
+def test_canonical_json_is_json_of_the_same_value(value):
+    assert json.loads(canonical_json(value)) == value
+
+
+@given(json_values)
+def test_neither_key_order_nor_number_notation_changes_it(value):
+    assert canonical_json(as_floats(reordered(value))) == canonical_json(value)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 0.0), (0.0, -0.0), (1, 1.0), (10**22, 1e22), ((1, 2), [1, 2])])
+def test_equal_by_value(one, other):
+    assert fingerprint({"x": one}) == fingerprint({"x": other})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(1, True), (0, False), (0, None), (1, "1"), (0.1, 0.2), ("", None), ([], {}), ("\u00e9", "e\u0301")],
+)
+def test_different_values_differ(one, other):
+    assert fingerprint({"x": one}) != fingerprint({"x": other})
+
+
+def test_canonical_form_is_stable():
+    """Stored results stay valid only while these bytes stay the same."""
+    assert canonical_json({"b": [1.0, None, True], "a": "é\ud800"}) == b'{"a":"\\u00e9\\ud800","b":[1,null,true]}'
+    assert fingerprint({}) == fingerprint(b"{}") == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, {1: {True: None}}, {None: b"x"}, {"s": {3, 1, 2}}, object])
+def test_whatever_yaml_or_an_agent_puts_in_has_a_canonical_form(value):
+    json.loads(canonical_json(value))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": "Another"},
+        {"tags": ("smoke",)},
+        {"path": Path("/elsewhere/test.yaml")},
+        {"metadata": {"owner": "me"}},
+        {"must_pass": True},
+        {"checks": ()},
+        {"rubric": Rubric()},
+        {"attachments": (CASE.attachments[0].model_copy(update={"path": Path("/moved/a.txt")}),)},
+    ],
+)
+def test_what_cannot_change_a_run_does_not_change_its_fingerprint(change):
+    assert run_key(CASE.model_copy(update=change)) == run_key()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"messages": (Message(role="user", content="2 + 3?"),)},
+        {"messages": (Message(role="system", content="2 + 2?"),)},
+        {"turns": (Message(role="user", content="And now?"),)},
+        {"context": {"llm_probe": {"tools": ["read_file"]}}},
+        {"tools": ("read_file",)},
+        {"attachments": ()},
+        {"attachments": (CASE.attachments[0].model_copy(update={"sha256": "cd" * 32}),)},
+        {"attachments": (CASE.attachments[0].model_copy(update={"name": "b.txt"}),)},
+    ],
+)
+def test_what_the_agent_is_given_changes_the_run(change):
+    assert run_key(CASE.model_copy(update=change)) != run_key()
+
+
+def test_model_settings_repetition_and_extra_change_the_run():
+    keys = [
+        run_key(),
+        run_key(model=MODEL.model_copy(update={"requested_model": "gpt-5"})),
+        run_key(model=MODEL.model_copy(update={"parameters": {"temperature": 1}})),
+        run_key(model=MODEL.model_copy(update={"base_url": "http://localhost:1/v1"})),
+        run_key(settings={"max_turns": 3}),
+        run_key(repetition=2),
+        run_key(image="agent@sha256:1"),
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_prices_limits_and_keys_do_not_change_the_run():
+    update = {"label": "GPT", "api_key_env": "OTHER_KEY", "judge": "demo"}
+    assert run_key(model=MODEL.model_copy(update=update)) == run_key()
+
+
+def evaluation_key(case: Case = CASE, profile: EvaluationProfile | None = None, judges=(), run: str = "r") -> str:
+    return fingerprint(evaluation_fingerprint_input(run, case, profile or evaluation_profile(), judges))
+
+
+def evaluation_profile(**fields) -> EvaluationProfile:
+    return EvaluationProfile(schema_version=1, evaluation_profile_id="p", title="P", **fields)
+
+
+def test_an_edited_rubric_changes_the_evaluation_only():
+    edited = CASE.model_copy(update={"rubric": Rubric(scoring_instructions="Be kind.")})
+    assert run_key(edited) == run_key()
+    assert evaluation_key(edited) != evaluation_key()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"checks": ()},
+        {"expectations": Expectations.model_validate({"hard_expectations": [{"text": "Says 4."}]})},
+        {"reference": "4"},
+        {"require_hard": True},
+    ],
+)
+def test_what_decides_a_case_changes_the_evaluation(change):
+    assert evaluation_key(CASE.model_copy(update=change)) != evaluation_key()
+
+
+def test_what_judges_are_told_changes_the_evaluation():
+    judges = ({"judge_id": "j", "type": "llm_probe", "model": "m"},)
+    keys = [
+        evaluation_key(),
+        evaluation_key(run="another"),
+        evaluation_key(profile=evaluation_profile(judge_system_prompt="Be strict.")),
+        evaluation_key(profile=evaluation_profile(judges=judges)),
+        evaluation_key(profile=evaluation_profile(aggregation={"method": "mean"})),
+        evaluation_key(profile=evaluation_profile(anchors={"enabled": True})),
+        evaluation_key(profile=evaluation_profile(security_policy={"allow_local_python_hooks": True})),
+        evaluation_key(judges=(MODEL,)),
+        evaluation_key(judges=(MODEL.model_copy(update={"parameters": {}}),)),
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_names_and_titles_do_not():
+    renamed = EvaluationProfile(schema_version=1, evaluation_profile_id="q", title="Q", metadata={"a": 1})
+    assert evaluation_key(profile=renamed) == evaluation_key()
+
+
+def test_a_lane_gives_the_same_evaluation_fingerprint(tmp_path):
+    profile = evaluation_profile(judge_system_prompt="Be strict.")
+    lane = Store(tmp_path).lane(None, RunProfile.default(), profile, "gpt", (MODEL,))
+    assert lane.evaluation_fingerprint("r", CASE) == evaluation_key(profile=profile, judges=(MODEL,))
+
+
+def test_how_many_runs_go_at_once_is_no_setting_of_a_run():
+    def profile(**fields) -> str:
+        given = RunProfile(schema_version=1, run_profile_id="p", title="P", **fields)
+        return fingerprint(run_profile_input(given))
+
+    assert profile(execution_policy={"max_concurrency": 9, "run_repetitions": 5}) == profile()
+    assert profile(runner_defaults={"temperature": 0.0}) == profile(runner_defaults={"temperature": 0})
+    assert profile(runner_defaults={"temperature": 1}) != profile()
+
+
+def test_where_a_judges_prompt_was_read_from_does_not_matter():
+    assert "judge_system_prompt_path" not in evaluation_profile_input(evaluation_profile())
