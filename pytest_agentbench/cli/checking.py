@@ -101,7 +101,10 @@ class Checker:
         self.cases += 1
         first = self._first.setdefault((root.path, case.case_id), case.path)
         if first != case.path:
-            raise located(case.path, [(("case_id",), f"Duplicate case_id {case.case_id!r}; {first} has it too")])
+            message = f"Duplicate case_id {case.case_id!r}; {first} has it too"
+            if case.dataset is not None:
+                raise ConfigError(f"{case.path}:{case.line}:1: {message}")
+            raise located(case.path, [(("case_id",), message)])
         self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in _doubts(case, self._known)]
         self._scripts.load_beside(case)
 

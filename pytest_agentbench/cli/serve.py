@@ -10,8 +10,8 @@ from pathlib import Path
 HOST = "127.0.0.1"
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    """Adds the command with its options; `run` is its default `run`."""
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
     parser = subparsers.add_parser(
         "serve",
         help="answer chat completions from the scripts beside the cases, on loopback",
@@ -22,8 +22,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--port", type=int, default=8765, help="port; 0 takes a free one (default: %(default)s)")
     parser.add_argument("--latency", type=float, default=0.0, metavar="SECONDS", help="wait before each answer")
-    parser.set_defaults(run=run)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

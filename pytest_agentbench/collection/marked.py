@@ -8,14 +8,23 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.collection.files import PLANNER
-from pytest_agentbench.collection.index import case_index, constant
 from pytest_agentbench.collection.items import fetch
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config import ConfigRoot, suggest
 from pytest_agentbench.engine import JOB, Job, Plan
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.public import Run
-from pytest_agentbench.sources import CASE_FILES, load_case
+from pytest_agentbench.records import Case
+from pytest_agentbench.sources import (
+    CASE_FILES,
+    Dataset,
+    IndexedCase,
+    Row,
+    dataset_name,
+    load_case,
+    read_rows,
+    row_case,
+)
 
 MARK = "agentbench"
 PLAN_PARAM = "_agentbench_plan"
@@ -60,16 +69,27 @@ def marked_job(planner: Planner, item: pytest.Item, mark: pytest.Mark, plan: Pla
     path = next((file for name in CASE_FILES if (file := path / name).is_file()), path)
     try:
         if path.is_file():
-            case = load_case(path, planner.root(path), planner.registry.known)
-            return Job(item.nodeid, case.case_id, case.tags, constant(case), plan, repetition)
-        index = case_index(root, planner.registry.known)
+            return _job(item, load_case(path, planner.root(path), planner.registry.known), plan, repetition)
+        known = planner.cases(root)
+        if name in known:
+            return _job(item, _load(planner, root, known[name]), plan, repetition)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
-    if name not in index.makers:
-        raise pytest.UsageError(
-            f"{item.nodeid}: @pytest.mark.{MARK}: no case {name!r} below {root.path}{suggest(name, index.makers)}"
-        )
-    return Job(item.nodeid, name, index.tags[name], index.makers[name], plan, repetition)
+    raise pytest.UsageError(
+        f"{item.nodeid}: @pytest.mark.{MARK}: no case {name!r} below {root.path}{suggest(name, known)}"
+    )
+
+
+def _job(item: pytest.Item, case: Case, plan: Plan, repetition: int) -> Job:
+    return Job(item.nodeid, case.case_id, case.tags, lambda: case, plan, repetition)
+
+
+def _load(planner: Planner, root: ConfigRoot, found: IndexedCase) -> Case:
+    if found.path.name in CASE_FILES:
+        return load_case(found.path, root, planner.registry.known)
+    dataset = Dataset(found.path, dataset_name(found.path, root.path), known=planner.registry.known)
+    rows = (row for row in read_rows(dataset) if isinstance(row, Row))
+    return next(row_case(dataset, row) for row in rows if row.case_id == found.case_id)
 
 
 def finished_run(item: pytest.Item, runner: Any) -> Run:

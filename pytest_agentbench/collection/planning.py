@@ -15,6 +15,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import missing_key, resolve_model
 from pytest_agentbench.options import Settings
 from pytest_agentbench.records import Model
+from pytest_agentbench.sources import IndexedCase, index_cases
 from pytest_agentbench.store import Store
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Planner:
     rootdir: Path
     own_agents: frozenset[Path]
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    _cases: dict[Path, dict[str, IndexedCase]] = field(default_factory=dict)
     _plans: dict[tuple[Path, bool], list[Plan] | None] = field(default_factory=dict)
 
     def root(self, file: Path) -> ConfigRoot:
@@ -52,6 +54,12 @@ class Planner:
             self._plans[key] = None
             self._plans[key] = self._make(root, own_agent)
         return self._plans[key] or []
+
+    def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
+        """Every case below the root by its id, looked up once."""
+        if root.path not in self._cases:
+            self._cases[root.path] = {case.case_id: case for case in index_cases(root)}
+        return self._cases[root.path]
 
     def repetitions(self, plan: Plan) -> int:
         """How often each case runs on the plan's model."""

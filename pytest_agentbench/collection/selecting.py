@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.collection.index import case_index
 from pytest_agentbench.collection.items import legal_id
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config import ConfigRoot
 from pytest_agentbench.engine import JOB, Job
-from pytest_agentbench.sources import select
+from pytest_agentbench.sources import assign_agents, select
 
 MANUAL = "manual"
 
@@ -47,7 +46,9 @@ class _Suites:
 
     def _selected(self, root: ConfigRoot) -> Collection[str]:
         suite = root.suite(self.planner.settings.suite or "")
-        cases: Iterable[tuple[str, Collection[str]]] = case_index(root, self.planner.registry.known).tags.items()
+        cases = [(case.case_id, case.tags) for case in self.planner.cases(root).values()]
+        if suite.openclaw is not None:
+            assign_agents(suite.openclaw.agent_assignments, cases)  # an overlap is an error before anything runs
         return select(suite.case_selection, cases)
 
 

@@ -1,7 +1,7 @@
 """Configuration: YAML files to frozen models, with errors that name file, line and column; roots; JSON Schemas."""
 
 from pytest_agentbench.config.agent import AgentFile, ModelDefaults, OpenClawFragments
-from pytest_agentbench.config.base import ConfigFile, Known, Scope, resolve_file, suggest
+from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, Scope, resolve_file, suggest
 from pytest_agentbench.config.case_file import (
     CaseInput,
     MessageSource,
@@ -32,6 +32,7 @@ from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, Suite
 __all__ = [
     "KINDS",
     "MARKERS",
+    "UNVERIFIED",
     "AgentAssignment",
     "AgentFile",
     "Anchor",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -28,13 +28,16 @@ class Known:
     metrics: frozenset[str] | None = None
 
 
+UNVERIFIED = Known()
+
+
 @dataclass(frozen=True)
 class Scope:
     """What validation needs to know beside the file's text. `root`: what the file's paths may not leave, resolved."""
 
     folder: str
     root: str | None = None
-    known: Known = field(default_factory=Known)
+    known: Known = UNVERIFIED
 
 
 class Problems(ValueError):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from pytest_agentbench.config.base import Known, Problems, Scope, resolve_file, suggest
+from pytest_agentbench.config.base import UNVERIFIED, Known, Problems, Scope, resolve_file, suggest
 from pytest_agentbench.config.documents import Document, Loc, Problem, read, read_bytes
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
 from pytest_agentbench.errors import ConfigError
@@ -19,7 +19,7 @@ M = TypeVar("M", bound=BaseModel)
 _SLUG = "a slug (lower-case letters, digits, '_' and '-', beginning with a letter or digit)"
 
 
-def load(path: Path, kind: type[M], known: Known = Known()) -> M:  # noqa: B008
+def load(path: Path, kind: type[M], known: Known = UNVERIFIED) -> M:
     """The file as a model of `kind`. Names are verified against `known`.
 
     :raises ConfigError: with all problems of the file, one `file:line:column: field: ...` a line.

@@ -70,10 +70,14 @@ def _checked(layer: dict[str, Any]) -> dict[str, Any]:
 SettingsLayer = Annotated[dict[str, Any], AfterValidator(_checked)]
 
 
-def merge_runner_settings(profile: RunProfile, model_id: str, case_overrides: Mapping[str, Any]) -> dict[str, Any]:
+def merge_runner_settings(
+    profile: RunProfile, model_id: str, case_overrides: Mapping[str, Any], parameters: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """`runner_defaults` < `model_overrides[model_id]` < the case's own fields. A null in a later layer removes the key.
 
-    `type` is no setting and left out: the case says which runner runs it.
+    A null stays where it removes one of the model's own request `parameters`, which lie below these layers. `type` is
+    no setting and left out: the case says which runner runs it.
     """
     merged = {**profile.runner_defaults, **profile.model_overrides.get(model_id, {}), **case_overrides}
-    return {name: value for name, value in merged.items() if value is not None and name != "type"}
+    kept = {name for name, value in merged.items() if value is not None or name in (parameters or {})}
+    return {name: value for name, value in merged.items() if name in kept and name != "type"}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
@@ -19,12 +20,13 @@ from pytest_agentbench.engine.logs import RUN_LOGS
 from pytest_agentbench.engine.registry import Registry
 from pytest_agentbench.engine.threads import DaemonThreads
 from pytest_agentbench.engine.verdict import require_decision, verdict, wants_judge
-from pytest_agentbench.errors import AgentbenchError, ProviderError, UnavailableError
-from pytest_agentbench.judging import Judgement, judge
+from pytest_agentbench.errors import AgentbenchError, JudgeError, ProviderError, UnavailableError
+from pytest_agentbench.judging import Judgement, NoVerdictError, judge
 from pytest_agentbench.metrics import measure
-from pytest_agentbench.records import Case, CheckResult, MetricResult, Model, RunArtifact, RunError
+from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, Model, RunArtifact, RunError
 from pytest_agentbench.runners import RunContext, RunEnd, Runner, adapt, conclude
 from pytest_agentbench.store import canonical_json, fingerprint, run_fingerprint_input
+from pytest_agentbench.tools import Search, SearchResult, configured_search
 from pytest_agentbench.workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -115,18 +117,19 @@ async def _run(services: Services, job: Job, case: Case, agent: Any, result: Res
     own = not isinstance(agent, CaseRunner)
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _agent_identity(agent)
-    settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides)
-    if model.scripted:
+    settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
+    if any(each.scripted for each in (model, *plan.judges.values())):
         services.scripts.load_beside(case)
     context = RunContext(
         case=case,
         workspaces=services.workspaces,
         model=plan.model,
         settings=settings,
-        client=services.client(model) if plan.model is not None and not own else None,
+        client=services.client(model) if plan.model is not None else None,
         repetition=job.repetition,
         tools=services.registry.tools,
         sandbox=plan.run_profile.sandbox,
+        search=_scripted_search(services.scripts, case) if model.scripted else configured_search(os.environ),
         in_thread=services.threads.run,
     )
     started_at = datetime.now(UTC)
@@ -155,7 +158,7 @@ async def _run(services: Services, job: Job, case: Case, agent: Any, result: Res
         error=end.error,
         metadata=dict(end.metadata),
     )
-    _spend(services, [artifact.usage.cost_usd])
+    services.on_spent([artifact.usage.cost_usd])
     result.path = plan.lane.write_run(artifact, fingerprint_input)
     if failure is not None and end.status not in case.expects_status:
         raise failure
@@ -188,14 +191,19 @@ def _runner(services: Services, case: Case, plan: Plan, agent: Any) -> tuple[Run
     return runner, case.runner.type
 
 
+def _scripted_search(scripts: Scripts, case: Case) -> Search:
+    """The web as the case's script has it."""
+
+    async def search(query: str) -> list[SearchResult]:
+        return [SearchResult(hit.title, hit.url, hit.snippet) for hit in scripts.search(case.case_id, query)]
+
+    return search
+
+
 def _agent_identity(agent: Any) -> Model:
     """A user's agent as reports name it: its `model_id` attribute, else its name."""
     name = getattr(agent, "model_id", None) or getattr(agent, "__name__", None) or type(agent).__name__
     return Model(model_id=str(name), requested_model=str(name), api_key_env=None)
-
-
-def _spend(services: Services, costs: list[float | None]) -> None:
-    services.on_spent(costs)
 
 
 # -- the evaluation
@@ -208,7 +216,11 @@ async def _evaluate(services: Services, job: Job, case: Case, result: Result) ->
     context = CheckContext(case=case, artifact=artifact, workspace=result.workspace, metrics=services.registry.metrics)
     checks = await run_checks(context, profile.security_policy, services.registry.checks)
     metrics = _measure(services, case, artifact)
-    judgement = await _judge(services, plan, case, artifact, checks)
+    try:
+        judgement = await _judge(services, plan, case, artifact, checks)
+    except JudgeError as error:
+        plan.lane.write_evaluation(job.repetition, _unjudged(case, plan, artifact, checks, metrics, error))
+        raise
     judged = judgement.result if judgement else None
     evaluation = result.evaluation = verdict(case, profile, artifact, checks, metrics, judged)
     plan.lane.write_evaluation(job.repetition, evaluation, judgement.prompts if judgement else ())
@@ -229,8 +241,37 @@ async def _judge(
         return None
     if artifact.status != "success" and not (artifact.status in case.expects_status and artifact.final_output):
         return None
-    judgement = await judge(
-        case, artifact, checks, plan.evaluation_profile, lambda config: services.client(plan.judges[config.judge_id])
-    )
-    _spend(services, [judgement.result.usage.cost_usd])
+    try:
+        judgement = await judge(
+            case,
+            artifact,
+            checks,
+            plan.evaluation_profile,
+            lambda config: services.client(plan.judges[config.judge_id]),
+            redactor=plan.lane.redactor,
+        )
+    except NoVerdictError as error:
+        services.on_spent([iteration.usage.cost_usd for iteration in error.iterations])
+        raise
+    services.on_spent([iteration.usage.cost_usd for iteration in judgement.result.iterations])
     return judgement
+
+
+def _unjudged(
+    case: Case,
+    plan: Plan,
+    artifact: RunArtifact,
+    checks: Sequence[CheckResult],
+    metrics: Sequence[MetricResult],
+    error: JudgeError,
+) -> Evaluation:
+    """What is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
+    return Evaluation(
+        case_id=case.case_id,
+        run_fingerprint=artifact.fingerprint,
+        evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,
+        checks=tuple(checks),
+        metrics=tuple(metrics),
+        outcome="error",
+        error=str(error),
+    )

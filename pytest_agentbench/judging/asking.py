@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.errors import JudgeError, ProviderError
-from pytest_agentbench.judging.aggregation import aggregate
+from pytest_agentbench.judging.aggregation import aggregate, total_usage
 from pytest_agentbench.judging.contract import InvalidReply, parse_verdict, response_format
 from pytest_agentbench.judging.prompt import clipped, judge_messages
 from pytest_agentbench.records import Case, CheckResult, JudgeIteration, JudgeResult, JudgeVerdict, RunArtifact, Usage
@@ -39,10 +39,11 @@ class Judgement:
 
 
 class NoVerdictError(JudgeError):
-    """No iteration of any judge run gave a verdict; `iterations` says how each one failed."""
+    """No iteration of any judge run gave a verdict; `iterations` says how each one failed, `usage` what all used."""
 
     def __init__(self, iterations: Sequence[JudgeIteration]) -> None:
         self.iterations = tuple(iterations)
+        self.usage = total_usage(iterations)
         super().__init__(_failure_text(self.iterations))
 
 

@@ -130,7 +130,7 @@ def clipped(text: str, limit: int) -> str:
 
 
 def _target(case: Case) -> _Parts:
-    yield f"# Evaluation target\n\n## Task: {case.title}"
+    yield f"# Evaluation target\n\n## Task: {' '.join(case.title.split())}"
     for message in case.messages:
         yield _Block(f"{message.role} message to the agent", clipped(message.content, MAX_MESSAGE))
     if case.turns:

@@ -6,7 +6,7 @@ from pytest_agentbench.models.conversation import NoScript
 from pytest_agentbench.models.limits import AdaptiveLimit, Rate
 from pytest_agentbench.models.reply import ChatReply, ToolCall
 from pytest_agentbench.models.routes import DEMO, describe_route, missing_key, resolve_model
-from pytest_agentbench.models.script_files import CaseScript, DatasetScript
+from pytest_agentbench.models.script_files import CaseScript, DatasetScript, ScriptedSearchResult, script_schemas
 from pytest_agentbench.models.scripted_app import JUDGE_SCHEMA, scripted_app
 from pytest_agentbench.models.scripts import Scripts
 
@@ -22,10 +22,12 @@ __all__ = [
     "Endpoints",
     "NoScript",
     "Rate",
+    "ScriptedSearchResult",
     "Scripts",
     "ToolCall",
     "describe_route",
     "missing_key",
     "resolve_model",
+    "script_schemas",
     "scripted_app",
 ]

@@ -41,8 +41,10 @@ class Throttle:
 
     def __init__(self, model: Model, share: int, concurrency: int | None) -> None:
         limits = model.limits
-        declared = "max_concurrency" in limits.model_fields_set or concurrency is None
-        self.concurrency = AdaptiveLimit(max(1, (limits.max_concurrency if declared else concurrency or 1) // share))
+        in_flight = limits.max_concurrency
+        if concurrency is not None and "max_concurrency" not in limits.model_fields_set:
+            in_flight = concurrency
+        self.concurrency = AdaptiveLimit(max(1, in_flight // share))
         self.requests = None if limits.rpm is None else Rate(limits.rpm / share)
         self.tokens = None if limits.tpm is None else Rate(limits.tpm / share)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import AgentbenchError
-from pytest_agentbench.models.script_files import Reply, ScriptedVerdict, Step
+from pytest_agentbench.models.script_files import Reply, ScriptedSearchResult, ScriptedVerdict, Step
 
 
 class NoScript(AgentbenchError):
@@ -21,11 +21,12 @@ class NoScript(AgentbenchError):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """How one case is answered: its replies in order, and its judge. `path` is the file that says so."""
+    """How one case is answered: its replies in order, its judge, its web. `path` is the file that says so."""
 
     path: Path
     replies: tuple[Reply, ...]
     judge: ScriptedVerdict | None = None
+    web_search: Mapping[str, tuple[ScriptedSearchResult, ...]] = field(default_factory=dict)
 
     def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
         """The answer to a conversation; its place in the reply is told by the assistant's messages so far.

@@ -12,6 +12,9 @@
     judge:                                       # what a judge says of this case
       overall: 8
       dimensions: {task: 9, efficiency: {score: 6, evidence: [one call too many]}}
+      expectations: [{kind: hard, index: 0, met: 1}]   # one for each of the case's own
+    web_search:
+      capital of France: [{title: Paris, url: "https://example.org/paris", snippet: The capital.}]
 
 `<name>.demo.yaml` beside a dataset `<name>.jsonl`:
 
@@ -154,11 +157,21 @@ class ScriptedVerdict(Record):
         return self
 
 
+class ScriptedSearchResult(Record):
+    """One hit of a scripted web search."""
+
+    title: str
+    url: str
+    snippet: str = ""
+
+
 class CaseScript(ConfigFile):
     """`demo.yaml`: how a scripted model answers one case."""
 
     replies: tuple[Reply, ...] = ()
     judge: ScriptedVerdict | None = None
+    web_search: dict[str, tuple[ScriptedSearchResult, ...]] = Field(default_factory=dict)
+    """What the tool web_search finds, by query."""
 
 
 class DatasetScript(ConfigFile):
@@ -167,3 +180,10 @@ class DatasetScript(ConfigFile):
     answers: dict[str, str | Reply] = Field(default_factory=dict)
     default: str | Reply | None = None
     judge: ScriptedVerdict | None = None
+
+
+def script_schemas() -> dict[str, dict[str, Any]]:
+    """Name to JSON Schema (draft 2020-12) of both kinds of script, for editors."""
+    kinds: dict[str, type[ConfigFile]] = {"demo": CaseScript, "dataset_demo": DatasetScript}
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return {name: {"$schema": draft, **kind.model_json_schema()} for name, kind in kinds.items()}

@@ -11,7 +11,13 @@ from typing import Any
 from pytest_agentbench.config import find_root, load
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.conversation import NoScript, Script, message_text, short, user_turns
-from pytest_agentbench.models.script_files import CaseScript, DatasetScript, Reply, ScriptedVerdict
+from pytest_agentbench.models.script_files import (
+    CaseScript,
+    DatasetScript,
+    Reply,
+    ScriptedSearchResult,
+    ScriptedVerdict,
+)
 from pytest_agentbench.records import Case
 from pytest_agentbench.sources import CASE_FILES, Dataset, Row, dataset_name, load_case, read_rows, row_case
 
@@ -87,6 +93,19 @@ class Scripts:
             raise NoScript(f"no scripted verdict for case {case_id!r}; add a `judge:` section to {place}")
         return script.judge
 
+    def search(self, case_id: str, query: str) -> tuple[ScriptedSearchResult, ...]:
+        """What the tool web_search finds for a run of the case on a scripted model.
+
+        :raises NoScript: the case's script has no such query.
+        """
+        script = self._of(case_id)
+        if script is None or query not in script.web_search:
+            place = script.path if script else self._place(case_id)
+            raise NoScript(
+                f"no scripted search for {short(query)} in case {case_id!r}; add it to web_search in {place}"
+            )
+        return script.web_search[query]
+
     def _load(self, case: Case) -> None:
         if case.dataset is None:
             path = self._expected[case.case_id] = case.path.with_name(CASE_SCRIPT)
@@ -104,7 +123,7 @@ class Scripts:
 
     def _add_case(self, case_id: str, path: Path) -> None:
         said = load(path, CaseScript)
-        self._by_case.setdefault(case_id, []).append(Script(path, said.replies, said.judge))
+        self._by_case.setdefault(case_id, []).append(Script(path, said.replies, said.judge, said.web_search))
 
     def _load_file(self, path: Path, folder: Path) -> None:
         """Loads one script of a tree, with its case or dataset."""
@@ -160,11 +179,10 @@ class Scripts:
 
     def _quoted_case(self, messages: Sequence[Mapping[str, Any]]) -> str:
         prompt = "\n".join(message_text(message) for message in messages)
-        quoted = [
-            text for text in self._by_message if text in prompt or json.dumps(text, ensure_ascii=False)[1:-1] in prompt
-        ]
-        found = self._by_message[max(quoted, key=len)] if quoted else self._standalone
-        return self._only(found, "this judge's prompt")
+        quoted = [text for text in self._by_message if text in prompt or _escaped(text) in prompt]
+        found: Iterable[str] = self._by_message[max(quoted, key=len)] if quoted else ()
+        found = found or dict.fromkeys(case_id for reply, case_id in self._patterns if reply.answers(prompt))
+        return self._only(found or self._standalone, "this judge's prompt")
 
     def _only(self, case_ids: Iterable[str], what: str) -> str:
         """The one case among `case_ids`, or any of those that are answered alike."""
@@ -191,6 +209,11 @@ def dataset_script(dataset_file: Path) -> Path:
 
 def _as_reply(answer: str | Reply) -> Reply:
     return Reply(content=answer) if isinstance(answer, str) else answer
+
+
+def _escaped(text: str) -> str:
+    """`text` as it stands inside JSON."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _prefixes(case_id: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from pytest_agentbench.config import (
+    UNVERIFIED,
     CaseInput,
     ConfigRoot,
     Known,
@@ -32,12 +33,11 @@ from pytest_agentbench.records import Attachment, Case, Message
 CASE_FILES = ("test.yaml", "test.yml")
 """The names of case files."""
 
-_UNVERIFIED = Known()
 _FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 _NOT_YET = ("mcp_servers", "verify")
 
 
-def load_case(path: Path, root: ConfigRoot, known: Known = _UNVERIFIED, *, allow_outside: bool = False) -> Case:
+def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Case:
     """The case of a `test.yaml` below `root`. `allow_outside`: its paths may leave the root.
 
     :raises ConfigError: with all problems of the file; or, where it is sound itself, of a file that it names.

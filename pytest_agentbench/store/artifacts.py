@@ -151,7 +151,9 @@ class Lane:
         if judge is not None:
             documents[f"judge_{repetition}.json"] = _document(judge)
         if judge_prompts:
-            documents[f"judge_{repetition}.prompt.user.json"] = json.dumps(plain(judge_prompts), ensure_ascii=False, indent=1)
+            documents[f"judge_{repetition}.prompt.user.json"] = json.dumps(
+                plain(judge_prompts), ensure_ascii=False, indent=1
+            )
         if judge is not None or evaluation.outcome != "passed":
             documents[f"summary_{repetition}.md"] = summary(evaluation, repetition)
         try:

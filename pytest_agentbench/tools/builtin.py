@@ -46,7 +46,7 @@ async def _read_file(arguments: dict[str, Any], context: ToolContext) -> str | T
     try:
         return context.workspace().read_text(path)
     except UnicodeDecodeError as error:
-        return ToolOutput(f"{path}: not UTF-8 text (byte {error.start})", is_error=True)
+        return ToolOutput(f"error: read_file: {path}: not UTF-8 text (byte {error.start})", is_error=True)
 
 
 async def _list_files(arguments: dict[str, Any], context: ToolContext) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -109,6 +110,14 @@ def test_what_is_wrong_is_printed_with_its_place(tree, run, name, text, expected
     assert not lines[-1].endswith("0 errors, 0 warnings")
 
 
+def test_rows_of_two_datasets_cannot_share_an_id(tree, run):
+    row = '{"id": "ID", "question": "2?", "answer": "4"}\n'
+    root = tree({"a.b.jsonl": row.replace("ID", "c"), "a.jsonl": row.replace("ID", "b.c")})
+    code, lines, _ = run("validate")
+    assert code == 1
+    assert lines[0] == f"{root}/a.jsonl:1:1: Duplicate case_id 'a.b.c'; {root}/a.b.jsonl has it too"
+
+
 def test_one_bad_file_does_not_hide_the_others(tree, run):
     tree(GOOD | {"cases/two/test.yaml": "[", "cases/three/test.yaml": CASE.format(id="3 4"), "suites/x.yaml": ""})
     code, lines, _ = run("validate")
@@ -167,7 +176,7 @@ def test_cases_are_listed_as_json(tree, run):
 def test_a_terminal_gets_a_table(tree, run, monkeypatch):
     tree(GOOD)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    _, lines, _ = run("list")
+    lines = [re.sub("\x1b\\[[0-9;]*m", "", line) for line in run("list")[1]]
     assert any(line.split() == ["case", "tags", "runner", "decided", "by"] for line in lines)
     assert lines[-1] == "2 cases"
 

@@ -11,12 +11,9 @@ import sys
 import pytest
 
 RUN = """
-import argparse, sys
-from pytest_agentbench.cli import serve
-parser = argparse.ArgumentParser()
-serve.add_parser(parser.add_subparsers())
-args = parser.parse_args(["serve", *sys.argv[1:]])
-sys.exit(args.run(args))
+import sys
+from pytest_agentbench.cli import main
+sys.exit(main(["serve", *sys.argv[1:]]))
 """
 
 

@@ -182,3 +182,23 @@ def test_no_slot_is_held_during_back_off():
         slow = Backoff(first=0.3, longest=0.3)
         ask(endpoint, "first", "second", "third", model=model_at(endpoint, limits=limits), backoff=slow)
     assert [request.message for request in endpoint.requests] == ["first", "second", "third", "first"]
+
+
+def test_cancelled_calls_give_their_slots_back():
+    with FaultEndpoint(latency=0.05) as endpoint:
+
+        async def main() -> str | None:
+            endpoints = Endpoints(backoff=QUICK, concurrency=2)
+            client = endpoints.client(model_at(endpoint, api_key_env=None))
+            calls = [asyncio.create_task(client.complete([{"role": "user", "content": str(n)}])) for n in range(9)]
+            await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+            for call in calls:
+                call.cancel()
+            await asyncio.wait(calls)
+            try:
+                return (await client.complete([{"role": "user", "content": "a \ud800"}])).content
+            finally:
+                await endpoints.close()
+
+        assert asyncio.run(main()) == "answer to a ?"
+    assert endpoint.peak <= 4  # a cancelled request ends at the endpoint a little later

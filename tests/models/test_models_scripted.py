@@ -13,7 +13,16 @@ import pytest
 
 from pytest_agentbench.config import ModelsFile, find_root
 from pytest_agentbench.errors import ConfigError, ProviderError
-from pytest_agentbench.models import JUDGE_SCHEMA, Backoff, Endpoints, Scripts, resolve_model, scripted_app
+from pytest_agentbench.models import (
+    JUDGE_SCHEMA,
+    Backoff,
+    Endpoints,
+    NoScript,
+    Scripts,
+    resolve_model,
+    script_schemas,
+    scripted_app,
+)
 from pytest_agentbench.records import DIMENSIONS, Case, JudgeVerdict
 from pytest_agentbench.sources import Dataset, Row, load_case, read_rows, row_case
 
@@ -179,6 +188,25 @@ def test_a_judge_can_break_its_contract_on_purpose(tmp_path):
     assert ask(beside(case), user("prompt"), case=case, parameters=JUDGES).content == "not JSON"
 
 
+def test_the_web_is_scripted_too(tmp_path):
+    script = "schema_version: 1\nweb_search: {cats: [{title: Cats, url: 'https://example.org'}]}"
+    case = write_case(tmp_path / "searching", script)
+    scripts = beside(case)
+    assert [result.title for result in scripts.search(case.case_id, "cats")] == ["Cats"]
+    with pytest.raises(NoScript, match="no scripted search for 'dogs' in case 'searching'; add it to web_search in"):
+        scripts.search(case.case_id, "dogs")
+
+
+def test_the_schemas_accept_what_the_loader_accepts():
+    import jsonschema
+    import yaml
+
+    schema = script_schemas()["demo"]
+    jsonschema.validate(yaml.load(TWO_STEPS, yaml.CSafeLoader), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"schema_version": 1, "reply": "x"}, schema)
+
+
 def test_rows_are_answered_by_item_id(tmp_path):
     script = (
         "schema_version: 1\nanswers: {q0: '0', q1: {steps: [{content: two}]}}\ndefault: no idea\njudge: {overall: 3}"
@@ -323,6 +351,18 @@ def test_a_script_alone_in_a_folder_answers_by_message(tmp_path):
     scripts.load_tree(tmp_path)
     assert [ask(scripts, user(text)).content for text in ("Hi", "the weather", "?")] == ["Hello.", "Rain.", "What?"]
     assert json.loads(ask(scripts, user("Judge it"), parameters=JUDGES).content)["overall"]["score"] == 5
+
+
+def test_scripts_alone_in_folders_judge_what_their_patterns_match(tmp_path):
+    for name, score in (("cats", 7), ("dogs", 2)):
+        (tmp_path / name).mkdir()
+        script = f"schema_version: 1\nreplies: [{{matches: {name}, content: {name}!}}]\njudge: {{overall: {score}}}"
+        (tmp_path / name / "demo.yaml").write_text(script)
+    scripts = Scripts()
+    scripts.load_tree(tmp_path)
+    assert ask(scripts, user("about dogs")).content == "dogs!"
+    verdict = json.loads(ask(scripts, user("Judge: about cats"), parameters=JUDGES).content)
+    assert verdict["overall"]["score"] == 7
 
 
 def test_one_bad_script_takes_no_other_down(tmp_path):

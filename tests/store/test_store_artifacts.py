@@ -237,7 +237,7 @@ def test_slugs():
     assert slug("openai/gpt-4o").startswith("openai_gpt-4o-")
 
 
-# -- what can go wrong --------------------------------------------------------------------------------------------------
+# -- what can go wrong ------------------------------------------------------------
 
 
 def test_an_output_folder_that_cannot_be_made_is_a_clear_error(tmp_path):
@@ -294,7 +294,7 @@ while True:
     for _ in range(3):
         with subprocess.Popen(in_child(code, tmp_path), stdout=subprocess.PIPE, text=True) as process:
             process.stdout.readline()
-            while load_run(path).final_output[0] == "0":
+            while process.poll() is None and load_run(path).final_output[0] == "0":
                 pass
             for _ in range(random.randrange(30)):
                 load_run(path)

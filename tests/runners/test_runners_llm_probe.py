@@ -1,0 +1,181 @@
+"""The tool loop, against a real endpoint on loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from runners_support import assistant, make_case, probe, told
+
+from pytest_agentbench.errors import ProviderError, UnavailableError
+from pytest_agentbench.models import Scripts
+from pytest_agentbench.records import Message, Model, ToolCallEvent, ToolResultEvent
+from pytest_agentbench.runners import Recorder, RunContext
+from pytest_agentbench.runners.llm_probe import FINAL_ANSWER_REQUEST
+
+FILES = ("write_file", "read_file", "list_files")
+
+
+def names(context: RunContext) -> list[str]:
+    return [getattr(event, "name", None) or event.type for event in context.trace.events]
+
+
+def test_a_plain_answer() -> None:
+    case = make_case(messages=(Message(role="system", content="Be brief."), Message(role="user", content="Hi?")))
+    with told(assistant("Hello.")) as (model, requests):
+        context, end = probe(case, model, settings={"temperature": 0.5, "timeout_seconds": 9, "top_k": 3})
+    assert end is not None
+    assert end.status == "success"
+    assert end.metadata == {"finish_reason": "stop"}
+    assert context.trace.output == "Hello."
+    assert [e.type for e in context.trace.events] == ["message", "message", "runner", "runner", "final_output"]
+    assert [e.sequence for e in context.trace.events] == [0, 1, 2, 3, 4]
+    assert requests == [
+        {
+            "model": "told-v1",
+            "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi?"}],
+            "temperature": 0.5,
+            "top_k": 3,
+        }
+    ]
+    assert context.trace.request["parameters"] == {"temperature": 0.5, "top_k": 3}
+    assert context.trace.request["timeout_seconds"] == 9
+    assert context.trace.provider["model"] == "told-v1"
+    assert context.trace.provider["response_ids"] == ["chat-1"]
+    assert (context.trace.usage.input_tokens, context.trace.usage.total_tokens) == (10, 15)
+    assert context.made_workspace is None
+
+
+def test_tools_are_called_and_their_answers_go_back() -> None:
+    first = assistant("I write first.", ("write_file", {"path": "a.txt", "content": "42"}))
+    second = assistant(None, ("read_file", {"path": "a.txt"}))
+    with told(first, second, assistant("It says 42.")) as (model, requests):
+        context, end = probe(make_case(tools=FILES), model)
+    assert end is not None
+    assert end.status == "success"
+    assert context.trace.output == "It says 42."
+    assert [tool["function"]["name"] for tool in requests[0]["tools"]] == list(FILES)
+    assert [m["role"] for m in requests[2]["messages"]] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert requests[2]["messages"][-1] == {"role": "tool", "tool_call_id": "c1", "content": "42"}
+    assert context.trace.usage.total_tokens == 45
+    assert context.trace.provider["requests"] == 3
+    assert "I write first." in [getattr(event, "content", None) for event in context.trace.events]
+
+
+def test_parallel_calls_run_side_by_side_and_stay_in_order() -> None:
+    commands = ["mkfifo meet; echo met > meet", "while [ ! -p meet ]; do :; done; cat meet"]
+    both = assistant(None, *(("exec_shell", {"command": command}) for command in commands))
+    with told(both, assistant("Done.")) as (model, requests):
+        context, _ = probe(make_case(tools=["exec_shell"]), model, sandbox="local")
+    assert [m["content"] for m in requests[1]["messages"][2:]] == ["[exit code 0]", "met\n[exit code 0]"]
+    calls = [e.call_id for e in context.trace.events if isinstance(e, ToolCallEvent)]
+    results = [e.call_id for e in context.trace.events if isinstance(e, ToolResultEvent)]
+    assert calls == results == ["c1", "c2"]
+
+
+def test_arguments_that_are_no_object_and_unknown_tools_are_answered() -> None:
+    odd = assistant(None, ("read_file", '{"path": "a'), ("read_file", "[1]"), ("rm_rf", {}))
+    with told(odd, assistant("Sorry.")) as (model, requests):
+        context, end = probe(make_case(tools=FILES), model)
+    assert end is not None
+    assert end.status == "success"
+    answers = [message["content"] for message in requests[1]["messages"][2:]]
+    assert "must be one JSON object" in answers[0]
+    assert "must be one JSON object" in answers[1]
+    assert "unknown tool 'rm_rf'; the tools of this task are: list_files, read_file, write_file" in answers[2]
+    calls = [e for e in context.trace.events if isinstance(e, ToolCallEvent)]
+    assert [(call.arguments, call.raw) for call in calls] == [(None, '{"path": "a'), (None, "[1]"), ({}, None)]
+    assert all(e.is_error for e in context.trace.events if isinstance(e, ToolResultEvent))
+
+
+def test_max_turns_forces_a_final_answer_without_tools() -> None:
+    again = assistant(None, ("list_files", {}))
+    with told(again, again, assistant("So be it.")) as (model, requests):
+        context, end = probe(make_case(tools=FILES), model, settings={"max_turns": 2})
+    assert end is not None
+    assert end.metadata == {"finish_reason": "stop", "forced_final_answer": True}
+    assert context.trace.output == "So be it."
+    assert ["tools" in request for request in requests] == [True, True, False]
+    assert requests[2]["messages"][-1] == {"role": "user", "content": FINAL_ANSWER_REQUEST}
+    assert names(context).count("request") == 3
+    assert "max_turns_reached" in names(context)
+
+
+def test_a_model_that_never_answers_leaves_an_empty_final_output() -> None:
+    again = assistant(None, ("list_files", {}))
+    with told(again, again) as (model, _):
+        context, end = probe(make_case(tools=FILES), model, settings={"max_turns": 1})
+    assert end is not None
+    assert end.status == "success"
+    assert context.trace.output == ""
+
+
+def test_a_cut_answer_is_kept_and_marked() -> None:
+    with told(assistant("It is beca", finish="length")) as (model, _):
+        context, end = probe(make_case(), model)
+    assert end is not None
+    assert (end.status, end.metadata["finish_reason"]) == ("success", "length")
+    assert context.trace.output == "It is beca"
+
+
+def test_a_filtered_answer_is_a_failed_run() -> None:
+    with told(assistant(None, finish="content_filter")) as (model, _):
+        context, end = probe(make_case(), model)
+    assert end is not None
+    assert end.status == "failed"
+    assert end.error is not None
+    assert "content filter" in end.error.message
+    assert context.trace.output == ""
+
+
+def test_retries_are_in_the_trace_and_never_repeat_a_tool() -> None:
+    write = assistant(None, ("write_file", {"path": "a", "content": "b"}))
+    with told(write, 503, assistant("Done.")) as (model, requests):
+        context, _ = probe(make_case(tools=FILES), model)
+    assert names(context).count("retry") == 1
+    assert names(context).count("write_file") == 2  # the call and its result
+    assert requests[1] == requests[2]
+
+
+def test_a_provider_error_leaves_the_trace_so_far() -> None:
+    case, trace = make_case(tools=FILES), Recorder()
+    with told(assistant(None, ("list_files", {})), 401) as (model, _), pytest.raises(ProviderError, match="401"):
+        probe(case, model, trace=trace)
+    assert [event.type for event in trace.events][-3:] == ["tool_call", "tool_result", "runner"]
+    assert trace.usage.total_tokens == 15
+
+
+def test_a_run_that_is_cut_off_keeps_its_trace_and_finished_tools() -> None:
+    calls = [("list_files", {}), ("exec_shell", {"command": "sleep 60"})]
+    with told(assistant(None, *calls)) as (model, _):
+        context, end = probe(make_case(tools=["list_files", "exec_shell"]), model, sandbox="local", seconds=0.5)
+    assert end is None
+    assert [e.name for e in context.trace.events if isinstance(e, ToolCallEvent)] == ["list_files", "exec_shell"]
+    assert [e.content for e in context.trace.events if isinstance(e, ToolResultEvent)] == ["(empty)"]
+    assert context.trace.usage.total_tokens == 15
+
+
+def test_what_cannot_work_here_costs_nothing() -> None:
+    with told() as (model, requests), pytest.raises(UnavailableError, match="sandbox: local"):
+        probe(make_case(tools=["exec_shell"]), model)
+    assert requests == []
+
+
+def test_a_scripted_model_uses_tools(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text(
+        "schema_version: 1\n"
+        "replies:\n"
+        "  - steps:\n"
+        "      - tool_calls: [{name: write_file, arguments: {path: n.txt, content: '7'}}]\n"
+        "      - tool_calls: [{name: read_file, arguments: {path: n.txt}}]\n"
+        "      - content: Seven.\n"
+    )
+    case = make_case(tmp_path, tools=FILES)
+    scripts = Scripts()
+    scripts.load_beside(case)
+    model = Model(model_id="demo", requested_model="demo", scripted=True, api_key_env=None)
+    context, end = probe(case, model, scripts=scripts)
+    assert end is not None
+    assert end.status == "success"
+    assert context.trace.output == "Seven."
+    assert [e.content for e in context.trace.events if isinstance(e, ToolResultEvent)][1] == "7"
