@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Reads the options; only the only process, or xdist's controller, keeps the session's report."""
     config.addinivalue_line("markers", "agentbench(case): run this case (id or path) and assert on it by hand")
     config.stash[SETTINGS] = settings = options.read_settings(config)
+    if settings.suite and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        _collect_suite(config, settings)
     if hasattr(config, "workerinput"):
         return
     report = SessionReport(config, settings)
@@ -55,6 +58,12 @@ def pytest_configure(config: pytest.Config) -> None:
         report.budget = Budget(settings.max_cost)
         report.link = ControllerLink(report.spend)
         config.pluginmanager.register(report.link)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Results of earlier sessions hold no tests: tens of thousands of files that nobody should walk through."""
+    results = collection_path.name in ("runs", "evaluations")  # the folder itself may be the project's own
+    return True if results and collection_path.parent == config.stash[SETTINGS].output else None
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -89,6 +98,18 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Items live as long as the session: looking for garbage among them is most of the time of a big collection."""
+    collecting = gc.isenabled()
+    try:
+        return (yield)
+    finally:
+        if collecting and not gc.isenabled():
+            gc.enable()
+            gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Suites, and cases that run only when they are named."""
@@ -107,6 +128,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         begin(session, session.config.stash[SETTINGS], session.config.pluginmanager.get_plugin(SESSION))
 
 
+def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
+    """A suite without path arguments is looked for among all cases of its config root."""
+    from pytest_agentbench.config import suite_root
+    from pytest_agentbench.errors import ConfigError
+
+    try:
+        root = suite_root(settings.suite or "", config.invocation_params.dir, config.rootpath, settings.configs)
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.args, config.args_source = [str(root.path)], pytest.Config.ArgsSource.ARGS
+
+
 def _prepare(config: pytest.Config) -> None:
     """Once per session, when the first file with cases is met."""
     if CASES in config.stash:
@@ -115,6 +148,7 @@ def _prepare(config: pytest.Config) -> None:
     from pytest_agentbench.errors import ConfigError
 
     config.stash[CASES] = True
+    gc.disable()  # until pytest_collection ends
     try:
         config.stash[PLANNER] = prepare(config, config.stash[SETTINGS])
     except ConfigError as error:

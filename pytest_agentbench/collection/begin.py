@@ -21,6 +21,7 @@ from pytest_agentbench.engine import (
     Budget,
     Job,
     LookAhead,
+    Plan,
     RunAhead,
     RunLogHandler,
     Services,
@@ -59,7 +60,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
         channel.send(("cases", len(jobs), concurrency))  # precedes xdist's own message on the same wire
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
-    _require_keys(session, jobs)
+    _require_keys(session, {job.plan for job in jobs})
     budget, workspaces = Budget(settings.max_cost), Workspaces()
     services = _services(config, workspaces, budget, workers, channel, report, concurrency)
     view = _view(config, budget, len(jobs)) if report is not None else _unseen
@@ -83,10 +84,8 @@ def _concurrency(settings: Settings, jobs: list[Job]) -> int:
     return settings.concurrency or max(profiles.values(), default=1)
 
 
-def _require_keys(session: pytest.Session, jobs: list[Job]) -> None:
-    planner = session.config.stash[PLANNER]
-    files = {(job.plan, planner.has_own_agent(item.path)) for item, job in _with_jobs(session)}
-    missing = planner.missing_keys(list(files))
+def _require_keys(session: pytest.Session, plans: set[Plan]) -> None:
+    missing = session.config.stash[PLANNER].missing_keys(plans)
     if not missing:
         return
     if hasattr(session.config, "workerinput"):  # xdist takes a usage error in a worker for a crash
@@ -94,10 +93,6 @@ def _require_keys(session: pytest.Session, jobs: list[Job]) -> None:
         session.items.clear()
         return
     raise pytest.UsageError("\n".join(missing))
-
-
-def _with_jobs(session: pytest.Session) -> list[tuple[pytest.Item, Job]]:
-    return [(item, item.stash[JOB]) for item in session.items if JOB in item.stash]
 
 
 def _services(

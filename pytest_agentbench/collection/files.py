@@ -12,7 +12,7 @@ import pytest
 
 from pytest_agentbench.collection.items import CaseItem, make_item, tag_items
 from pytest_agentbench.collection.planning import Planner
-from pytest_agentbench.config import suggest
+from pytest_agentbench.config import located, suggest
 from pytest_agentbench.engine import Job, Plan
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Case, MetricSpec
@@ -74,6 +74,9 @@ class CaseFile(_Cases):
             plans = self._plans()
             outside = bool(plans) and plans[0].run_profile.allow_outside_paths
             case = load_case(self.path, root, planner.registry.known, allow_outside=outside)
+            first = planner.files(root).setdefault(case.case_id, self.path)
+            if first != self.path:
+                raise located(self.path, [(("case_id",), f"Duplicate case_id {case.case_id!r}; {first} has it too")])
         except ConfigError as error:
             raise CollectionError(str(error)) from None
         yield from self._items(case.case_id, case.tags, case.line, lambda: case, plans)

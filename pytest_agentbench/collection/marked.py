@@ -11,7 +11,7 @@ from pytest_agentbench.collection.files import PLANNER
 from pytest_agentbench.collection.items import fetch
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config import ConfigRoot, suggest
-from pytest_agentbench.engine import JOB, Job, Plan
+from pytest_agentbench.engine import JOB, Job, Plan, overrides_runner
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.public import Run
 from pytest_agentbench.records import Case
@@ -37,9 +37,9 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         return
     planner = metafunc.config.stash[PLANNER]
     path = metafunc.definition.path
-    root = _root(planner, path)
+    own_agent = any(map(overrides_runner, (metafunc.cls, metafunc.module))) or planner.has_own_agent(path)
     try:
-        plans = planner.plans(root, own_agent=planner.has_own_agent(path))
+        plans = planner.plans(_root(planner, path), own_agent=own_agent)
     except ConfigError as error:
         raise pytest.Collector.CollectError(str(error)) from None
     draws = [(plan, n) for plan in plans for n in range(1, planner.repetitions(plan) + 1)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, SuiteFile, find_root
-from pytest_agentbench.engine import RUNNER_FIXTURE, Plan, Registry, build_registry, overriding_folders
+from pytest_agentbench.engine import Plan, Registry, build_registry, overrides_runner
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import missing_key, resolve_model
 from pytest_agentbench.options import Settings
@@ -19,7 +19,7 @@ from pytest_agentbench.sources import IndexedCase, index_cases
 from pytest_agentbench.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 OWN_AGENT = "agent"
 """The model id in item ids where the user's own agent runs and no model is named."""
@@ -28,24 +28,36 @@ NO_MODEL = "none"
 
 @dataclass
 class Planner:
-    """Works out each config root's plans once. `own_agents` are the folders whose conftest overrides the runner."""
+    """Works out each config root's plans once, and where the user's own agent runs."""
 
     settings: Settings
     registry: Registry
     store: Store
     rootdir: Path
-    own_agents: frozenset[Path]
+    plugins: pytest.PytestPluginManager
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _cases: dict[Path, dict[str, IndexedCase]] = field(default_factory=dict)
     _plans: dict[tuple[Path, bool], list[Plan] | None] = field(default_factory=dict)
+    _files: dict[Path, dict[str, Path]] = field(default_factory=dict)
+    _own_agents: dict[Path, bool] = field(default_factory=dict)
 
     def root(self, file: Path) -> ConfigRoot:
         """The config root of a case file."""
         return find_root(file, self.rootdir, self.settings.configs)
 
     def has_own_agent(self, file: Path) -> bool:
-        """Whether a conftest above the file, or a plugin, overrides `agentbench_runner`."""
-        return bool(self.own_agents) and any(folder in self.own_agents for folder in (Path(), *file.parents))
+        """Whether a conftest above the file, or a plugin, overrides `agentbench_runner`.
+
+        To be asked when the file is collected: pytest loads the conftests above it right before, and no earlier.
+        """
+        return self._overridden(file.parent)
+
+    def _overridden(self, folder: Path) -> bool:
+        if folder not in self._own_agents:
+            here = overrides_runner(self.plugins.get_plugin(str(folder / "conftest.py")))
+            above = _everywhere(self.plugins) if folder == folder.parent else self._overridden(folder.parent)
+            self._own_agents[folder] = here or above
+        return self._own_agents[folder]
 
     def plans(self, root: ConfigRoot, *, own_agent: bool) -> list[Plan]:
         """One plan per model and repetition-free; raises ConfigError at the first call, then none: it is said once."""
@@ -60,6 +72,10 @@ class Planner:
         if root.path not in self._cases:
             self._cases[root.path] = {case.case_id: case for case in index_cases(root)}
         return self._cases[root.path]
+
+    def files(self, root: ConfigRoot) -> dict[str, Path]:
+        """Which test.yaml has the case of an id, of those collected so far: ids are unique below a root."""
+        return self._files.setdefault(root.path, {})
 
     def repetitions(self, plan: Plan) -> int:
         """How often each case runs on the plan's model."""
@@ -93,6 +109,7 @@ class Planner:
         suite_id = suite.suite_id if suite else None
         judges = self._judges(root, model, evaluation)
         return Plan(
+            root=root,
             model=model,
             model_id=model_id,
             run_profile=run_profile,
@@ -100,6 +117,7 @@ class Planner:
             judges=judges,
             lane=self.store.lane(suite_id, run_profile, evaluation, model_id, tuple(judges.values())),
             suite_id=suite_id,
+            own_agent=own_agent,
         )
 
     def _judges(self, root: ConfigRoot, subject: Model | None, evaluation: EvaluationProfile) -> dict[str, Model]:
@@ -117,11 +135,11 @@ class Planner:
             judges[judge.judge_id] = resolve_model(name, models=root.models(), environ=self.environ)
         return judges
 
-    def missing_keys(self, plans: list[tuple[Plan, bool]]) -> list[str]:
-        """A sentence for each model whose key is not set, of (plan, runs on the user's own agent)."""
+    def missing_keys(self, plans: Iterable[Plan]) -> list[str]:
+        """A sentence for each model that the plans ask and whose key is not set."""
         models: dict[str, Model] = {}
-        for plan, own_agent in plans:
-            if plan.model is not None and not own_agent:
+        for plan in plans:
+            if plan.model is not None and not plan.own_agent:
                 models[plan.model.model_id] = plan.model
             models.update({model.model_id: model for model in plan.judges.values()})
         sentences = (missing_key(model, self.environ) for model in models.values())
@@ -135,16 +153,12 @@ def prepare(config: pytest.Config, settings: Settings) -> Planner:
         build_registry(config.hook),
         Store(settings.output),
         config.rootpath,
-        _own_agents(config),
+        config.pluginmanager,
     )
 
 
-def _own_agents(config: pytest.Config) -> frozenset[Path]:
-    """Folders whose conftest overrides the runner; `Path()` stands for a plugin that overrides it everywhere."""
-    plugins = config.pluginmanager.list_name_plugin()
-    elsewhere = any(
-        plugin is not None and RUNNER_FIXTURE in vars(plugin) and not name.endswith("conftest.py")
-        for name, plugin in plugins
-        if getattr(plugin, "__name__", "").partition(".")[0] != "pytest_agentbench" and hasattr(plugin, "__dict__")
-    )
-    return frozenset(overriding_folders(config) | ({Path()} if elsewhere else set()))
+def _everywhere(plugins: pytest.PytestPluginManager) -> bool:
+    """Whether a plugin that is no conftest overrides the runner; ours only defines what is overridden."""
+    others = (plugin for name, plugin in plugins.list_name_plugin() if not name.endswith("conftest.py"))
+    ours = "pytest_agentbench.plugin"
+    return any(overrides_runner(plugin) and getattr(plugin, "__name__", "") != ours for plugin in others)

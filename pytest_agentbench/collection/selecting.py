@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.collection.items import legal_id
+from pytest_agentbench.collection.items import CaseItem, legal_id
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config import ConfigRoot
 from pytest_agentbench.engine import JOB, Job
@@ -18,13 +18,16 @@ MANUAL = "manual"
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], planner: Planner) -> None:
-    """Removes what the suite does not select, and cases tagged `manual` that nobody named. Raises ConfigError."""
+    """Removes what the suite does not select, and cases tagged `manual` that nobody named. Raises ConfigError.
+
+    A hand-written test's mark names its case.
+    """
     suites = _Suites(planner)
     kept: list[pytest.Item] = []
     gone: list[pytest.Item] = []
     for item in items:
         job = item.stash.get(JOB, None)
-        stays = job is None or (suites.select(item.path, job) if planner.settings.suite else not _unnamed(config, job))
+        stays = job is None or (suites.select(job) if planner.settings.suite else not _unnamed(item, job))
         (kept if stays else gone).append(item)
     if gone:
         config.hook.pytest_deselected(items=gone)
@@ -38,8 +41,8 @@ class _Suites:
         self.planner = planner
         self.selected: dict[Path, Collection[str]] = {}
 
-    def select(self, file: Path, job: Job) -> bool:
-        root = self.planner.root(file)
+    def select(self, job: Job) -> bool:
+        root = job.plan.root
         if root.path not in self.selected:
             self.selected[root.path] = self._selected(root)
         return job.case_id in self.selected[root.path]
@@ -52,10 +55,11 @@ class _Suites:
         return select(suite.case_selection, cases)
 
 
-def _unnamed(config: pytest.Config, job: Job) -> bool:
+def _unnamed(item: pytest.Item, job: Job) -> bool:
     """A manual case is named by its id on the command line, or by its id or a tag of its own in -k or -m."""
-    if MANUAL not in job.tags:
+    if MANUAL not in job.tags or not isinstance(item, CaseItem):
         return False
+    config = item.config
     if any("::" in argument and legal_id(job.case_id) in argument for argument in config.args):
         return False
     words = set(re.findall(r"[\w.+-]+", f"{config.getoption('keyword')} {config.getoption('markexpr')}"))

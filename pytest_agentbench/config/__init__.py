@@ -22,7 +22,7 @@ from pytest_agentbench.config.evaluation_profile import (
 from pytest_agentbench.config.kinds import KINDS, find_config_files, kind_of
 from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
-from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root
+from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
 from pytest_agentbench.config.run_profile import ExecutionPolicy, OpenClawRunProfile, RunProfile
 from pytest_agentbench.config.schemas import json_schemas
 from pytest_agentbench.config.servers import McpServer
@@ -81,5 +81,6 @@ __all__ = [
     "read_bytes",
     "resolve_file",
     "suggest",
+    "suite_root",
     "validate",
 ]

@@ -116,6 +116,31 @@ def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> Config
     return _root(_above(folder, str(rootdir)) or folder)
 
 
+def suite_root(name: str, here: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
+    """The root whose suite `name` (id or path) names: the configured one, else the one around the suite's file or
+    around `here`, else the only one with such a suite at most three folders below.
+
+    :raises ConfigError: there is none, or more than one.
+    """
+    if configured is not None:
+        return _root(str(configured))
+    if (here / name).is_file():
+        return find_root(here / name, rootdir, None)
+    around = find_root(here / "any", rootdir, None)
+    below = [_root(str(suites.parent)) for depth in ("", "*/", "*/*/") for suites in sorted(here.glob(f"{depth}suites"))]
+    found = [root for root in dict.fromkeys([around, *below]) if _has_suite(root, name)]
+    if len(found) > 1:
+        places = " and ".join(str(root.path) for root in found)
+        raise ConfigError(f"suite {name!r} is ambiguous: {places} have one; name a path, or set agentbench_configs")
+    if not found:
+        (below[0] if len(below) == 1 else around).find("suites", name)  # raises, and lists what there is
+    return found[0]
+
+
+def _has_suite(root: ConfigRoot, name: str) -> bool:
+    return (root.path / name).is_file() or any(name in labels for _, labels in root._files("suites"))
+
+
 @cache
 def _root(path: str) -> ConfigRoot:
     return ConfigRoot(Path(path))

@@ -6,7 +6,7 @@ from pytest_agentbench.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.budget import Budget
-    from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE, RunAhead, overriding_folders
+    from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE, RunAhead, overrides_runner
     from pytest_agentbench.engine.job import Job, Plan, Result
     from pytest_agentbench.engine.logs import RunLogHandler, filter_capture_handlers
     from pytest_agentbench.engine.lookahead import LookAhead
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _HERE = "pytest_agentbench.engine"
 _HOMES = {
     "budget": ("Budget",),
-    "driver": ("AHEAD", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overriding_folders"),
+    "driver": ("AHEAD", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overrides_runner"),
     "job": ("Job", "Plan", "Result"),
     "logs": ("RunLogHandler", "filter_capture_handlers"),
     "lookahead": ("LookAhead",),
@@ -47,5 +47,5 @@ __all__ = [
     "build_registry",
     "execute",
     "filter_capture_handlers",
-    "overriding_folders",
+    "overrides_runner",
 ]

@@ -114,18 +114,28 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
     The engine compares the guess with the fixture's value, so a wrong one costs a second run at most.
     """
-    overriding = overriding_folders(config)
+    folders = {
+        Path(name).parent
+        for name, plugin in config.pluginmanager.list_name_plugin()
+        if name.endswith("conftest.py") and overrides_runner(plugin)
+    }
     for item in items:
         if JOB in item.stash:
             job = item.stash[JOB]
-            folder = next((f for f in item.path.parents if f in overriding), None) if overriding else None
-            job.group = (folder, id(job.plan.run_profile))
+            job.group = (_runner_scope(item, folders) if job.plan.own_agent else None, id(job.plan.run_profile))
 
 
-def overriding_folders(config: pytest.Config) -> set[Path]:
-    """The folders whose conftest.py defines `agentbench_runner`."""
-    return {
-        Path(name).parent
-        for name, plugin in config.pluginmanager.list_name_plugin()
-        if plugin is not None and name.endswith("conftest.py") and RUNNER_FIXTURE in vars(plugin)
-    }
+def overrides_runner(place: Any) -> bool:
+    """Whether a plugin, conftest, test module or class defines the fixture `agentbench_runner`, by whatever name."""
+    names = getattr(place, "__dict__", {})
+    return any(isinstance(value, _FIXTURE) and RUNNER_FIXTURE in (name, value.name) for name, value in names.items())
+
+
+def _runner_scope(item: pytest.Item, folders: set[Path]) -> Any:
+    for place in (getattr(item, "cls", None), getattr(item, "module", None)):
+        if overrides_runner(place):
+            return place
+    return next((folder for folder in item.path.parents if folder in folders), None)
+
+
+_FIXTURE: Any = type(pytest.fixture(lambda: None))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config import EvaluationProfile, RunProfile
+    from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
     from pytest_agentbench.store import Lane
     from pytest_agentbench.workspaces import Workspace
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 class Plan:
     """How cases run on one model: shared by all their jobs. `model` is None where the user's own agent is the subject.
 
-    `judges` maps judge ids to the models that answer for them.
+    `own_agent` says that the user's agent runs, with or without a model's name. `judges` maps judge ids to the models
+    that answer for them.
     """
 
+    root: ConfigRoot
     model: Model | None
     model_id: str
     run_profile: RunProfile
@@ -28,6 +30,7 @@ class Plan:
     judges: dict[str, Model]
     lane: Lane
     suite_id: str | None = None
+    own_agent: bool = False
 
 
 @dataclass(eq=False, slots=True)

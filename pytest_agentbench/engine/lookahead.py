@@ -44,7 +44,8 @@ class LookAhead:
         self.work, self.concurrency, self.window, self.limits = work, concurrency, window, limits or {}
         self.on_close = on_close
         self.at = self.planned = 0
-        self.starved = self.over = False
+        self.starved = 0
+        self.over = False
         self.died: BaseException | None = None
         self.stopped: str | None = None
         self.grace = 5.0
@@ -74,7 +75,7 @@ class LookAhead:
         self.at = max(self.at, job.rank)
         ready = self.done.pop(job, None)
         if ready is not None and ready.runner is runner:  # the common case needs no other thread
-            if self.starved:
+            if self.starved and self.at + self.window - self.starved >= self.window // 4:  # in batches: waking is dear
                 self.post(self._pump)
             return ready
         answer: queue.SimpleQueue[Result] = queue.SimpleQueue()
@@ -165,12 +166,14 @@ class LookAhead:
         return self.done.pop(job, None) or self._lost(job, runner)
 
     def _pump(self) -> None:
-        self.starved = False
+        self.starved = 0
         while len(self.running) < self.concurrency and not self.stopped:
             heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
             first = min(heads, key=lambda jobs: jobs[0].rank, default=None)
-            self.starved = first is not None and first[0].rank > self.at + self.window
-            if first is None or self.starved:
+            if first is None:
+                break
+            if first[0].rank > self.at + self.window:
+                self.starved = first[0].rank
                 break
             job = first.popleft()
             self._start(job, self.runners[job.group])

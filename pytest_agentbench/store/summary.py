@@ -35,8 +35,10 @@ def _lines(evaluation: Evaluation, repetition: int) -> Iterator[str]:
 def _judge_lines(judge: JudgeResult) -> Iterator[str]:
     succeeded = sum(iteration.status == "success" for iteration in judge.iterations)
     yield f"\n## Judge: {judge.overall:.4g} of 10 ({'passed' if judge.passed else 'failed'})\n"
-    yield f"{judge.method} of {judge.sampled} verdicts ({succeeded} of {len(judge.iterations)} calls succeeded); "
-    yield f"passes at {10 * judge.pass_threshold:.4g}.\n"
+    yield (
+        f"Method: {judge.method}; verdicts used: {judge.sampled}; iterations that succeeded: {succeeded} of "
+        f"{len(judge.iterations)}; passes at {10 * judge.pass_threshold:.4g}.\n"
+    )
     yield "| dimension | score | |\n|---|---|---|"
     for dimension, score in judge.dimensions.items():
         yield f"| {dimension} | {score:.4g} | {'below' if dimension in judge.failed_dimensions else ''} |"

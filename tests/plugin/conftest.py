@@ -21,6 +21,9 @@ for module in pkgutil.walk_packages(pytest_agentbench.__path__, "pytest_agentben
         importlib.import_module(module.name)
 importlib.import_module("openai")
 
+LEAN = [f"-pno:{plugin}" for plugin in ("hypothesispytest", "anyio", "timeout", "pytest_cov")]
+"""Plugins of others that cost every session a second."""
+
 ECHO = """
 import pytest
 
@@ -108,11 +111,11 @@ class Bench:
 
     def run(self, *args: str) -> Finished:
         """A session in this process."""
-        return self._finished(self.pytester.runpytest_inprocess("-p", "no:timeout", *args))
+        return self._finished(self.pytester.runpytest_inprocess(*LEAN, *args))
 
     def spawn(self, *args: str, timeout: float = 60) -> Finished:
         """A session in a process of its own."""
-        return self._finished(self.pytester.runpytest_subprocess("-p", "no:timeout", *args, timeout=timeout))
+        return self._finished(self.pytester.runpytest_subprocess(*LEAN, *args, timeout=timeout))
 
     def _finished(self, result: pytest.RunResult) -> Finished:
         path = self.path / "outputs" / "report.json"

@@ -1,0 +1,51 @@
+"""Every example of the documentation is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from docs_pages import Project, commands, mismatch, problems
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    with Project(tmp_path) as project:
+        found = list(problems(page.read_text(encoding="utf-8"), project))
+    assert not found, f"{page.name}: " + "\n\n".join(found)
+
+
+def test_shown_lines_are_found_in_order() -> None:
+    assert mismatch(("one", "...", "th... 12 ms"), "zero\none\ntwo\nthree   400 ms\n") is None
+    assert mismatch(("two", "one"), "one\ntwo\n") == "one"
+    assert mismatch(("1 failed",), "2 failed\n") == "1 failed"
+
+
+def test_a_console_block_is_commands_with_their_output() -> None:
+    first, second = commands("$ a \\\n  b\nout\n$ c\n")
+    assert (first.text, first.shown) == ("a \\\n  b", ("out",))
+    assert (second.text, second.shown) == ("c", ())
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("```console\n$ false\n```\n", "exit status 1 is not shown"),
+        ("```console\n$ echo one\ntwo\n```\n", "lacks: two"),
+        ("```yaml\na: 1\n```\n", "neither run nor written"),
+    ],
+)
+def test_a_wrong_page_is_found_out(page: str, said: str, tmp_path: Path) -> None:
+    with Project(tmp_path) as project:
+        [problem] = problems(page, project)
+    assert said in problem
+
+
+def test_files_and_commands_share_one_folder(tmp_path: Path) -> None:
+    page = "<!-- file: a/b.txt -->\n```text\nhello\n```\n\n```console\n$ cat a/b.txt; pwd; false\nhello\n/home/me/bench\n$ echo $?\n1\n```\n"
+    with Project(tmp_path) as project:
+        assert list(problems(page, project)) == []
