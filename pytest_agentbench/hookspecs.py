@@ -53,3 +53,37 @@ def pytest_agentbench_metrics() -> Mapping[str, Any]:
         def pytest_agentbench_metrics():
             return {"has_code": lambda ground_truth, prediction: float("def " in prediction)}
     """
+
+
+@pytest.hookspec
+def pytest_agentbench_judges() -> Mapping[str, Any]:
+    """Kinds of judges beside `llm_probe`: `{type: async (messages, judge, case) -> JudgeReply}`.
+
+    The reply's text must keep the same contract as a model's; what does not is asked for again.
+
+    Example::
+
+        def pytest_agentbench_judges():
+            return {"panel": ask_the_panel}  # an evaluation profile then says `type: panel`
+    """
+
+
+@pytest.hookspec
+def pytest_agentbench_model_providers() -> Mapping[str, Any]:
+    """Ways to reach models that are not OpenAI-compatible: `{provider: (model) -> client}`.
+
+    The client has `ChatClient`'s attribute `model` and method `complete`.
+
+    Example::
+
+        def pytest_agentbench_model_providers():
+            return {"in_house": InHouseClient}  # an entry of models.yaml then says `provider: in_house`
+    """
+
+
+@pytest.hookspec(firstresult=True)
+def pytest_agentbench_web_search() -> Any:
+    """A backend of the tool web_search: `async (query) -> [SearchResult]`, None for "not mine".
+
+    Without one: SearXNG at AGENTBENCH_SEARXNG_URL, Brave with BRAVE_API_KEY, Tavily with TAVILY_API_KEY.
+    """

@@ -111,12 +111,12 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Suites, and cases that run only when they are named."""
-    if CASES in config.stash:
+    if CASES in session.config.stash:
         from pytest_agentbench.collection import choose
 
-        choose(config, items)
+        choose(session, items)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -21,7 +21,6 @@ from pytest_agentbench.engine import (
     Budget,
     Job,
     LookAhead,
-    Plan,
     RunAhead,
     RunLogHandler,
     Services,
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
     from pytest_agentbench.session import SessionReport
 
 
-def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+def choose(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Gives marked tests their cases and deselects what is not to run."""
-    attach_jobs(config, items)
+    attach_jobs(items)
     try:
-        deselect(config, items, config.stash[PLANNER])
+        deselect(session.config, items, session.config.stash[PLANNER])
     except ConfigError as error:
-        raise pytest.UsageError(str(error)) from None
+        _refuse(session, str(error))
 
 
 def begin(session: pytest.Session, settings: Settings, report: SessionReport | None) -> None:
@@ -60,7 +59,9 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
         channel.send(("cases", len(jobs), concurrency))  # precedes xdist's own message on the same wire
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
-    _require_keys(session, {job.plan for job in jobs})
+    if missing := config.stash[PLANNER].missing_keys({job.plan for job in jobs}):
+        _refuse(session, *missing)
+        return
     budget, workspaces = Budget(settings.max_cost), Workspaces()
     services = _services(config, workspaces, budget, workers, channel, report, concurrency)
     view = _view(config, budget, len(jobs)) if report is not None else _unseen
@@ -84,15 +85,12 @@ def _concurrency(settings: Settings, jobs: list[Job]) -> int:
     return settings.concurrency or max(profiles.values(), default=1)
 
 
-def _require_keys(session: pytest.Session, plans: set[Plan]) -> None:
-    missing = session.config.stash[PLANNER].missing_keys(plans)
-    if not missing:
-        return
-    if hasattr(session.config, "workerinput"):  # xdist takes a usage error in a worker for a crash
-        session.shouldfail = "; ".join(missing)
-        session.items.clear()
-        return
-    raise pytest.UsageError("\n".join(missing))
+def _refuse(session: pytest.Session, *reasons: str) -> None:
+    """Ends the session before anything runs."""
+    if not hasattr(session.config, "workerinput"):
+        raise pytest.UsageError("\n".join(reasons))
+    session.shouldfail = "; ".join(reasons)  # xdist takes a usage error in a worker for a crash
+    session.items.clear()
 
 
 def _services(
@@ -106,12 +104,14 @@ def _services(
 ) -> Services:
     from pytest_agentbench.models import Scripts
 
-    scripts = Scripts()
+    registry, scripts = config.stash[PLANNER].registry, Scripts()
 
     def connect() -> Endpoints:
         from pytest_agentbench.models import Endpoints
 
-        return Endpoints(share=workers, scripts=scripts, concurrency=concurrency * workers)
+        return Endpoints(
+            share=workers, scripts=scripts, concurrency=concurrency * workers, providers=registry.providers
+        )
 
     def spent(costs: list[float | None]) -> None:
         if channel is not None:
@@ -122,7 +122,7 @@ def _services(
                 report.halted = reason
             config.stash[AHEAD].halt(reason)
 
-    return Services(config.stash[PLANNER].registry, workspaces, scripts, budget, connect, spent)
+    return Services(registry, workspaces, scripts, budget, connect, spent)
 
 
 def _view(config: pytest.Config, budget: Budget, total: int) -> Any:

@@ -85,7 +85,7 @@ def fetch(item: pytest.Item, runner: Any) -> Result:
     if isinstance(error, UnavailableError) and not item.config.stash[STRICT]:
         _skip(str(error))
     if isinstance(error, AgentbenchError):
-        pytest.fail(error_report(error, result.artifact, trace_place(item, result)), pytrace=False)
+        _fail(error_report(error, result.artifact, trace_place(item, result)))
     if error is not None:
         raise error
     return result
@@ -93,6 +93,10 @@ def fetch(item: pytest.Item, runner: Any) -> Result:
 
 def _skip(reason: str) -> None:
     pytest.skip(reason)  # from one place and a visible frame, so that pytest folds equal reasons into one line
+
+
+def _fail(text: str) -> None:
+    pytest.fail(text, pytrace=False)  # from a visible frame: pytest adds a line about --full-trace where all are hidden
 
 
 def trace_place(item: pytest.Item, result: Result) -> str | None:

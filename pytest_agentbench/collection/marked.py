@@ -31,7 +31,7 @@ PLAN_PARAM = "_agentbench_plan"
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
-    """One test per model and repetition, with the ids that cases have. Raises UsageError for a mark that is wrong."""
+    """One test per model and repetition, with the ids that cases have. Raises CollectError for a mark that is wrong."""
     mark = metafunc.definition.get_closest_marker(MARK)
     if mark is None or not {"agentbench_run", "agentbench_case", "agentbench_model"} & set(metafunc.fixturenames):
         return
@@ -39,49 +39,41 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     path = metafunc.definition.path
     own_agent = any(map(overrides_runner, (metafunc.cls, metafunc.module))) or planner.has_own_agent(path)
     try:
+        case = _marked_case(planner, path, mark)
         plans = planner.plans(_root(planner, path), own_agent=own_agent)
     except ConfigError as error:
-        raise pytest.Collector.CollectError(str(error)) from None
-    draws = [(plan, n) for plan in plans for n in range(1, planner.repetitions(plan) + 1)]
-    ids = [f"{plan.model_id}-r{n}" if n > 1 else plan.model_id for plan, n in draws]
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
+    draws = [(case, plan, n) for plan in plans for n in range(1, planner.repetitions(plan) + 1)]
+    ids = [f"{plan.model_id}-r{n}" if n > 1 else plan.model_id for _, plan, n in draws]
     metafunc.fixturenames.append(PLAN_PARAM)
     metafunc.parametrize(PLAN_PARAM, draws, ids=ids, indirect=True)
 
 
-def attach_jobs(config: pytest.Config, items: list[pytest.Item]) -> None:
+def attach_jobs(items: list[pytest.Item]) -> None:
     """Gives marked tests their jobs, so that their runs start ahead like those of cases."""
-    planner = config.stash[PLANNER]
     for item in items:
-        mark = item.get_closest_marker(MARK)
         callspec = getattr(item, "callspec", None)
-        if mark is None or callspec is None or PLAN_PARAM not in callspec.params:
-            continue
-        plan, repetition = callspec.params[PLAN_PARAM]
-        item.stash[JOB] = marked_job(planner, item, mark, plan, repetition)
-
-
-def marked_job(planner: Planner, item: pytest.Item, mark: pytest.Mark, plan: Plan, repetition: int) -> Job:
-    """The job of a marked test. Raises UsageError for a case that is not there."""
-    if len(mark.args) != 1 or mark.kwargs:
-        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.{MARK} takes one case id or path of a test.yaml")
-    name, root = str(mark.args[0]), _root(planner, item.path)
-    path = item.path.parent / name
-    path = next((file for name in CASE_FILES if (file := path / name).is_file()), path)
-    try:
-        if path.is_file():
-            return _job(item, load_case(path, planner.root(path), planner.registry.known), plan, repetition)
-        known = planner.cases(root)
-        if name in known:
-            return _job(item, _load(planner, root, known[name]), plan, repetition)
-    except ConfigError as error:
-        raise pytest.UsageError(str(error)) from None
-    raise pytest.UsageError(
-        f"{item.nodeid}: @pytest.mark.{MARK}: no case {name!r} below {root.path}{suggest(name, known)}"
-    )
+        if callspec is not None and PLAN_PARAM in callspec.params:
+            item.stash[JOB] = _job(item, *callspec.params[PLAN_PARAM])
 
 
 def _job(item: pytest.Item, case: Case, plan: Plan, repetition: int) -> Job:
     return Job(item.nodeid, case.case_id, case.tags, lambda: case, plan, repetition)
+
+
+def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark) -> Case:
+    """The case that a mark names. Raises ConfigError where it is not there."""
+    if len(mark.args) != 1 or mark.kwargs:
+        raise ConfigError(f"@pytest.mark.{MARK}: found {mark.args}, expected one case id or path of a test.yaml")
+    name, root = str(mark.args[0]), _root(planner, test_file)
+    path = test_file.parent / name
+    path = next((file for name in CASE_FILES if (file := path / name).is_file()), path)
+    if path.is_file():
+        return load_case(path, planner.root(path), planner.registry.known)
+    known = planner.cases(root)
+    if name in known:
+        return _load(planner, root, known[name])
+    raise ConfigError(f"@pytest.mark.{MARK}: no case {name!r} below {root.path}{suggest(name, known)}")
 
 
 def _load(planner: Planner, root: ConfigRoot, found: IndexedCase) -> Case:

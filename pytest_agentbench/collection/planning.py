@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 OWN_AGENT = "agent"
 """The model id in item ids where the user's own agent runs and no model is named."""
 NO_MODEL = "none"
+CHAT_JUDGE = "llm_probe"
+"""The type of judges that are chat models."""
 
 
 @dataclass
@@ -125,8 +127,14 @@ class Planner:
         judges = {}
         used = {run.judge_id for run in evaluation.judge_runs}
         for judge in evaluation.judges:
-            if judge.judge_id not in used:
+            if judge.judge_id not in used or judge.type in self.registry.judges:
                 continue
+            if judge.type != CHAT_JUDGE:
+                known = ", ".join(sorted({CHAT_JUDGE, *self.registry.judges}))
+                raise ConfigError(
+                    f"{evaluation.evaluation_profile_id}: judge {judge.judge_id!r}: found type "
+                    f"{judge.type!r}, expected one of {known}"
+                )
             name = (subject.judge if subject else None) or judge.model
             if name is None:
                 raise ConfigError(
@@ -158,7 +166,7 @@ def prepare(config: pytest.Config, settings: Settings) -> Planner:
 
 
 def _everywhere(plugins: pytest.PytestPluginManager) -> bool:
-    """Whether a plugin that is no conftest overrides the runner; ours only defines what is overridden."""
+    """Whether a plugin overrides the runner: of plugins' fixtures, pytest takes the one that was registered last."""
     others = (plugin for name, plugin in plugins.list_name_plugin() if not name.endswith("conftest.py"))
-    ours = "pytest_agentbench.plugin"
-    return any(overrides_runner(plugin) and getattr(plugin, "__name__", "") != ours for plugin in others)
+    *_, last = filter(overrides_runner, others)  # ours is one of them
+    return getattr(last, "__name__", "") != "pytest_agentbench.plugin"

@@ -21,6 +21,8 @@ class ModelEntry(Record):
     """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own."""
     api_key_env: VariableName | None = None
     """Name of the variable that holds the key, never a key; `none` for endpoints without keys."""
+    provider: Text | None = None
+    """A plugin's way to reach it, in place of an OpenAI-compatible endpoint."""
     scripted: StrictBool = False
     """It answers from scripts beside the cases, offline."""
     judge: Text | None = None

@@ -127,7 +127,9 @@ def suite_root(name: str, here: Path, rootdir: Path, configured: Path | None) ->
     if (here / name).is_file():
         return find_root(here / name, rootdir, None)
     around = find_root(here / "any", rootdir, None)
-    below = [_root(str(suites.parent)) for depth in ("", "*/", "*/*/") for suites in sorted(here.glob(f"{depth}suites"))]
+    below = [
+        _root(str(suites.parent)) for depth in ("", "*/", "*/*/") for suites in sorted(here.glob(f"{depth}suites"))
+    ]
     found = [root for root in dict.fromkeys([around, *below]) if _has_suite(root, name)]
     if len(found) > 1:
         places = " and ".join(str(root.path) for root in found)

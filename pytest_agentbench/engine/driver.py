@@ -24,8 +24,8 @@ WINDOW = 8
 class RunAhead:
     """Starts the session's jobs ahead of pytest and hands each item its result.
 
-    `tick(engine)` is called several times a second while pytest waits, for the status line. `channel` is the line to
-    xdist's controller, which sends the share; without it every job is this process's own.
+    `tick(engine)` is called several times a second while pytest waits, `tick(None)` before it goes on. `channel` is
+    the line to xdist's controller, which sends the share; without it every job is this process's own.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class RunAhead:
         concurrency: int,
         *,
         close: Callable[[], Any],
-        tick: Callable[[LookAhead], None],
+        tick: Callable[[LookAhead | None], None],
         channel: Any = None,
     ) -> None:
         config = session.config
@@ -63,9 +63,14 @@ class RunAhead:
         """The item's result, ready or awaited."""
         job = item.stash[JOB]
         shared = any(runner is value for value in self.shared)
-        result = self.engine.result(job, runner, shared=shared, tick=lambda: self.tick(self.engine))
-        item.stash[RESULT] = result
+        try:
+            result = item.stash[RESULT] = self.engine.result(job, runner, shared=shared, tick=self._tick)
+        finally:
+            self.tick(None)
         return result
+
+    def _tick(self) -> None:
+        self.tick(self.engine)
 
     def halt(self, reason: str) -> None:
         """Starts nothing more and cancels what is in flight; what is done is still reported, the rest skipped."""

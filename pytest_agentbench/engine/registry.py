@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,9 +10,11 @@ from typing import Any, TypeVar
 from pytest_agentbench.checks import BUILTIN_CHECKS, CheckFunction
 from pytest_agentbench.config import Known
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics import BUILTIN_METRICS, Metric
+from pytest_agentbench.judging import JudgeBackend
+from pytest_agentbench.metrics import METRICS, Metric
+from pytest_agentbench.models import Provider
 from pytest_agentbench.runners import BUILTIN_RUNNERS, Runner
-from pytest_agentbench.tools import BUILTIN_TOOLS, Tool
+from pytest_agentbench.tools import BUILTIN_TOOLS, Search, Tool, configured_search
 
 T = TypeVar("T")
 
@@ -21,12 +24,15 @@ PLANNED_RUNNERS = frozenset({"openclaw"})
 
 @dataclass(frozen=True)
 class Registry:
-    """Runners, tools, checks and metrics by the names that YAML uses."""
+    """What there is by the names that YAML uses, and the web search, None where none is set up."""
 
     runners: Mapping[str, Runner]
     tools: Mapping[str, Tool]
     checks: Mapping[str, CheckFunction]
     metrics: Mapping[str, Metric]
+    judges: Mapping[str, JudgeBackend]
+    providers: Mapping[str, Provider]
+    search: Search | None
 
     @property
     def known(self) -> Known:
@@ -45,7 +51,10 @@ def build_registry(hook: Any = None) -> Registry:
         runners=_merge("runner", BUILTIN_RUNNERS, hook.pytest_agentbench_runners() if hook else ()),
         tools=_merge("tool", BUILTIN_TOOLS, hook.pytest_agentbench_tools() if hook else ()),
         checks=_merge("check kind", BUILTIN_CHECKS, hook.pytest_agentbench_checks() if hook else ()),
-        metrics=_merge("metric", BUILTIN_METRICS, hook.pytest_agentbench_metrics() if hook else ()),
+        metrics=_merge("metric", METRICS, hook.pytest_agentbench_metrics() if hook else ()),
+        judges=_merge("judge type", {}, hook.pytest_agentbench_judges() if hook else ()),
+        providers=_merge("model provider", {}, hook.pytest_agentbench_model_providers() if hook else ()),
+        search=(hook.pytest_agentbench_web_search() if hook else None) or configured_search(os.environ),
     )
 
 

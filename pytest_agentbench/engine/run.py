@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.checks import CheckContext, run_checks
@@ -17,6 +15,7 @@ from pytest_agentbench.config import merge_runner_settings
 from pytest_agentbench.engine.budget import Budget
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.logs import RUN_LOGS
+from pytest_agentbench.engine.raised import as_raised
 from pytest_agentbench.engine.registry import Registry
 from pytest_agentbench.engine.threads import DaemonThreads
 from pytest_agentbench.engine.verdict import require_decision, verdict, wants_judge
@@ -26,7 +25,7 @@ from pytest_agentbench.metrics import measure
 from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, Model, RunArtifact, RunError
 from pytest_agentbench.runners import RunContext, RunEnd, Runner, adapt, conclude
 from pytest_agentbench.store import canonical_json, fingerprint, run_fingerprint_input
-from pytest_agentbench.tools import Search, SearchResult, configured_search
+from pytest_agentbench.tools import Search, SearchResult
 from pytest_agentbench.workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -93,20 +92,10 @@ async def execute(services: Services, job: Job, agent: Any) -> Result:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
         result.error = RuntimeError("the agent raised CancelledError")
-    except Exception as error:  # noqa: BLE001  # whatever it is, it is this item's
-        result.error = error.with_traceback(_agent_frames(error.__traceback__))
+    except BaseException as error:  # noqa: BLE001  # whatever it is, it is this item's
+        result.error = as_raised(error)
     result.seconds = result.seconds or time.perf_counter() - begun
     return result
-
-
-def _agent_frames(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame that is neither ours nor asyncio's; the whole one where all are."""
-    kept = trace
-    while kept is not None and kept.tb_frame.f_globals.get("__name__", "").startswith(
-        ("pytest_agentbench.", "asyncio.")
-    ):
-        kept = kept.tb_next
-    return kept or trace
 
 
 # -- the run
@@ -129,7 +118,7 @@ async def _run(services: Services, job: Job, case: Case, agent: Any, result: Res
         repetition=job.repetition,
         tools=services.registry.tools,
         sandbox=plan.run_profile.sandbox,
-        search=_scripted_search(services.scripts, case) if model.scripted else configured_search(os.environ),
+        search=_scripted_search(services.scripts, case) if model.scripted else services.registry.search,
         in_thread=services.threads.run,
     )
     started_at = datetime.now(UTC)
@@ -222,7 +211,8 @@ async def _evaluate(services: Services, job: Job, case: Case, result: Result) ->
         plan.lane.write_evaluation(job.repetition, _unjudged(case, plan, artifact, checks, metrics, error))
         raise
     judged = judgement.result if judgement else None
-    evaluation = result.evaluation = verdict(case, profile, artifact, checks, metrics, judged)
+    identity = plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case)
+    evaluation = result.evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity)
     plan.lane.write_evaluation(job.repetition, evaluation, judgement.prompts if judgement else ())
     if evaluation.outcome == "error":
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
@@ -248,6 +238,7 @@ async def _judge(
             checks,
             plan.evaluation_profile,
             lambda config: services.client(plan.judges[config.judge_id]),
+            backends=services.registry.judges,
             redactor=plan.lane.redactor,
         )
     except NoVerdictError as error:

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from pytest_agentbench.engine.raised import as_raised
+
 T = TypeVar("T")
 
 
@@ -37,7 +39,7 @@ class DaemonThreads:
             if error is None:
                 future.set_result(value)
             else:
-                future.set_exception(_carriable(error))
+                future.set_exception(as_raised(error))  # no future carries StopIteration
 
         def call() -> None:
             value, error = None, None
@@ -63,12 +65,3 @@ class DaemonThreads:
     def _serve(self) -> None:
         for call in iter(self._calls.get, None):
             call()
-
-
-def _carriable(error: BaseException) -> BaseException:
-    """A future cannot carry StopIteration, and the loop would take the exits for its own."""
-    if isinstance(error, StopIteration | KeyboardInterrupt | SystemExit | GeneratorExit):
-        wrapped = RuntimeError(f"the agent raised {error!r}")
-        wrapped.__cause__ = error
-        return wrapped
-    return error

@@ -47,6 +47,7 @@ def verdict(
     checks: Sequence[CheckResult],
     metrics: Sequence[MetricResult],
     judged: JudgeResult | None,
+    fingerprint: str | None = None,
 ) -> Evaluation:
     """Puts it together. What fails is certain, so it wins over what could not be told; both are said.
 
@@ -63,6 +64,7 @@ def verdict(
         outcome = "error"
     return Evaluation(
         case_id=case.case_id,
+        fingerprint=fingerprint,
         run_fingerprint=artifact.fingerprint,
         evaluation_profile_id=profile.evaluation_profile_id,
         checks=tuple(checks),

@@ -4,13 +4,15 @@
 """
 
 from pytest_agentbench.judging.aggregation import DEFAULT_THRESHOLD, aggregate
-from pytest_agentbench.judging.asking import Judgement, NoVerdictError, judge
+from pytest_agentbench.judging.asking import JudgeBackend, Judgement, JudgeReply, NoVerdictError, judge
 from pytest_agentbench.judging.contract import InvalidReply, parse_verdict, response_format
 from pytest_agentbench.judging.prompt import judge_messages
 
 __all__ = [
     "DEFAULT_THRESHOLD",
     "InvalidReply",
+    "JudgeBackend",
+    "JudgeReply",
     "Judgement",
     "NoVerdictError",
     "aggregate",

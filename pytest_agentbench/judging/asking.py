@@ -6,8 +6,8 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.errors import JudgeError, ProviderError
@@ -28,6 +28,21 @@ MAX_QUOTED_REPLY = 20_000
 
 _without_schemas: set[tuple[str | None, str]] = set()
 """The endpoints and models that have refused a response schema in this process: asked for plain JSON from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReply:
+    """What a judge answered: its text, and what that used."""
+
+    content: str | None
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: str | None = None
+
+
+JudgeBackend = Callable[[Sequence[Mapping[str, str]], "JudgeConfig", Case], Awaitable[JudgeReply]]
+"""A judge that is no chat model: gets the conversation so far, its own configuration, and the case."""
+
+_Ask = Callable[[Sequence[dict[str, str]]], Awaitable["JudgeReply | ChatReply"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +69,16 @@ async def judge(
     profile: EvaluationProfile,
     client: Callable[[JudgeConfig], ChatClient],
     *,
+    backends: Mapping[str, JudgeBackend] | None = None,
     redactor: Redactor | None = None,
     backoff_seconds: float = 0.25,
 ) -> Judgement:
     """Every judge run of the profile, all iterations at once, aggregated as the profile says.
 
-    `client` gives the client for a judge. `redactor` (default: of this process's environment) removes secrets from
-    what is sent, where the profile's policy asks for it. `backoff_seconds` is the wait before the first re-asking.
-    Iterations that failed are kept beside those that succeeded; raises NoVerdictError where none did.
+    `client` gives the client for a judge that is a chat model; `backends` answer for the other types. `redactor`
+    (default: of this process's environment) removes secrets from what is sent, where the profile's policy asks for it.
+    `backoff_seconds` is the wait before the first re-asking. Iterations that failed are kept beside
+    those that succeeded; raises NoVerdictError where none did.
     """
     messages = judge_messages(case, artifact, checks, profile)
     if profile.security_policy.redact_secrets:
@@ -70,7 +87,13 @@ async def judge(
     iterations = await asyncio.gather(
         *(
             _iterate(
-                run, repetition, judges[run.judge_id], client(judges[run.judge_id]), case, messages, backoff_seconds
+                run,
+                repetition,
+                judges[run.judge_id],
+                _asker(judges[run.judge_id], client, backends or {}, case),
+                case,
+                messages,
+                backoff_seconds,
             )
             for run in profile.judge_runs
             for repetition in range(1, run.repetitions + 1)
@@ -93,7 +116,7 @@ async def _iterate(
     run: JudgeRunConfig,
     repetition: int,
     config: JudgeConfig,
-    client: ChatClient,
+    asker: tuple[str, _Ask],
     case: Case,
     messages: Sequence[dict[str, str]],
     backoff_seconds: float,
@@ -101,7 +124,8 @@ async def _iterate(
     """One iteration: asks, and asks again with what was wrong, until there is a verdict or no more to try."""
     began = time.monotonic()
     usage: Usage | None = None
-    conversation, attempt = messages, 0
+    name, ask = asker
+    conversation, attempt = list(messages), 0
 
     def ended(
         status: Literal["success", "invalid_output", "provider_error"],
@@ -111,7 +135,7 @@ async def _iterate(
         return JudgeIteration(
             judge_run_id=run.judge_run_id,
             judge_id=config.judge_id,
-            model=client.model.requested_model,
+            model=name,
             repetition=repetition,
             status=status,
             verdict=verdict,
@@ -124,7 +148,7 @@ async def _iterate(
     while True:
         attempt += 1
         try:
-            reply = await _request(client, config.options, conversation, case)
+            reply = await ask(conversation)
         except ProviderError as error:
             return ended("provider_error", error=str(error))
         usage = reply.usage if usage is None else usage + reply.usage
@@ -139,7 +163,18 @@ async def _iterate(
         await asyncio.sleep(backoff_seconds * 2 ** (attempt - 1) * random.uniform(1, 1.5))
 
 
-def _reminder(reply: ChatReply, problems: str) -> tuple[dict[str, str], dict[str, str]]:
+def _asker(
+    config: JudgeConfig, client: Callable[[JudgeConfig], ChatClient], backends: Mapping[str, JudgeBackend], case: Case
+) -> tuple[str, _Ask]:
+    """The judge's name in results, and how it is asked."""
+    backend = backends.get(config.type)
+    if backend is not None:
+        return config.model or config.type, lambda conversation: backend(conversation, config, case)
+    chat = client(config)
+    return chat.model.requested_model, lambda conversation: _request(chat, config.options, conversation, case)
+
+
+def _reminder(reply: JudgeReply | ChatReply, problems: str) -> tuple[dict[str, str], dict[str, str]]:
     """The refused reply and what is wrong with it."""
     quoted = clipped(reply.content or "(an empty reply)", MAX_QUOTED_REPLY)
     request = (

@@ -1,7 +1,7 @@
 """Models: where each is asked, the chat client with its retries and limits, prices, and scripted models offline."""
 
 from pytest_agentbench.models.backoff import Backoff
-from pytest_agentbench.models.client import ChatClient, Endpoints
+from pytest_agentbench.models.client import ChatClient, Endpoints, Provider
 from pytest_agentbench.models.conversation import NoScript
 from pytest_agentbench.models.limits import AdaptiveLimit, Rate
 from pytest_agentbench.models.reply import ChatReply, ToolCall
@@ -21,6 +21,7 @@ __all__ = [
     "DatasetScript",
     "Endpoints",
     "NoScript",
+    "Provider",
     "Rate",
     "ScriptedSearchResult",
     "Scripts",

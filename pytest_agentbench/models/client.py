@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
 from pytest_agentbench.models.failures import RequestFailed, not_connected, status_failed, timed_out
 from pytest_agentbench.models.limits import AdaptiveLimit, Rate
@@ -31,6 +32,9 @@ _BYTES_PER_TOKEN = 4
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 OnRetry = Callable[[str, float], None]
+
+Provider = Callable[[Model], "ChatClient"]
+"""A plugin's way to a model that is not OpenAI-compatible: makes something that works like a ChatClient."""
 
 
 class Throttle:
@@ -62,6 +66,7 @@ class Endpoints:
         share: int = 1,
         scripts: Scripts | None = None,
         concurrency: int | None = None,
+        providers: Mapping[str, Provider] | None = None,
         backoff: Backoff | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
@@ -69,12 +74,18 @@ class Endpoints:
         self._share = share
         self._scripts = scripts
         self._concurrency = concurrency
+        self._providers = providers or {}
         self._environ = environ
         self._apis: dict[tuple[str | None, str | None], AsyncOpenAI] = {}
         self._throttles: dict[tuple[str | None, str | None, str], Throttle] = {}
 
     def client(self, model: Model) -> ChatClient:
-        """A client for `model`; cheap, as connections and limits are the endpoint's."""
+        """A client for `model`; cheap, as connections and limits are the endpoint's.
+
+        Raises ConfigError where `model.provider` is not one that a plugin adds.
+        """
+        if model.provider is not None:
+            return self._provided(model)
         endpoint = ("scripted", None) if model.scripted else (model.base_url, model.api_key_env)
         api = self._apis.get(endpoint)
         if api is None:
@@ -84,6 +95,13 @@ class Endpoints:
             throttle = Throttle(model, self._share, self._concurrency)
             self._throttles[(*endpoint, model.requested_model)] = throttle
         return ChatClient(model, api, throttle, self.backoff)
+
+    def _provided(self, model: Model) -> ChatClient:
+        provider = self._providers.get(model.provider or "")
+        if provider is None:
+            known = ", ".join(sorted(self._providers)) or "none"
+            raise ConfigError(f"model {model.model_id!r}: unknown provider {model.provider!r}; plugins add: {known}")
+        return provider(model)
 
     async def close(self) -> None:
         """Closes all connections."""

@@ -42,13 +42,15 @@ def resolve_model(
     names = (of_suite and of_suite.declared_name, entry and entry.requested_model, model_id)
     requested = next(name for name in names if name)
     scripted = fields.get("scripted", model_id == DEMO and "base_url" not in fields)
-    base_url, key = (None, None) if scripted else _route(fields, requested, environ)
+    provider = entry.provider if entry else None
+    base_url, key = (None, None) if scripted or provider else _route(fields, requested, environ)
     return Model(
         model_id=model_id,
         requested_model=requested,
         label=fields.get("label"),
         base_url=base_url,
         api_key_env=key,
+        provider=provider,
         scripted=scripted,
         judge=fields.get("judge") or (model_id if scripted else None),
         parameters=fields.get("parameters", {}),
@@ -71,6 +73,8 @@ def missing_key(model: Model, environ: Mapping[str, str] = os.environ) -> str | 
 
 def describe_route(model: Model) -> str:
     """Where requests for `model` go, for errors and for people."""
+    if model.provider:
+        return f"{model.model_id} is reached through the provider {model.provider}, which a plugin adds"
     if model.scripted:
         return f"{model.model_id} is scripted: answered offline, from scripts beside the cases"
     key = f"with the key in {model.api_key_env}" if model.api_key_env else "without a key"

@@ -144,8 +144,9 @@ class Case(Record):
 class Model(Record):
     """A model as one session reaches it: identity, route, request parameters, prices, limits.
 
-    `scripted` models answer from scripts and are never mistaken for real ones. `api_key_env` names a variable, never a
-    key; None means that the endpoint needs none. `judge` is the model id that judges this one's runs, if it says so.
+    `scripted` models answer from scripts and are never mistaken for real ones. `provider` is a plugin's way to the
+    model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
+    that judges this one's runs, if it says so.
     """
 
     model_id: str
@@ -153,6 +154,7 @@ class Model(Record):
     label: str | None = None
     base_url: str | None = None
     api_key_env: str | None = "OPENAI_API_KEY"
+    provider: str | None = None
     scripted: bool = False
     judge: str | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)

@@ -41,7 +41,7 @@ def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fa
     """Everything that failed the run: its status, checks, metrics, judge. Where nothing of these, the reasons given."""
     found = [*_status(case, artifact)]
     found += [_check(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
-    found += [_metric(result) for result in evaluation.metrics if result.passed is False or result.error is not None]
+    found += [_metric(case, artifact, each) for each in evaluation.metrics if each.passed is False or each.error]
     if evaluation.judge is not None:
         found += _judge(case, evaluation.judge)
     return found or [Fault("case", message=reason) for reason in evaluation.reasons]
@@ -103,11 +103,14 @@ def _check(result: CheckResult) -> Fault:
     return Fault(kind, result.check_id, result.message, result.expected, result.actual)
 
 
-def _metric(result: MetricResult) -> Fault:
+def _metric(case: Case, artifact: RunArtifact, result: MetricResult) -> Fault:
     if result.error is not None or result.score is None or result.threshold is None:
         return Fault("metric", result.name, result.error or "it gave no score")
     score, wanted = apart(result.score, result.threshold)
-    return Fault("metric", result.name, expected=f"at least {wanted}", actual=score)
+    if case.reference is None:
+        return Fault("metric", result.name, expected=f"at least {wanted}", actual=score)
+    said = f"scored {score}, at least {wanted} is wanted"
+    return Fault("metric", result.name, said, case.reference, artifact.final_output or "no answer")
 
 
 def _judge(case: Case, judge: JudgeResult) -> Iterator[Fault]:

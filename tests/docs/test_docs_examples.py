@@ -46,6 +46,19 @@ def test_a_wrong_page_is_found_out(page: str, said: str, tmp_path: Path) -> None
 
 
 def test_files_and_commands_share_one_folder(tmp_path: Path) -> None:
-    page = "<!-- file: a/b.txt -->\n```text\nhello\n```\n\n```console\n$ cat a/b.txt; pwd; false\nhello\n/home/me/bench\n$ echo $?\n1\n```\n"
+    page = """
+<!-- file: a/b.txt -->
+```text
+hello
+```
+
+```console
+$ cat a/b.txt; pwd; false
+hello
+/home/me/bench
+$ echo $?
+1
+```
+"""
     with Project(tmp_path) as project:
         assert list(problems(page, project)) == []

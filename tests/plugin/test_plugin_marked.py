@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pytest
+
+HEAD = "import pytest\n"
+
+
+@pytest.fixture
+def project(bench):
+    """A case and a row below `cases`, an agent that writes into its workspace, tests beside them."""
+    bench.agent(
+        HEAD
+        + """
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    def agent(case, context):
+        context.workspace.write_text("notes.txt", case.case_id)
+        return case.metadata.get("says", "Paris")
+    return agent
+"""
+    )
+    bench.case("one")
+    bench.case("wrong", metadata={"says": "Rome"})
+    bench.rows("cases/facts.jsonl", {"id": "fr", "question": "Capital of France?", "answer": "Paris"})
+    return bench
+
+
+def marked(bench, body, mark="'one'", **files):
+    source = f"{HEAD}@pytest.mark.agentbench({mark})\ndef test_it{body}\n"
+    bench.write("tests/test_marked.py", source)
+    return bench.run("tests")
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["'one'", "'../cases/one/test.yaml'", "'../cases/one'", "'cases/facts.fr'"],
+    ids=["id", "file", "folder", "row"],
+)
+def test_a_mark_names_a_case_by_id_or_path(project, mark):
+    finished = marked(project, "(agentbench_run):\n    assert agentbench_run.output == 'Paris'", mark)
+    assert finished.outcomes == {"test_it[agent]": "passed"}
+    assert finished.exit == 0
+
+
+def test_case_model_and_workspace_are_fixtures(project):
+    body = """(agentbench_run, agentbench_case, agentbench_model, agentbench_workspace):
+    assert agentbench_case.case_id == agentbench_run.case.case_id == "one"
+    assert agentbench_model is None
+    assert (agentbench_workspace.path / "notes.txt").read_text() == "one"
+    assert agentbench_run.evaluation.outcome == "passed"
+    assert agentbench_run.artifact.status == "success"
+    assert agentbench_run.tool_calls == ()
+"""
+    assert marked(project, body).outcomes == {"test_it[agent]": "passed"}
+
+
+def test_hand_written_assertions_decide_and_not_the_cases_checks(project):
+    body = "(agentbench_run):\n    assert agentbench_run.evaluation.outcome == 'failed'"
+    assert marked(project, body, "'wrong'").outcomes == {"test_it[agent]": "passed"}
+    finished = marked(project, "(agentbench_run):\n    assert agentbench_run.output == 'Oslo'")
+    assert finished.outcomes == {"test_it[agent]": "failed"}
+    assert "'Paris' == 'Oslo'" in finished.text
+
+
+def test_a_marked_test_runs_once_per_model_and_repetition(project):
+    project.write(
+        "tests/test_marked.py",
+        HEAD
+        + """
+@pytest.mark.agentbench("one")
+class TestOne:
+    @pytest.mark.parametrize("word", ["a", "i"])
+    def test_letters(self, agentbench_run, agentbench_model, word):
+        assert word in agentbench_run.output
+        assert agentbench_model.model_id in ("demo", "gpt4o")
+""",
+    )
+    finished = project.run("tests", "--model", "demo", "--model", "gpt4o", "--agentbench-repetitions", "2")
+    assert len(finished.runs) == 8
+    assert {row["outcome"] for row in finished.runs.values()} == {"passed"}
+    assert {(row["model_id"], row["repetition"]) for row in finished.runs.values()} == {
+        (model, n) for model in ("demo", "gpt4o") for n in (1, 2)
+    }
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        ("'noe'", "no case 'noe' below"),
+        ("'noe'", "did you mean 'one'?"),
+        ("", "expected one case id or path of a test.yaml"),
+        ("'one', 'wrong'", "expected one case id or path of a test.yaml"),
+    ],
+)
+def test_a_wrong_mark_is_an_error_that_says_what_is_expected(project, mark, message):
+    finished = marked(project, "(agentbench_run): pass", mark)
+    assert finished.exit == 2
+    assert message in finished.text
+    assert "test_marked.py::test_it" in finished.text
+    assert "Traceback" not in finished.text
+
+
+def test_a_fixture_without_a_mark_says_what_is_missing(project):
+    for fixture in ("agentbench_run", "agentbench_case", "agentbench_model", "agentbench_workspace"):
+        project.write("tests/test_plain.py", f"def test_it({fixture}): pass\n")
+        finished = project.run("tests")
+        finished.result.assert_outcomes(errors=1)
+        assert "@pytest.mark.agentbench(" in finished.text
+
+
+def test_what_breaks_the_run_is_an_error_of_the_test(bench):
+    bench.agent(
+        HEAD + "@pytest.fixture(scope='session')\ndef agentbench_runner():\n    return lambda case: 1 / 0\n",
+    )
+    bench.case("one")
+    finished = marked(bench, "(agentbench_run): pass")
+    assert finished.outcomes == {"test_it[agent]": "error"}
+    assert "ZeroDivisionError" in finished.text
+
+
+def test_a_module_may_bring_its_own_agent(project):
+    project.write(
+        "tests/test_marked.py",
+        HEAD
+        + """
+@pytest.fixture(scope="module", name="agentbench_runner")
+def my_runner():
+    return lambda case: "from the module"
+
+@pytest.mark.agentbench("one")
+def test_it(agentbench_run):
+    assert agentbench_run.output == "from the module"
+""",
+    )
+    finished = project.run("tests", "cases", "--model", "gpt4o")  # no key: the model is only a name here
+    assert finished.outcomes["test_it[gpt4o]"] == "passed"
+    assert finished.outcomes["one[gpt4o]"] == "passed"
+
+
+def test_marked_tests_run_over_workers(project):
+    body = "(agentbench_run):\n    assert agentbench_run.output == 'Paris'"
+    marked(project, body)
+    finished = project.run("tests", "cases", "-n", "2")
+    assert finished.outcomes == {
+        "test_it[agent]": "passed",
+        "one[agent]": "passed",
+        "wrong[agent]": "failed",
+        "cases/facts.fr[agent]": "passed",
+    }
