@@ -145,14 +145,10 @@ def _prepare(config: pytest.Config) -> None:
     if CASES in config.stash:
         return
     from pytest_agentbench.collection import PLANNER, prepare
-    from pytest_agentbench.errors import ConfigError
 
-    config.stash[CASES] = True
     gc.disable()  # until pytest_collection ends
-    try:
-        config.stash[PLANNER] = prepare(config, config.stash[SETTINGS])
-    except ConfigError as error:
-        raise pytest.UsageError(str(error)) from None
+    config.stash[PLANNER] = prepare(config, config.stash[SETTINGS])
+    config.stash[CASES] = True
 
 
 def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:

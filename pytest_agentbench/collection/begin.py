@@ -38,11 +38,14 @@ if TYPE_CHECKING:
 
 def choose(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Gives marked tests their cases and deselects what is not to run."""
+    planner = session.config.stash[PLANNER]
     attach_jobs(items)
     try:
-        deselect(session.config, items, session.config.stash[PLANNER])
+        deselect(session.config, items, planner)
     except ConfigError as error:
         _refuse(session, str(error))
+    if planner.problem:
+        _refuse(session, planner.problem)
 
 
 def begin(session: pytest.Session, settings: Settings, report: SessionReport | None) -> None:
@@ -63,6 +66,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
         _refuse(session, *missing)
         return
     budget, workspaces = Budget(settings.max_cost), Workspaces()
+    config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
     services = _services(config, workspaces, budget, workers, channel, report, concurrency)
     view = _view(config, budget, len(jobs)) if report is not None else _unseen
     ahead = RunAhead(

@@ -30,13 +30,17 @@ CHAT_JUDGE = "llm_probe"
 
 @dataclass
 class Planner:
-    """Works out each config root's plans once, and where the user's own agent runs."""
+    """Works out each config root's plans once, and where the user's own agent runs.
+
+    `problem` is why no case of the session can run.
+    """
 
     settings: Settings
     registry: Registry
     store: Store
     rootdir: Path
     plugins: pytest.PytestPluginManager
+    problem: str | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _cases: dict[Path, dict[str, IndexedCase]] = field(default_factory=dict)
     _plans: dict[tuple[Path, bool], list[Plan] | None] = field(default_factory=dict)
@@ -155,13 +159,18 @@ class Planner:
 
 
 def prepare(config: pytest.Config, settings: Settings) -> Planner:
-    """The session's planner. Raises ConfigError where a plugin adds a name that is taken."""
+    """The session's planner. A name that a plugin adds though it is taken is its `problem`."""
+    try:
+        registry, problem = build_registry(config.hook), None
+    except ConfigError as error:
+        registry, problem = build_registry(), str(error)
     return Planner(
         settings,
-        build_registry(config.hook),
+        registry,
         Store(settings.output),
         config.rootpath,
         config.pluginmanager,
+        problem,
     )
 
 

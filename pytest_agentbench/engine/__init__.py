@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.logs import RunLogHandler, filter_capture_handlers
     from pytest_agentbench.engine.lookahead import LookAhead
     from pytest_agentbench.engine.registry import Registry, build_registry
-    from pytest_agentbench.engine.run import CaseRunner, Services, execute
+    from pytest_agentbench.engine.run import execute
+    from pytest_agentbench.engine.services import CaseRunner, Services
     from pytest_agentbench.engine.shares import CHANNEL, ControllerLink
 
 _HERE = "pytest_agentbench.engine"
@@ -22,7 +23,8 @@ _HOMES = {
     "logs": ("RunLogHandler", "filter_capture_handlers"),
     "lookahead": ("LookAhead",),
     "registry": ("Registry", "build_registry"),
-    "run": ("CaseRunner", "Services", "execute"),
+    "run": ("execute",),
+    "services": ("CaseRunner", "Services"),
     "shares": ("CHANNEL", "ControllerLink"),
 }
 __getattr__ = lazy_exports(_HERE, {name: f"{_HERE}.{home}" for home, names in _HOMES.items() for name in names})

@@ -19,7 +19,8 @@ import pytest_agentbench
 for module in pkgutil.walk_packages(pytest_agentbench.__path__, "pytest_agentbench."):
     if module.name != "pytest_agentbench.engine.scheduling" and "__main__" not in module.name:
         importlib.import_module(module.name)
-importlib.import_module("openai")
+for name in ("openai", "httpcore2", "jsonschema"):
+    importlib.import_module(name)
 
 LEAN = [f"-pno:{plugin}" for plugin in ("hypothesispytest", "anyio", "timeout", "pytest_cov")]
 """Plugins of others that cost every session a second."""

@@ -1,0 +1,85 @@
+"""From a finished run to its evaluation: checks, metrics, judges, verdict, stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_agentbench.checks import CheckContext, run_checks
+from pytest_agentbench.engine.job import Job, Plan, Result
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.verdict import verdict, wants_judge
+from pytest_agentbench.errors import AgentbenchError, JudgeError
+from pytest_agentbench.judging import Judgement, NoVerdictError, judge
+from pytest_agentbench.metrics import measure
+from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, RunArtifact
+
+
+async def evaluate(services: Services, job: Job, case: Case, result: Result) -> None:
+    """Fills in `result.evaluation` and stores it. Raises AgentbenchError where there is no verdict."""
+    plan, artifact = job.plan, result.artifact
+    assert artifact is not None
+    profile = plan.evaluation_profile
+    context = CheckContext(case=case, artifact=artifact, workspace=result.workspace, metrics=services.registry.metrics)
+    checks = await run_checks(context, profile.security_policy, services.registry.checks)
+    metrics = _measure(services, case, artifact)
+    try:
+        judgement = await _judge(services, plan, case, artifact, checks)
+    except JudgeError as error:
+        plan.lane.write_evaluation(job.repetition, _unjudged(case, plan, artifact, checks, metrics, error))
+        raise
+    judged = judgement.result if judgement else None
+    identity = plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case)
+    evaluation = result.evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity)
+    plan.lane.write_evaluation(job.repetition, evaluation, judgement.prompts if judgement else ())
+    if evaluation.outcome == "error":
+        raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
+
+
+def _measure(services: Services, case: Case, artifact: RunArtifact) -> list[MetricResult]:
+    output = artifact.final_output or ""
+    return [measure(spec, case.reference or "", output, services.registry.metrics) for spec in case.metrics]
+
+
+async def _judge(
+    services: Services, plan: Plan, case: Case, artifact: RunArtifact, checks: tuple[CheckResult, ...]
+) -> Judgement | None:
+    """Asks the judges, unless the run has already failed by its status: there is nothing to weigh then."""
+    if not wants_judge(case, plan.evaluation_profile):
+        return None
+    if artifact.status != "success" and not (artifact.status in case.expects_status and artifact.final_output):
+        return None
+    try:
+        judgement = await judge(
+            case,
+            artifact,
+            checks,
+            plan.evaluation_profile,
+            lambda config: services.client(plan.judges[config.judge_id]),
+            backends=services.registry.judges,
+            redactor=plan.lane.redactor,
+        )
+    except NoVerdictError as error:
+        services.on_spent([iteration.usage.cost_usd for iteration in error.iterations])
+        raise
+    services.on_spent([iteration.usage.cost_usd for iteration in judgement.result.iterations])
+    return judgement
+
+
+def _unjudged(
+    case: Case,
+    plan: Plan,
+    artifact: RunArtifact,
+    checks: Sequence[CheckResult],
+    metrics: Sequence[MetricResult],
+    error: JudgeError,
+) -> Evaluation:
+    """What is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
+    return Evaluation(
+        case_id=case.case_id,
+        run_fingerprint=artifact.fingerprint,
+        evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,
+        checks=tuple(checks),
+        metrics=tuple(metrics),
+        outcome="error",
+        error=str(error),
+    )

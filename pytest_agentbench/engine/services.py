@@ -1,0 +1,58 @@
+"""What all runs of a session share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.engine.budget import Budget
+from pytest_agentbench.engine.registry import Registry
+from pytest_agentbench.engine.threads import DaemonThreads
+from pytest_agentbench.records import Model
+from pytest_agentbench.runners import Runner, adapt
+from pytest_agentbench.workspaces import Workspaces
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models import ChatClient, Endpoints, Scripts
+
+
+class CaseRunner:
+    """The default value of the fixture `agentbench_runner`: each case runs as its own file says."""
+
+    def __repr__(self) -> str:
+        return "the runner that the case names"
+
+
+@dataclass
+class Services:
+    """What all runs of a session share. `endpoints` is made on the engine's loop at first use."""
+
+    registry: Registry
+    workspaces: Workspaces
+    scripts: Scripts
+    budget: Budget
+    connect: Callable[[], Endpoints]
+    on_spent: Callable[[list[float | None]], None]
+    threads: DaemonThreads = field(default_factory=DaemonThreads)
+    _endpoints: Endpoints | None = None
+    _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
+
+    def client(self, model: Model) -> ChatClient:
+        """A client for the model."""
+        if self._endpoints is None:
+            self._endpoints = self.connect()
+        return self._endpoints.client(model)
+
+    def adapted(self, agent: Any) -> Runner:
+        """The user's callable as a runner; its signature is looked at once."""
+        known = self._adapted.get(id(agent))
+        if known is None or known[0] is not agent:
+            known = self._adapted[id(agent)] = (agent, adapt(agent))
+        return known[1]
+
+    async def close(self) -> None:
+        """Ends connections and idle threads."""
+        if self._endpoints is not None:
+            await self._endpoints.close()
+        self.threads.close()
