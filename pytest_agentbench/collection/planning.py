@@ -96,6 +96,8 @@ class Planner:
             if settings.evaluation_profile
             else EvaluationProfile.default()
         )
+        _refuse_idle(run_profile, _IDLE_RUN_FIELDS)
+        _refuse_idle(evaluation, _IDLE_EVALUATION_FIELDS)
         ids = settings.models or tuple(model.model_id for model in (suite.models if suite else ()))
         models: list[Model | None] = [
             resolve_model(model_id, models=root.models(), suite=suite, environ=self.environ) for model_id in ids
@@ -156,6 +158,18 @@ class Planner:
             models.update({model.model_id: model for model in plan.judges.values()})
         sentences = (missing_key(model, self.environ) for model in models.values())
         return [sentence for sentence in sentences if sentence]
+
+
+_IDLE_RUN_FIELDS = frozenset({"mcp_servers", "planner", "task_text", "reuse_unsuccessful"})
+_IDLE_EVALUATION_FIELDS = frozenset({"compat"})
+
+
+def _refuse_idle(profile: RunProfile | EvaluationProfile, fields: frozenset[str]) -> None:
+    """What this version would read and ignore is an error: nobody should rely on it."""
+    if idle := sorted(fields & profile.model_fields_set):
+        raise ConfigError(
+            f"{profile.title!r}: {', '.join(idle)} is not supported yet: it would have no effect; remove it"
+        )
 
 
 def prepare(config: pytest.Config, settings: Settings) -> Planner:

@@ -23,10 +23,10 @@ from pytest_agentbench.config.kinds import KINDS, find_config_files, kind_of
 from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
-from pytest_agentbench.config.run_profile import ExecutionPolicy, OpenClawRunProfile, RunProfile
+from pytest_agentbench.config.run_profile import ExecutionPolicy, OpenClawRunProfile, RunProfile, merge_runner_settings
 from pytest_agentbench.config.schemas import json_schemas
 from pytest_agentbench.config.servers import McpServer
-from pytest_agentbench.config.settings import RunnerSettings, merge_runner_settings
+from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
 
 __all__ = [

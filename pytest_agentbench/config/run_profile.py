@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, StrictBool, ValidationInfo, field_validator
@@ -94,3 +95,16 @@ class RunProfile(ConfigFile):
         """What holds where a session names none."""
         policy = ExecutionPolicy(max_concurrency=16, stop_on_runner_error=False)
         return cls(schema_version=1, run_profile_id="default", title="Default", execution_policy=policy)
+
+
+def merge_runner_settings(
+    profile: RunProfile, model_id: str, case_overrides: Mapping[str, Any], parameters: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """`runner_defaults` < `model_overrides[model_id]` < the case's own fields. A null in a later layer removes the key.
+
+    A null stays where it removes one of the model's own request `parameters`, which lie below these layers. `type` is
+    no setting and left out: the case says which runner runs it.
+    """
+    merged = {**profile.runner_defaults, **profile.model_overrides.get(model_id, {}), **case_overrides}
+    kept = {name for name, value in merged.items() if value is not None or name in (parameters or {})}
+    return {name: value for name, value in merged.items() if name in kept and name != "type"}

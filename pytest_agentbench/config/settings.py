@@ -1,18 +1,15 @@
-"""The settings of a runner: which layers there are, how they merge, and what `llm_probe` makes of them."""
+"""The settings of a runner: what a layer of them may hold, and what `llm_probe` makes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from pytest_agentbench.config.base import AtLeastOne, Seconds, complain
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records import Fraction
-
-if TYPE_CHECKING:
-    from pytest_agentbench.config.run_profile import RunProfile
 
 
 class RunnerSettings(BaseModel):
@@ -68,16 +65,3 @@ def _checked(layer: dict[str, Any]) -> dict[str, Any]:
 
 
 SettingsLayer = Annotated[dict[str, Any], AfterValidator(_checked)]
-
-
-def merge_runner_settings(
-    profile: RunProfile, model_id: str, case_overrides: Mapping[str, Any], parameters: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """`runner_defaults` < `model_overrides[model_id]` < the case's own fields. A null in a later layer removes the key.
-
-    A null stays where it removes one of the model's own request `parameters`, which lie below these layers. `type` is
-    no setting and left out: the case says which runner runs it.
-    """
-    merged = {**profile.runner_defaults, **profile.model_overrides.get(model_id, {}), **case_overrides}
-    kept = {name for name, value in merged.items() if value is not None or name in (parameters or {})}
-    return {name: value for name, value in merged.items() if name in kept and name != "type"}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pytest_agentbench.checks import CheckContext, run_checks
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.verdict import verdict, wants_judge
+from pytest_agentbench.engine.verdict import metrics_of, verdict, wants_judge
 from pytest_agentbench.errors import AgentbenchError, JudgeError
 from pytest_agentbench.judging import Judgement, NoVerdictError, judge
 from pytest_agentbench.metrics import measure
@@ -21,7 +21,8 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     profile = plan.evaluation_profile
     context = CheckContext(case=case, artifact=artifact, workspace=result.workspace, metrics=services.registry.metrics)
     checks = await run_checks(context, profile.security_policy, services.registry.checks)
-    metrics = _measure(services, case, artifact)
+    output, reference = artifact.final_output or "", case.reference or ""
+    metrics = [measure(spec, reference, output, services.registry.metrics) for spec in metrics_of(case, profile)]
     try:
         judgement = await _judge(services, plan, case, artifact, checks)
     except JudgeError as error:
@@ -33,11 +34,6 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     plan.lane.write_evaluation(job.repetition, evaluation, judgement.prompts if judgement else ())
     if evaluation.outcome == "error":
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
-
-
-def _measure(services: Services, case: Case, artifact: RunArtifact) -> list[MetricResult]:
-    output = artifact.final_output or ""
-    return [measure(spec, case.reference or "", output, services.registry.metrics) for spec in case.metrics]
 
 
 async def _judge(

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from pytest_agentbench.config import EvaluationProfile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Case, CheckResult, Evaluation, JudgeResult, MetricResult, Outcome, RunArtifact
+from pytest_agentbench.records import (
+    Case,
+    CheckResult,
+    Evaluation,
+    JudgeResult,
+    MetricResult,
+    MetricSpec,
+    Outcome,
+    RunArtifact,
+)
 
 
 def wants_judge(case: Case, profile: EvaluationProfile) -> bool:
@@ -15,12 +24,12 @@ def wants_judge(case: Case, profile: EvaluationProfile) -> bool:
         return False
     expectations = case.expectations
     measured = case.rubric or expectations.hard_expectations or expectations.soft_expectations
-    return bool(measured) or not (case.checks or _gating_metrics(case))
+    return bool(measured) or not (case.checks or _gating_metrics(case, profile))
 
 
 def require_decision(case: Case, profile: EvaluationProfile) -> None:
     """Raises ConfigError for a case that nothing can fail, before anything is paid for it."""
-    if case.report_only or wants_judge(case, profile) or _gating_metrics(case):
+    if case.report_only or wants_judge(case, profile) or _gating_metrics(case, profile):
         return
     hooks_run = profile.security_policy.allow_local_python_hooks
     if any(check.declarative is not None or hooks_run for check in case.checks):
@@ -36,8 +45,16 @@ def require_decision(case: Case, profile: EvaluationProfile) -> None:
     )
 
 
-def _gating_metrics(case: Case) -> bool:
-    return any(metric.threshold is not None for metric in case.metrics)
+def metrics_of(case: Case, profile: EvaluationProfile) -> tuple[MetricSpec, ...]:
+    """The case's own metrics, and the profile's further ones where there is a reference to compare with."""
+    if not profile.metrics or case.reference is None:
+        return case.metrics
+    own = {metric.name for metric in case.metrics}
+    return (*case.metrics, *(metric for metric in profile.metrics if metric.name not in own))
+
+
+def _gating_metrics(case: Case, profile: EvaluationProfile) -> bool:
+    return any(metric.threshold is not None for metric in metrics_of(case, profile))
 
 
 def verdict(

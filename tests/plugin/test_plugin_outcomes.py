@@ -40,7 +40,7 @@ def reply(bench, case_id, text="Paris", score=9):
 
 def test_a_failed_check_is_a_failure_with_a_readable_report(bench):
     bench.agent()
-    checks = [check("paris", kind="regex_match", pattern="Paris"), check("brief", kind="max_turns", count=1)]
+    checks = [check("paris", kind="regex_match", pattern="Paris"), check("brief", kind="final_response_present")]
     bench.case("one", metadata={"says": "It is Rome, I think."}, deterministic_checks=checks)
     finished = bench.run()
     row = finished.runs["one[agent]"]
