@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 
@@ -25,12 +26,18 @@ def run(args: argparse.Namespace) -> int:
     checker = Checker()
     for path in existing(args.paths):
         checker.check(path)
-    errors, warnings = sorted(set(checker.errors)), sorted(set(checker.warnings))
+    errors, warnings = sorted(set(checker.errors), key=_place), sorted(set(checker.warnings), key=_place)
     for line in (*errors, *warnings):
         print(line)
     print(f"{_count(checker.files, 'file')} checked, {_count(checker.cases, 'case')}: ", end="")
     print(f"{_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}")
     return 1 if errors else 0
+
+
+def _place(problem: str) -> tuple[str, int, int, str]:
+    """File, line and column, for problems in the order in which a reader meets them."""
+    match = re.match(r"(.*?):(\d+):(\d+): ", problem)
+    return (match[1], int(match[2]), int(match[3]), problem) if match else (problem, 0, 0, problem)
 
 
 def _count(number: int, what: str) -> str:

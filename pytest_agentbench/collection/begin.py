@@ -78,6 +78,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
             report.warnings.append("sandbox: local: commands of agents run on this machine without isolation")
     logging.getLogger().addHandler(handler := RunLogHandler())
     config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
+    config.add_cleanup(ahead.engine.close)
     config.stash[AHEAD] = ahead
     config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
     config.pluginmanager.register(ahead, "agentbench-ahead")
@@ -91,10 +92,10 @@ def _concurrency(settings: Settings, jobs: list[Job]) -> int:
 
 def _refuse(session: pytest.Session, *reasons: str) -> None:
     """Ends the session before anything runs."""
+    session.items.clear()  # pytest_collection_finish comes all the same
     if not hasattr(session.config, "workerinput"):
         raise pytest.UsageError("\n".join(reasons))
     session.shouldfail = "; ".join(reasons)  # xdist takes a usage error in a worker for a crash
-    session.items.clear()
 
 
 def _services(

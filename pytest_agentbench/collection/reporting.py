@@ -35,22 +35,25 @@ class CaseReports:
         job = item.stash.get(JOB, None)
         if job is None:
             return report
+        result = item.stash.get(RESULT, None) or Result()
+        if call.when == "setup":
+            report.duration = max(0.0, report.duration - result.waited)
         if call.when == "call" or (call.when == "setup" and not report.passed):
-            self._decide(item, job, call, report)
+            self._decide(item, job, result, call, report)
         elif call.when == "teardown":
             self._release(item)
         return report
 
-    def _decide(self, item: pytest.Item, job: Job, call: pytest.CallInfo[Any], report: pytest.TestReport) -> None:
-        result = item.stash.get(RESULT, None) or Result()
+    def _decide(
+        self, item: pytest.Item, job: Job, result: Result, call: pytest.CallInfo[Any], report: pytest.TestReport
+    ) -> None:
         outcome = "error" if report.failed and call.when == "setup" else report.outcome
         row = make_row(item, job, result, outcome, _message(call, result))
         report.agentbench_row = row  # type: ignore[attr-defined]  # extra attributes travel from xdist's workers
         properties = user_properties(row)
         item.user_properties.extend(properties)
         report.user_properties.extend(properties)
-        if result.seconds:
-            report.duration = result.seconds  # the time of the run, not of the wait for it
+        report.duration += result.seconds  # the time of the run, not of the wait for it
         if result.logs:
             report.sections.append(("Captured log run", "\n".join(result.logs)))
         if stop := stop_reason(job, result, outcome):

@@ -61,7 +61,7 @@ def suggest(name: str, names: Collection[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     shown = sorted(names)
-    return f"; there is {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}" if shown else "; there is none"
+    return f"; there is {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}" if shown else "; there are none"
 
 
 def duplicates(items: Iterable[T], key: Callable[[T], Hashable], name: str) -> list[tuple[Loc, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,10 +64,12 @@ class RunAhead:
         """The item's result, ready or awaited."""
         job = item.stash[JOB]
         shared = any(runner is value for value in self.shared)
+        begun = time.perf_counter()
         try:
             result = item.stash[RESULT] = self.engine.result(job, runner, shared=shared, tick=self._tick)
         finally:
             self.tick(None)
+        result.waited = time.perf_counter() - begun
         return result
 
     def _tick(self) -> None:

@@ -55,7 +55,8 @@ class Job:
 class Result:
     """What became of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
 
-    `not_run` is the reason why the session stopped before the job was done. `runner` is what the run was made with.
+    `not_run` is the reason why the session stopped before the job was done. `seconds` is the run's own time, `waited`
+    how long pytest stood still for it. `runner` is what the run was made with.
     """
 
     runner: object = None
@@ -65,6 +66,7 @@ class Result:
     error: BaseException | None = None
     not_run: str | None = None
     seconds: float = 0.0
+    waited: float = 0.0
     path: str | None = None
     workspace: Workspace | None = None
     logs: list[str] = field(default_factory=list)

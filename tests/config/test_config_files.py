@@ -299,7 +299,7 @@ def test_a_run_profile_is_refused(errors, text, expected):
             "judges: [{judge_id: main, type: t}]\njudge_runs: [{judge_run_id: r, judge_id: mian}]",
             "5:42: judge_runs[0].judge_id: unknown judge_id 'mian'; did you mean 'main'?",
         ),
-        ("judge_runs: [{judge_run_id: r, judge_id: a}]", "unknown judge_id 'a'; there is none"),
+        ("judge_runs: [{judge_run_id: r, judge_id: a}]", "unknown judge_id 'a'; there are none"),
         (
             "judges: [{judge_id: a, type: t}]\njudge_runs: [{judge_run_id: r, judge_id: a}, "
             "{judge_run_id: r, judge_id: a}]",

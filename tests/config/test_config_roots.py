@@ -60,7 +60,7 @@ def test_an_unknown_name_says_what_there_is(root, profile):
         root.run_profile("standrad")
     with pytest.raises(ConfigError, match="there is no run profile 'x'; there is standard, standard_run"):
         root.run_profile("x")
-    with pytest.raises(ConfigError, match="there is no suite 'x'; there is none"):
+    with pytest.raises(ConfigError, match="there is no suite 'x'; there are none"):
         root.suite("x")
     with pytest.raises(ConfigError, match="there is no such run profile file"):
         root.run_profile("./x.yaml")
