@@ -58,9 +58,10 @@ def headline(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> str:
 
 def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, artifact_path: str | None) -> str:
     """The assertion report of a run that the agent failed."""
-    lines = [headline(case, artifact, evaluation), ""]
-    lines += _aligned(faults(case, artifact, evaluation))
-    lines += ["", *_answer(artifact.final_output)]
+    found, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
+    alone = len(found) == 1 and found[0].message is not None and found[0].sentence == first
+    details = [f"    {line}" for line in _said(found[0])[1:]] if alone else ["", *_aligned(found)]
+    lines = [first, *details, "", *_answer(artifact.final_output)]
     if artifact_path is not None:
         lines.append(f"full trace: {visible(artifact_path)}")
     return "\n".join(lines)
