@@ -153,11 +153,14 @@ def _prepare(config: pytest.Config) -> None:
 
 def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
     """A glance that spares sessions without cases the import of everything else."""
-    if path.name in ("test.yaml", "test.yml"):
-        return True
-    if path.suffix not in (".json", ".jsonl"):
+    yaml = path.name in ("test.yaml", "test.yml")
+    if not yaml and path.suffix not in (".json", ".jsonl"):
         return False
     if parent.session.isinitpath(path) or CASES in parent.config.stash:
         return True
-    with path.open("rb") as file:
-        return b"question" in file.read(_HEAD_BYTES).replace(b"\0", b"")
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES).replace(b"\0", b"")
+    except OSError:
+        return yaml  # collecting it will say why
+    return any(word in head for word in ((b"case_id", b"schema_version") if yaml else (b'"question"',)))

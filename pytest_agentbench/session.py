@@ -111,7 +111,7 @@ class SessionReport:
 
     def _tell_workers(self, report: pytest.TestReport) -> None:
         assert self.link is not None
-        if report.when == "call" or not report.passed:
+        if report.when == "call" or report.failed or report.skipped:
             self.link.decided.add(report.nodeid)
         stop = getattr(report, "agentbench_stop", None) or self.session.shouldfail or self.session.shouldstop
         if stop:
@@ -121,7 +121,7 @@ class SessionReport:
         from pytest_agentbench.errors import InfrastructureError
         from pytest_agentbench.reports import build_report, case_failures, suite_properties, write_report
 
-        self.lost = self._lost(session)
+        self.lost = 0 if exitstatus == pytest.ExitCode.INTERRUPTED else self._lost(session)
         rows = [self.rows[nodeid] for nodeid in sorted(self.rows, key=lambda nodeid: self.order[nodeid])]
         report = build_report(rows, {})
         gate = self._gate(rows, case_failures(report["cases"]))
@@ -145,19 +145,22 @@ class SessionReport:
         """Items that were never reported: xdist ends with status 0 when a worker meets an internal error."""
         if session.shouldfail or session.shouldstop:
             return 0
-        return max(0, session.testscollected - len(self.rows.keys() | self.others.keys()))
+        reported = {nodeid for nodeid, outcome in self.others.items() if outcome != "rerun"}
+        return max(0, session.testscollected - len(self.rows.keys() | reported))
 
     def _gate(self, rows: Sequence[dict[str, Any]], case_failures: Sequence[str]) -> Gate:
         from pytest_agentbench.reports import Counts, gate
 
         counts = Counts.of(row["outcome"] for row in rows)
-        broken = sum(outcome in ("failed", "error") for outcome in self.others.values())
+        crashes = self.link.unplaced if self.link is not None else []
+        broken = sum(outcome in ("failed", "error") for outcome in self.others.values()) - len(crashes)
         uncollected = self.case_file_errors + self.other_collection_errors
         stopped = self.session.shouldfail or self.session.shouldstop or self.halted
         reasons = [
             *case_failures,
             *([f"{uncollected} collection errors."] if uncollected else []),
-            *([f"{broken} tests that are not cases failed."] if broken else []),
+            *([f"{broken} tests that are not cases failed."] if broken > 0 else []),
+            *(f"{crash}." for crash in crashes),
             *([f"The session stopped early: {stopped}."] if stopped else []),
             *([f"{self.lost} collected items were never reported."] if self.lost else []),
         ]

@@ -1,4 +1,4 @@
-"""`agentbench schema [NAME]`: JSON Schemas of the configuration files."""
+"""`agentbench schema [NAME]`: JSON Schemas of the files that people write, and of report.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Adds the command with its options."""
     parser = subparsers.add_parser(
         "schema",
-        help="print JSON Schemas of the configuration files, for editors",
+        help="print JSON Schemas of cases, profiles, scripts and reports, for editors",
         description="Print the JSON Schema of one kind of file, or an object with all of them. An editor completes and "
         "checks a file that begins with: # yaml-language-server: $schema=PATH/test_case.schema.json",
     )
@@ -24,8 +24,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the schemas."""
     from pytest_agentbench.config import json_schemas, suggest
+    from pytest_agentbench.models import script_schemas
+    from pytest_agentbench.reports import report_schema
 
-    schemas = json_schemas()
+    schemas = {**json_schemas(), **script_schemas(), "report": report_schema()}
     if args.name is not None:
         if args.name not in schemas:
             raise ConfigError(f"there is no schema {args.name!r}{suggest(args.name, schemas.keys())}")

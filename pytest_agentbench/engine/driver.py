@@ -42,6 +42,7 @@ class RunAhead:
         config = session.config
         self.session, self.tick, self.close = session, tick, close
         self.shared: list[Any] = []
+        self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
         group_jobs(config, session.items)
         stops = config.getoption("maxfail") or config.getoption(
@@ -88,6 +89,13 @@ class RunAhead:
         return value
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """What crashed another worker is not run here, only reported."""
+        __tracebackhide__ = True
+        if item in self.culprits:
+            pytest.fail(self.culprits[item], pytrace=False)
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
         """Also after -x: session fixtures, the runner among them, are torn down next."""
         if nextitem is None:
@@ -104,7 +112,8 @@ class RunAhead:
     def _receive(self, message: Sequence[Any]) -> None:
         order, *rest = message
         if order == "share":
-            indices, suspects = rest
+            indices, suspects, culprits = rest
+            self.culprits.update((self.session.items[index], text) for index, text in culprits.items())
             share, doubtful = ([self.session.items[i] for i in part] for part in (indices, suspects))
             jobs = [item.stash[JOB] for item in share if JOB in item.stash]
             self.engine.post(self.engine.extend, jobs, [item.stash[JOB] for item in doubtful if JOB in item.stash])

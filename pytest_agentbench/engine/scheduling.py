@@ -58,12 +58,31 @@ class RunAheadScheduling(LoadScheduling):
         crashed: str | None = super().remove_node(node)
         return crashed
 
+    def hand_on(self, nodeid: str, crash: str) -> bool:
+        """Whether another worker takes over an item whose worker crashed: to run it again alone, or to report it."""
+        decided = nodeid in self.link.decided  # it died just after its report
+        if nodeid in self.doubtful:
+            self.doubtful.remove(nodeid)
+            if not decided:
+                self.mark_test_pending(nodeid)
+            return True
+        no_worker = not self.nodes and self.config.getoption("maxworkerrestart") == "0"
+        if not self.ahead or decided or no_worker or nodeid in self.link.culprits:
+            return False
+        self.link.culprits[nodeid] = crash
+        self.mark_test_pending(nodeid)
+        return True
+
     def _deal(self) -> None:
         nodes = [node for node in self.nodes if node in self.node2collection and not node.shutting_down]
         if not nodes or not self.pending:
             return
+        assert self.collection is not None
+        crashes = {self.collection.index(nodeid): text for nodeid, text in self.link.culprits.items()}
         for node, share in zip(nodes, deal(self.pending, len(nodes)), strict=True):
-            node.workerinput[CHANNEL].send(("share", share, [index for index in share if index in self.suspects]))
+            suspects = [index for index in share if index in self.suspects]
+            culprits = {index: text for index, text in crashes.items() if index in share}
+            node.workerinput[CHANNEL].send(("share", share, suspects, culprits))
             self.node2pending[node].extend(share)
             node.send_runtest_some(share)
         self.pending.clear()

@@ -3,8 +3,9 @@
 Controller and worker talk over a channel of their own (execnet lets channels travel in `workerinput`):
 
 - worker to controller: `("cases", n, in_flight)` after collection, then `("spent", usd)` after each paid run
-- controller to worker: `("share", indices, suspects)`; `("halt", reason)`: start nothing more, skip the rest;
-  `("stop", reason)`: end the session, because xdist's own shutdown order would queue behind the share
+- controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to what is said of it;
+  `("halt", reason)`: start nothing more, skip the rest; `("stop", reason)`: end the session, because xdist's own
+  shutdown order would queue behind the share
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class ControllerLink:
     """The controller's side: hands out channels, adds up what workers spend, tells them to stop.
 
     `spend(usd)` books a cost (None: unknown) and returns the reason to stop once the budget is used up. `in_flight` is
-    how many runs one worker makes at a time.
+    how many runs one worker makes at a time. `culprits` are the items that crashed a worker, with what is said of them:
+    another worker reports them, because it can make their rows. `unplaced` are crashes that no worker could take over.
     """
 
     def __init__(self, spend: Callable[[float | None], str | None]) -> None:
@@ -39,6 +41,8 @@ class ControllerLink:
         self.in_flight = 1
         self.told: set[str] = set()
         self.decided: set[str] = set()
+        self.culprits: dict[str, str] = {}
+        self.unplaced: list[str] = []
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -60,12 +64,11 @@ class ControllerLink:
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
         """A crash is an error of the case, and with many runs in flight pytest's item is rarely the culprit."""
         report.when = "setup"
-        doubtful: set[str] = getattr(sched, "doubtful", set())
-        if crashitem in doubtful:
-            doubtful.remove(crashitem)
+        hand_on = getattr(sched, "hand_on", None)
+        if hand_on is not None and hand_on(crashitem, str(report.longrepr)):
             report.outcome = "rerun"
-            if crashitem not in self.decided:  # else it died just after its report
-                sched.mark_test_pending(crashitem)
+        else:
+            self.unplaced.append(str(report.longrepr))
 
     def tell(self, order: Literal["halt", "stop"], reason: str) -> None:
         """Sends an order to every worker, once."""

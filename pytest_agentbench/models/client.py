@@ -54,7 +54,7 @@ class Throttle:
 
 
 class Endpoints:
-    """The endpoints of one event loop: one `AsyncOpenAI` with one connection pool for each (base_url, key).
+    """The endpoints of one event loop: one `AsyncOpenAI` with its connections for each (base_url, key).
 
     `share` is the number of processes that divide the limits. `concurrency` is the number of requests in flight for
     models that declare none (default: the record's 64). Scripted models are answered in process from `scripts`.
@@ -87,13 +87,14 @@ class Endpoints:
         if model.provider is not None:
             return self._provided(model)
         endpoint = ("scripted", None) if model.scripted else (model.base_url, model.api_key_env)
-        api = self._apis.get(endpoint)
-        if api is None:
-            api = self._apis[endpoint] = self._scripted() if model.scripted else self._connect(model)
         throttle = self._throttles.get((*endpoint, model.requested_model))
         if throttle is None:
             throttle = Throttle(model, self._share, self._concurrency)
             self._throttles[(*endpoint, model.requested_model)] = throttle
+        api = self._apis.get(endpoint)
+        if api is None:
+            in_flight = throttle.concurrency.ceiling
+            api = self._apis[endpoint] = self._scripted() if model.scripted else self._connect(model, in_flight)
         return ChatClient(model, api, throttle, self.backoff)
 
     def _provided(self, model: Model) -> ChatClient:
@@ -109,19 +110,25 @@ class Endpoints:
         for api in apis.values():
             await api.close()
 
-    def _connect(self, model: Model) -> AsyncOpenAI:
+    def _connect(self, model: Model, in_flight: int) -> AsyncOpenAI:
+        from urllib.request import getproxies
+
         import httpx2
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+        from pytest_agentbench.models.pools import Pools
+
         # AdaptiveLimit bounds what is in flight; the pool must never queue behind its back.
-        pool = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30)
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30)
+        proxied = getproxies().keys() - {"no"}  # the way through one is the client's own
+        pools = None if proxied else Pools(in_flight, limits)
         key = self._environ.get(model.api_key_env, "") if model.api_key_env else ""
         return AsyncOpenAI(
             api_key=key or "none",
             base_url=model.base_url,
             max_retries=0,
             timeout=_timeout(),
-            http_client=DefaultAsyncHttpxClient(limits=pool, timeout=_timeout()),
+            http_client=DefaultAsyncHttpxClient(transport=pools, limits=limits, timeout=_timeout()),
         )
 
     def _scripted(self) -> AsyncOpenAI:

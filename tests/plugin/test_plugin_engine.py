@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import LEAN
+
+HEAD = """
+import asyncio, os, threading, time
+import pytest
+from pytest_agentbench import RunOutput, Usage
+
+def note(name, line=""):
+    with open(name, "a") as file:
+        file.write(line + "\\n")
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return agent
+
+"""
+ONE_AFTER_ANOTHER = HEAD + (
+    "async def agent(case):\n    note('started.txt', case.case_id)\n"
+    "    await asyncio.sleep(0)\n    return case.metadata.get('says', 'Paris')\n"
+)
+BLOCKED = (
+    HEAD
+    + """
+async def agent(case):
+    note("started.txt", case.case_id)
+    if case.case_id.endswith(".q0"):
+        return "Rome"
+    try:
+        await asyncio.Event().wait()
+    finally:
+        note("cancelled.txt", case.case_id)
+"""
+)
+"""The first row fails, the others never end by themselves."""
+
+
+@pytest.mark.parametrize("args", [("-x",), ("--maxfail=1",)], ids=["x", "maxfail"])
+def test_a_stop_cancels_what_is_in_flight(bench, args):
+    bench.agent(BLOCKED)
+    bench.questions(50)
+    finished = bench.run("--agentbench-concurrency", "4", *args)
+    assert finished.exit == 1
+    assert finished.outcomes == {"cases/many.q0[agent]": "failed"}
+    started = bench.lines("started.txt")
+    assert len(started) <= 9  # the window of a session that may stop is small: one failed, up to eight ahead of it
+    assert sorted(bench.lines("cancelled.txt")) == sorted(started[1:])
+
+
+def test_maxfail_counts_failures(bench):
+    bench.agent(ONE_AFTER_ANOTHER)
+    bench.rows(
+        "cases/many.jsonl",
+        *({"id": f"q{i}", "question": "?", "answer": "Rome" if i in (3, 7, 9) else "Paris"} for i in range(40)),
+    )
+    finished = bench.run("--maxfail=2", "--agentbench-concurrency", "2")
+    assert finished.exit == 1
+    assert len(finished.runs) == 8
+    assert list(finished.outcomes.values()).count("failed") == 2
+    assert len(bench.lines("started.txt")) <= 12
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_fail_fast_ends_the_session_after_a_failure(bench, workers):
+    bench.agent(ONE_AFTER_ANOTHER)
+    bench.profile("strict", policy={"fail_fast": True, "max_concurrency": 2})
+    for number in range(30):
+        bench.case(f"case{number:02}", metadata={"says": "Rome" if number == 1 else "Paris"})
+    finished = bench.run("--agentbench-run-profile", "strict", *workers)
+    assert finished.exit != 0
+    assert finished.outcomes["case01[agent]"] == "failed"
+    assert len(finished.runs) < 30
+    assert "execution_policy.fail_fast of run profile 'strict'" in finished.text
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_stop_on_runner_error_ends_the_session_after_an_error(bench, workers):
+    bench.agent(HEAD + "def agent(case):\n    return 1 / (case.case_id != 'case01') and case.metadata['says']\n")
+    bench.profile("strict", policy={"stop_on_runner_error": True, "max_concurrency": 2})
+    for number in range(30):
+        bench.case(f"case{number:02}", metadata={"says": "Rome" if number == 0 else "Paris"})
+    finished = bench.run("--agentbench-run-profile", "strict", *workers)
+    assert finished.exit != 0
+    assert finished.outcomes["case00[agent]"] == "failed"
+    assert finished.outcomes["case01[agent]"] == "error"
+    assert len(finished.runs) < 30
+    assert "execution_policy.stop_on_runner_error of run profile 'strict'" in finished.text
+
+
+COUNTING = (
+    HEAD
+    + """
+busy = most = 0
+
+async def agent(case):
+    global busy, most
+    busy += 1
+    most = max(most, busy)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    busy -= 1
+    return "Paris"
+
+def pytest_unconfigure(config):
+    note("most.txt", str(most))
+"""
+)
+
+
+@pytest.mark.parametrize(("args", "most"), [((), 16), (("--agentbench-concurrency", "5"), 5)])
+def test_as_many_runs_are_in_flight_as_allowed(bench, args, most):
+    bench.agent(COUNTING)
+    bench.questions(60)
+    assert bench.run(*args).exit == 0
+    assert bench.lines("most.txt") == [str(most)]
+
+
+def test_max_concurrency_of_the_profile_is_the_limit(bench):
+    bench.agent(COUNTING)
+    bench.profile("narrow", policy={"max_concurrency": 3})
+    bench.questions(30)
+    assert bench.run("--agentbench-run-profile", "narrow").exit == 0
+    assert bench.lines("most.txt") == ["3"]
+
+
+COSTLY = (
+    HEAD
+    + """
+async def agent(case):
+    note("started.txt", case.case_id)
+    await asyncio.sleep(0)
+    return RunOutput(output="Paris", usage=Usage(cost_usd=COST))
+"""
+)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_a_used_up_budget_skips_the_rest(bench, workers):
+    bench.agent(COSTLY.replace("COST)", "0.5)"))
+    bench.questions(200)
+    finished = bench.run("--agentbench-max-cost", "2", "--agentbench-concurrency", "2", *workers)
+    assert finished.exit == 1
+    totals = finished.report["totals"]
+    assert totals["runs"] == 200
+    assert totals["passed"] + totals["skipped"] == 200
+    if not workers:
+        assert 4 <= totals["passed"] <= 6  # what was in flight may still end
+    assert len(bench.lines("started.txt")) < 200
+    skipped = [row for row in finished.runs.values() if row["outcome"] == "skipped"]
+    assert {"--agentbench-max-cost" in row["message"] for row in skipped} == {True}
+    assert any("the budget is used up" in text for text in finished.report["session"]["warnings"])
+
+
+def test_unknown_costs_are_not_taken_for_nothing(bench):
+    bench.agent(COSTLY.replace("COST)", "None)"))
+    bench.questions(3)
+    finished = bench.run("--agentbench-max-cost", "2")
+    assert finished.exit == 0
+    assert any("the cost of 3" in text for text in finished.report["session"]["warnings"])
+
+
+DYING = """
+from pytest_agentbench.engine import lookahead
+
+pump = lookahead.LookAhead._pump
+
+def broken(self):
+    if len(self.done) + self.at > 5:
+        raise MemoryError("the scheduler broke")
+    pump(self)
+
+lookahead.LookAhead._pump = broken
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_a_dead_engine_is_an_error_of_each_pending_item(bench, workers):
+    bench.agent(ONE_AFTER_ANOTHER + DYING)
+    bench.questions(40)
+    finished = bench.spawn("--agentbench-concurrency", "4", *workers, timeout=30)
+    assert finished.exit == 1
+    outcomes = list(finished.outcomes.values())
+    assert len(outcomes) == 40
+    assert set(outcomes) == {"passed", "error"}
+    messages = {row["message"] for row in finished.runs.values() if row["outcome"] == "error"}
+    assert all("the engine died" in message and "the scheduler broke" in message for message in messages)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+def test_interrupt_ends_soon_and_keeps_what_is_done(bench, workers):
+    bench.agent(
+        HEAD
+        + """
+async def agent(case):
+    if int(case.case_id.split("q")[1]) < 10:
+        return "Paris"
+    note("blocked.txt", case.case_id)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        note("cancelled.txt", case.case_id)
+"""
+    )
+    bench.questions(100)
+    command = [sys.executable, "-m", "pytest", *LEAN, "-v", "--agentbench-concurrency", "8", *workers]
+    process = subprocess.Popen(
+        command, cwd=bench.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if sum("PASSED" in line for line in said) == 10:
+            break
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: workers get it too
+    said.append(process.communicate(timeout=15)[0])
+    assert process.returncode == 2
+    assert "KeyboardInterrupt" in "".join(said)
+    report = json.loads((bench.path / "outputs/report.json").read_text())
+    assert [row["outcome"] for row in report["runs"]] == ["passed"] * 10
+    assert report["session"]["exit_status"] == 2
+    assert report["session"]["warnings"] == []
+    assert len(list((bench.path / "outputs/runs").rglob("run_1.json"))) == 10
+    assert sorted(bench.lines("cancelled.txt")) == sorted(bench.lines("blocked.txt"))
+
+
+@pytest.mark.slow  # it is waited for some seconds
+def test_what_swallows_cancellation_does_not_keep_the_session(bench):
+    bench.agent(
+        HEAD
+        + """
+async def agent(case):
+    if case.case_id.endswith("q0"):
+        return "Rome"
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+"""
+    )
+    bench.questions(5)
+    finished = bench.spawn("-x", timeout=30)
+    assert finished.exit == 1
+    assert finished.outcomes == {"cases/many.q0[agent]": "failed"}
+
+
+def test_a_blocking_coroutine_holds_up_only_the_engine(bench):
+    bench.agent(
+        HEAD
+        + """
+async def agent(case):
+    if case.case_id.endswith("q3"):
+        time.sleep(0.3)
+    return "Paris"
+"""
+    )
+    bench.questions(8)
+    assert bench.run().report["totals"]["passed"] == 8
+
+
+def test_items_keep_their_own_results_in_any_order(bench):
+    bench.agent(
+        HEAD
+        + """
+async def agent(case):
+    await asyncio.sleep(len(case.case_id) % 7 / 1000)
+    return case.case_id
+
+def pytest_collection_modifyitems(items):
+    items.reverse()
+"""
+    )
+    bench.rows("cases/many.jsonl", *({"id": f"q{i}", "question": "?", "answer": f"cases/many.q{i}"} for i in range(50)))
+    finished = bench.run()
+    assert finished.report["totals"]["passed"] == 50
+
+
+def test_other_tests_run_beside_cases(bench):
+    bench.agent(ONE_AFTER_ANOTHER)
+    bench.questions(3)
+    bench.write("test_a.py", "def test_a(): pass\n")
+    bench.write("tests/test_z.py", "def test_z(): assert 0\n")
+    finished = bench.run()
+    finished.result.assert_outcomes(passed=4, failed=1)
+    assert finished.report["totals"]["runs"] == 3

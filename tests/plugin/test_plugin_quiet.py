@@ -1,0 +1,49 @@
+"""A session without a case pays nothing and sees nothing."""
+
+from __future__ import annotations
+
+import sys
+
+LOOK = """
+import sys
+
+def pytest_unconfigure(config):
+    heavy = ("pydantic", "openai", "yaml", "jsonschema", "rich", "asyncio", "pytest_agentbench.records",
+             "pytest_agentbench.config", "pytest_agentbench.collection", "pytest_agentbench.engine")
+    print("loaded:", [name for name in heavy if name in sys.modules])
+"""
+
+
+def test_a_session_without_cases_loads_and_writes_nothing(bench):
+    bench.write("conftest.py", LOOK)
+    bench.write("test_plain.py", "def test_plain(): pass\n")
+    bench.write("data.json", '{"questions": 1}')
+    bench.write("other/test.yaml", "steps:\n  - run: make\n")
+    bench.write("settings.jsonl", '{"a": 1}\n')
+    finished = bench.spawn("-s")
+    assert finished.exit == 0
+    assert "loaded: []" in finished.text
+    assert not (bench.path / "outputs").exists()
+    assert "agentbench" not in finished.text.partition("collected")[2]
+
+
+def test_the_plugin_is_imported_without_its_rooms(bench):
+    code = "import sys; import pytest_agentbench.plugin; print(sorted(m for m in sys.modules if 'agentbench' in m))"
+    loaded = bench.pytester.run(sys.executable, "-c", code).stdout.str()
+    assert loaded.strip() == str(
+        ["pytest_agentbench"]
+        + [f"pytest_agentbench.{name}" for name in ("fixtures", "hookspecs", "lazy", "options", "plugin", "session")]
+    )
+
+
+def test_help_names_every_option(bench):
+    text = bench.run("--help").text
+    for option in ("model", "profile", "suite", "fail-under", "max-cost", "strict", "output", "json", "metric"):
+        assert f"--agentbench-{option}" in text
+    assert "agentbench_configs" in text
+
+
+def test_fixtures_are_listed_with_what_they_are(bench):
+    text = bench.run("--fixtures").text
+    for name in ("agentbench_runner", "agentbench_run", "agentbench_case", "agentbench_model", "agentbench_workspace"):
+        assert f"{name}" in text

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import pytest
+
+HEAD = """
+import asyncio, os, threading, time
+import pytest
+
+def note(name, line=""):
+    with open(name, "a") as file:
+        file.write(line + "\\n")
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return agent
+
+"""
+
+
+def crashing(case_ids, *, before="await asyncio.sleep(0.01)"):
+    return HEAD + (
+        "async def agent(case):\n"
+        "    note('started.txt', case.case_id)\n"
+        f"    {before}\n"
+        f"    if case.case_id.split('.')[-1] in {tuple(case_ids)!r}:\n        os._exit(7)\n"
+        "    return 'Paris'\n"
+    )
+
+
+def test_a_crash_names_the_culprit_and_loses_nothing(bench):
+    bench.agent(crashing(["q30"]))
+    bench.questions(60)
+    finished = bench.run("-n", "2", "--agentbench-concurrency", "8")
+    assert finished.exit == 1
+    crashed = {name: row for name, row in finished.runs.items() if row["outcome"] != "passed"}
+    assert list(crashed) == ["cases/many.q30[agent]"]
+    assert crashed["cases/many.q30[agent]"]["outcome"] == "error"
+    assert len(finished.runs) == 60
+    assert finished.report["totals"]["passed"] == 59
+    assert "worker 'gw" in crashed["cases/many.q30[agent]"]["message"]
+    assert bench.lines("started.txt").count("cases/many.q30") == 2  # alone the second time, which names it
+
+
+def test_crashes_over_a_gate_are_errors_of_their_cases(bench):
+    bench.agent(crashing(["q3", "q17"]))
+    bench.questions(40)
+    args = ("-n", "2", "--agentbench-concurrency", "4", "--agentbench-fail-under", "0.9")
+    finished = bench.run(*args, "--agentbench-min-completion", "0.9")
+    gate = finished.report["session"]["gate"]
+    assert finished.report["totals"]["errors"] == 2
+    assert (finished.exit, gate["passed"], gate["completion"]) == (0, True, 0.95)
+
+
+def test_a_crash_of_the_only_worker_ends_with_everything_reported(bench):
+    bench.agent(crashing(["q5"]))
+    bench.questions(10)
+    finished = bench.run("-n", "1", "--agentbench-concurrency", "2")
+    assert finished.exit == 1
+    assert finished.report["totals"]["passed"] == 9
+    assert finished.outcomes["cases/many.q5[agent]"] == "error"
+
+
+def test_without_restarts_what_never_ran_fails_the_session(bench):
+    bench.agent(crashing(["q5"]))
+    bench.questions(10)
+    finished = bench.run("-n", "1", "--max-worker-restart=0", "--agentbench-concurrency", "1")
+    assert finished.exit == 1
+    assert "worker restarting disabled" in finished.text
+    assert "collected items were never reported" in finished.text
+
+
+def test_a_crash_under_another_distribution_is_told_from_other_tests(bench):
+    bench.agent(crashing(["q2"]))
+    bench.questions(4)
+    finished = bench.run("-n", "2", "--dist", "worksteal", "--agentbench-fail-under", "0.5")
+    assert finished.exit == 1
+    assert finished.report["totals"]["passed"] == 3
+    [reason] = finished.report["session"]["gate"]["reasons"]
+    assert reason.endswith("crashed while running 'cases/many.jsonl::cases/many.q2[agent]'.")
+
+
+@pytest.mark.parametrize("dist", ["loadfile", "each", "worksteal", "loadscope"])
+def test_other_distributions_run_every_case(bench, dist):
+    bench.agent(HEAD + "def agent(case):\n    return 'Paris'\n")
+    bench.questions(6)
+    bench.questions(5, name="cases/more.jsonl")
+    bench.write("test_plain.py", "def test_plain(): pass\n")
+    finished = bench.run("-n", "2", "--dist", dist)
+    assert finished.exit == 0
+    assert finished.report["totals"]["passed"] == 11
+
+
+def test_loadfile_keeps_a_file_on_one_worker(bench):
+    bench.agent(
+        HEAD + "def agent(case):\n    note('workers.txt', os.environ['PYTEST_XDIST_WORKER'])\n    return 'Paris'\n"
+    )
+    bench.questions(12)
+    finished = bench.run("-n", "2", "--dist", "loadfile")
+    assert finished.report["totals"]["passed"] == 12
+    assert len(set(bench.lines("workers.txt"))) == 1
+
+
+def test_limits_are_divided_among_workers(bench):
+    bench.agent(
+        HEAD
+        + """
+busy = most = 0
+
+async def agent(case):
+    global busy, most
+    busy += 1
+    most = max(most, busy)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    busy -= 1
+    return "Paris"
+
+def pytest_unconfigure(config):
+    if hasattr(config, "workerinput"):
+        note("most.txt", str(most))
+"""
+    )
+    bench.questions(80)
+    assert bench.run("-n", "2", "--agentbench-concurrency", "6").exit == 0
+    assert bench.lines("most.txt") == ["3", "3"]
+
+
+@pytest.mark.parametrize("args", [("-x",), ("--maxfail=1",)], ids=["x", "maxfail"])
+def test_a_stop_reaches_the_workers(bench, args):
+    bench.agent(
+        HEAD
+        + """
+async def agent(case):
+    note("started.txt", case.case_id)
+    if case.case_id.endswith(".q0"):
+        return "Rome"
+    await asyncio.Event().wait()
+"""
+    )
+    bench.questions(50)
+    finished = bench.run("-n", "2", "--agentbench-concurrency", "4", *args)
+    assert finished.exit != 0
+    assert finished.outcomes["cases/many.q0[agent]"] == "failed"
+    assert len(bench.lines("started.txt")) < 20
+
+
+def test_a_session_without_cases_is_xdists_own(bench):
+    bench.write("test_plain.py", "import pytest\n@pytest.mark.parametrize('i', range(9))\ndef test_it(i): pass\n")
+    finished = bench.run("-n", "2")
+    assert finished.exit == 0
+    assert finished.report is None
+    finished.result.assert_outcomes(passed=9)
+
+
+def test_cases_and_other_tests_share_the_workers(bench):
+    bench.agent(HEAD + "async def agent(case):\n    return 'Paris'\n")
+    bench.questions(30)
+    bench.write(
+        "test_plain.py", "import pytest\n@pytest.mark.parametrize('i', range(9))\ndef test_it(i): assert i != 5\n"
+    )
+    finished = bench.run("-n", "2", "--agentbench-fail-under", "0.5")
+    assert finished.exit == 1  # a gate on cases forgives no other test
+    finished.result.assert_outcomes(passed=38, failed=1)
+    assert "1 tests that are not cases failed" in finished.text
