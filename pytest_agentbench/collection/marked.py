@@ -58,7 +58,7 @@ def attach_jobs(items: list[pytest.Item]) -> None:
 
 
 def _job(item: pytest.Item, case: Case, plan: Plan, repetition: int) -> Job:
-    return Job(item.nodeid, case.case_id, case.tags, lambda: case, plan, repetition)
+    return Job(item.nodeid, case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True)
 
 
 def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark) -> Case:

@@ -66,7 +66,7 @@ class Planner:
         return self._own_agents[folder]
 
     def plans(self, root: ConfigRoot, *, own_agent: bool) -> list[Plan]:
-        """One plan per model and repetition-free; raises ConfigError at the first call, then none: it is said once."""
+        """One plan per model. Raises ConfigError at the first call and gives none at the next: it is said once."""
         key = (root.path, own_agent)
         if key not in self._plans:
             self._plans[key] = None

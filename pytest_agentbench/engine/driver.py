@@ -139,7 +139,8 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     for item in items:
         if JOB in item.stash:
             job = item.stash[JOB]
-            job.group = (_runner_scope(item, folders) if job.plan.own_agent else None, id(job.plan.run_profile))
+            scope = _runner_scope(item, folders) if job.plan.own_agent else None
+            job.group = (scope, id(job.plan.run_profile))
 
 
 def overrides_runner(place: Any) -> bool:
@@ -149,10 +150,10 @@ def overrides_runner(place: Any) -> bool:
 
 
 def _runner_scope(item: pytest.Item, folders: set[Path]) -> Any:
-    for place in (getattr(item, "cls", None), getattr(item, "module", None)):
-        if overrides_runner(place):
-            return place
-    return next((folder for folder in item.path.parents if folder in folders), None)
+    places = (getattr(item, "cls", None), getattr(item, "module", None))
+    place = next(filter(overrides_runner, places), None) or next((f for f in item.path.parents if f in folders), None)
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return place, id(params[RUNNER_FIXTURE]) if RUNNER_FIXTURE in params else None
 
 
 _FIXTURE: Any = type(pytest.fixture(lambda: None))

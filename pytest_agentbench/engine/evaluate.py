@@ -15,7 +15,7 @@ from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResul
 
 
 async def evaluate(services: Services, job: Job, case: Case, result: Result) -> None:
-    """Fills in `result.evaluation` and stores it. Raises AgentbenchError where there is no verdict."""
+    """Fills in `result.evaluation` and stores it. Raises AgentbenchError where there is no verdict but has to be."""
     plan, artifact = job.plan, result.artifact
     assert artifact is not None
     profile = plan.evaluation_profile
@@ -26,13 +26,16 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     try:
         judgement = await _judge(services, plan, case, artifact, checks)
     except JudgeError as error:
-        plan.lane.write_evaluation(job.repetition, _unjudged(case, plan, artifact, checks, metrics, error))
+        evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error)
+        plan.lane.write_evaluation(job.repetition, evaluation)
+        if job.by_hand:
+            return
         raise
     judged = judgement.result if judgement else None
     identity = plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case)
     evaluation = result.evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity)
     plan.lane.write_evaluation(job.repetition, evaluation, judgement.prompts if judgement else ())
-    if evaluation.outcome == "error":
+    if evaluation.outcome == "error" and not job.by_hand:
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
 
 

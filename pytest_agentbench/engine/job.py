@@ -38,7 +38,8 @@ class Job:
     """One run to make. `case` builds the record when it is needed, so that 100,000 jobs keep no parsed cases.
 
     `rank` is the place in pytest's order from 1; `group` is what jobs share that may start ahead together: the conftest
-    scope their runner comes from, and the run profile that limits them.
+    scope their runner comes from, and the run profile that limits them. `by_hand` says that a hand-written test decides
+    what the run is worth: then nothing in the case has to.
     """
 
     nodeid: str
@@ -49,6 +50,7 @@ class Job:
     repetition: int = 1
     rank: int = 0
     group: Any = None
+    by_hand: bool = False
 
 
 @dataclass(slots=True)

@@ -45,7 +45,7 @@ class LookAhead:
         self.on_close = on_close
         self.at = self.planned = 0
         self.starved = 0
-        self.over = False
+        self.over = self.closed = False
         self.died: BaseException | None = None
         self.stopped: str | None = None
         self.grace = 5.0
@@ -97,6 +97,9 @@ class LookAhead:
     def close(self) -> None:
         """Ends the thread. An agent's plain function cannot be cancelled: its daemon thread is left behind."""
         self.stopped = self.stopped or "the session ended"
+        if self.closed:
+            return
+        self.closed = True
         if self.thread.ident and self.thread is not threading.current_thread():
             self.post(self.loop.stop)
             self.thread.join(self.grace + 2)
@@ -158,6 +161,8 @@ class LookAhead:
         if flight is None or flight.runner is not runner:  # not started, or with a runner that is not this item's
             with contextlib.suppress(KeyError, ValueError):
                 self.waiting[job.group].remove(job)
+            if flight is not None:
+                flight.task.cancel()
             flight = self._start(job, runner)
         flight.task.add_done_callback(lambda _: answer.put(self._fetched(job, runner)))
         self._pump()

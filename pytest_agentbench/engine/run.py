@@ -35,7 +35,8 @@ async def execute(services: Services, job: Job, agent: Any) -> Result:
     begun = time.perf_counter()
     try:
         result.case = case = job.case()
-        require_decision(case, job.plan.evaluation_profile)
+        if not job.by_hand:
+            require_decision(case, job.plan.evaluation_profile)
         await _run(services, job, case, agent, result)
         result.seconds = time.perf_counter() - begun
         await evaluate(services, job, case, result)

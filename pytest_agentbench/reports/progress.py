@@ -57,7 +57,7 @@ class StatusLine:
         Silent in xdist's workers, under `-s` (the tests' own output comes at any time) and without a terminal reporter.
         """
         reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
-        free = reporter is not None and not hasattr(config, "workerinput") and config.getoption("capture") != "no"
+        free = reporter is not None and not hasattr(config, "workerinput") and config.getoption("capture", "no") != "no"
         return cls(sys.__stdout__ if free else None, colour=reporter is not None and reporter.hasmarkup)
 
     @property

@@ -16,7 +16,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,7 +165,7 @@ def _console_problems(block: Block, project: Project) -> Iterator[str]:
             yield f"{place}--- exit status {status} is not shown"
 
 
-def _environ() -> Mapping[str, str]:
+def _environ() -> dict[str, str]:
     """Ours without keys and settings that would change what commands print."""
     kept = {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
     programs = os.path.dirname(sys.executable)

@@ -24,6 +24,7 @@ def agentbench_runner():
     return agent
 
 """
+SOME_SLOW = [pytest.param((), id="serial"), pytest.param(("-n", "2"), id="xdist", marks=pytest.mark.slow)]
 ONE_AFTER_ANOTHER = HEAD + (
     "async def agent(case):\n    note('started.txt', case.case_id)\n"
     "    await asyncio.sleep(0)\n    return case.metadata.get('says', 'Paris')\n"
@@ -82,7 +83,7 @@ def test_fail_fast_ends_the_session_after_a_failure(bench, workers):
     assert "execution_policy.fail_fast of run profile 'strict'" in finished.text
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize("workers", SOME_SLOW)
 def test_stop_on_runner_error_ends_the_session_after_an_error(bench, workers):
     bench.agent(HEAD + "def agent(case):\n    return 1 / (case.case_id != 'case01') and case.metadata['says']\n")
     bench.profile("strict", policy={"stop_on_runner_error": True, "max_concurrency": 2})
@@ -182,7 +183,7 @@ lookahead.LookAhead._pump = broken
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize("workers", SOME_SLOW)
 def test_a_dead_engine_is_an_error_of_each_pending_item(bench, workers):
     bench.agent(ONE_AFTER_ANOTHER + DYING)
     bench.questions(40)

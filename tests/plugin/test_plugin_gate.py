@@ -116,6 +116,7 @@ def test_thresholds_over_repetitions_replace_must_pass(bench):
     assert "below its threshold" in finished.report["session"]["gate"]["reasons"][0]
 
 
+@pytest.mark.slow
 def test_a_gate_holds_over_workers(bench):
     cases(bench, passed=3, failed=1)
     assert bench.run("-n", "2", "--agentbench-fail-under", "0.75").exit == 0

@@ -62,6 +62,36 @@ def test_hand_written_assertions_decide_and_not_the_cases_checks(project):
     assert "'Paris' == 'Oslo'" in finished.text
 
 
+def test_assertions_by_hand_need_no_verdict_of_the_case(project):
+    project.case("undecided", deterministic_checks=None)
+    body = "(agentbench_run):\n    assert agentbench_run.output == 'Paris'"
+    assert marked(project, body, "'undecided'").outcomes == {"test_it[agent]": "passed"}
+    project.write("tests/conftest.py", "def pytest_agentbench_checks():\n    return {'breaks': lambda s, c: 1 / 0}\n")
+    project.case("undecided", deterministic_checks=[{"check_id": "odd", "declarative": {"kind": "breaks"}}])
+    body += "\n    assert agentbench_run.evaluation.outcome == 'error'"
+    assert marked(project, body, "'undecided'").outcomes == {"test_it[agent]": "passed"}
+
+
+def test_each_parameter_of_the_runner_fixture_runs_the_case_once(bench):
+    bench.agent(
+        HEAD
+        + """
+@pytest.fixture(scope="session", params=["Paris", "Rome"])
+def agentbench_runner(request):
+    def agent(case):
+        with open("runs.txt", "a") as file:
+            file.write(request.param + "\\n")
+        return request.param
+    return agent
+"""
+    )
+    bench.case("one")
+    body = "(agentbench_run):\n    assert agentbench_run.output in ('Paris', 'Rome')"
+    finished = marked(bench, body)
+    assert list(finished.outcomes.values()) == ["passed", "passed"]
+    assert bench.lines("runs.txt") == ["Paris", "Rome"]
+
+
 def test_a_marked_test_runs_once_per_model_and_repetition(project):
     project.write(
         "tests/test_marked.py",
@@ -137,6 +167,7 @@ def test_it(agentbench_run):
     assert finished.outcomes["one[gpt4o]"] == "passed"
 
 
+@pytest.mark.slow
 def test_marked_tests_run_over_workers(project):
     body = "(agentbench_run):\n    assert agentbench_run.output == 'Paris'"
     marked(project, body)

@@ -277,13 +277,3 @@ def test_a_stuck_function_meets_its_time_limit_and_the_session_ends(bench):
     bench.case("stuck")
     finished = bench.spawn("--agentbench-run-profile", "brief", timeout=20)
     assert finished.runs["stuck[agent]"]["status"] == "timed_out"
-
-
-def test_own_agents_give_the_same_results_over_workers(bench):
-    agent(bench, "async def agent(case):\n    return case.metadata['says']")
-    for number in range(8):
-        bench.case(f"case{number}", metadata={"says": "Rome" if number % 3 == 0 else "Paris"})
-    serial, spread = bench.run(), bench.run("-n", "2")
-    assert spread.outcomes == serial.outcomes
-    assert list(spread.outcomes) == list(serial.outcomes)
-    assert spread.report["totals"] == serial.report["totals"]

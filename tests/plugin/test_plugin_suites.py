@@ -39,6 +39,7 @@ def test_a_suite_without_paths_ignores_testpaths(project):
     assert len(project.run("--agentbench-suite", "nightly").outcomes) == 2
 
 
+@pytest.mark.slow
 def test_a_suite_without_paths_works_over_workers(project):
     finished = project.run("--agentbench-suite", "nightly", "-n", "2")
     assert finished.exit == 0

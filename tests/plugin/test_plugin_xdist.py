@@ -17,6 +17,9 @@ def agentbench_runner():
 """
 
 
+REST = ("each", "worksteal", "loadscope")
+
+
 def crashing(case_ids, *, before="await asyncio.sleep(0.01)"):
     return HEAD + (
         "async def agent(case):\n"
@@ -41,6 +44,7 @@ def test_a_crash_names_the_culprit_and_loses_nothing(bench):
     assert bench.lines("started.txt").count("cases/many.q30") == 2  # alone the second time, which names it
 
 
+@pytest.mark.slow
 def test_crashes_over_a_gate_are_errors_of_their_cases(bench):
     bench.agent(crashing(["q3", "q17"]))
     bench.questions(40)
@@ -51,6 +55,7 @@ def test_crashes_over_a_gate_are_errors_of_their_cases(bench):
     assert (finished.exit, gate["passed"], gate["completion"]) == (0, True, 0.95)
 
 
+@pytest.mark.slow
 def test_a_crash_of_the_only_worker_ends_with_everything_reported(bench):
     bench.agent(crashing(["q5"]))
     bench.questions(10)
@@ -79,7 +84,7 @@ def test_a_crash_under_another_distribution_is_told_from_other_tests(bench):
     assert reason.endswith("crashed while running 'cases/many.jsonl::cases/many.q2[agent]'.")
 
 
-@pytest.mark.parametrize("dist", ["loadfile", "each", "worksteal", "loadscope"])
+@pytest.mark.parametrize("dist", ["loadfile", *(pytest.param(d, marks=pytest.mark.slow) for d in REST)])
 def test_other_distributions_run_every_case(bench, dist):
     bench.agent(HEAD + "def agent(case):\n    return 'Paris'\n")
     bench.questions(6)
@@ -90,6 +95,7 @@ def test_other_distributions_run_every_case(bench, dist):
     assert finished.report["totals"]["passed"] == 11
 
 
+@pytest.mark.slow
 def test_loadfile_keeps_a_file_on_one_worker(bench):
     bench.agent(
         HEAD + "def agent(case):\n    note('workers.txt', os.environ['PYTEST_XDIST_WORKER'])\n    return 'Paris'\n"
@@ -125,8 +131,7 @@ def pytest_unconfigure(config):
     assert bench.lines("most.txt") == ["3", "3"]
 
 
-@pytest.mark.parametrize("args", [("-x",), ("--maxfail=1",)], ids=["x", "maxfail"])
-def test_a_stop_reaches_the_workers(bench, args):
+def test_a_stop_reaches_the_workers(bench):
     bench.agent(
         HEAD
         + """
@@ -138,12 +143,13 @@ async def agent(case):
 """
     )
     bench.questions(50)
-    finished = bench.run("-n", "2", "--agentbench-concurrency", "4", *args)
+    finished = bench.run("-n", "2", "--agentbench-concurrency", "4", "-x")
     assert finished.exit != 0
     assert finished.outcomes["cases/many.q0[agent]"] == "failed"
     assert len(bench.lines("started.txt")) < 20
 
 
+@pytest.mark.slow
 def test_a_session_without_cases_is_xdists_own(bench):
     bench.write("test_plain.py", "import pytest\n@pytest.mark.parametrize('i', range(9))\ndef test_it(i): pass\n")
     finished = bench.run("-n", "2")

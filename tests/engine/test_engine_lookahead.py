@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_agentbench.engine import Job, LookAhead, Result
+
+
+def jobs(count, group=None):
+    return [Job(f"n{i}", f"c{i}", (), lambda: None, None, group=group) for i in range(count)]
+
+
+class Engine:
+    """A LookAhead over a work function, closed at the end of the test."""
+
+    def __init__(self, work, *, concurrency=4, window=8, **kw):
+        self.look = LookAhead(work, concurrency=concurrency, window=window, **kw)
+        self.look.grace = 0.2
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.look.close()
+
+    def plan(self, jobs, suspects=()):
+        self.look.post(self.look.extend, jobs, suspects)
+
+    def result(self, job, runner="runner", *, shared=True, tick=lambda: None):
+        return self.look.result(job, runner, shared=shared, tick=tick)
+
+    def settled(self):
+        """Waits until what the engine's thread was handed so far has started whatever it starts."""
+
+        async def turns():
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        asyncio.run_coroutine_threadsafe(turns(), self.look.loop).result(5)
+
+
+async def ok(job, runner):
+    await asyncio.sleep(0)
+    return Result(path=job.case_id)
+
+
+@given(
+    count=st.integers(1, 40),
+    concurrency=st.integers(1, 8),
+    window=st.integers(1, 20),
+    groups=st.integers(1, 3),
+    suspects=st.sets(st.integers(0, 39)),
+    naps=st.lists(st.integers(0, 3), min_size=40, max_size=40),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_job_runs_once_and_gives_its_own_result(count, concurrency, window, groups, suspects, naps):
+    ran, most, runners = [], [0], [object(), object(), object()]
+
+    async def work(job, runner):
+        ran.append(job.case_id)
+        most[0] = max(most[0], len(engine.look.running))
+        for _ in range(naps[int(job.case_id[1:])]):
+            await asyncio.sleep(0)
+        return Result(path=job.case_id)
+
+    all_jobs = jobs(count)
+    for number, job in enumerate(all_jobs):
+        job.group = number % groups
+    with Engine(work, concurrency=concurrency, window=window) as engine:
+        engine.plan(all_jobs, [job for number, job in enumerate(all_jobs) if number in suspects])
+        for job in all_jobs:
+            assert engine.result(job, runners[job.group]).path == job.case_id
+    assert sorted(ran) == sorted(job.case_id for job in all_jobs)
+    assert most[0] <= concurrency + 1  # the job that pytest is on starts whatever is in flight
+
+
+def test_jobs_start_in_order_and_within_the_window():
+    started, release = [], asyncio.Event()
+
+    async def work(job, runner):
+        started.append(job.case_id)
+        if job.case_id != "c0":
+            await release.wait()
+        return Result()
+
+    with Engine(work, concurrency=100, window=5) as engine:
+        engine.plan(planned := jobs(50))
+        engine.result(planned[0])
+        engine.settled()
+        assert started == ["c0", "c1", "c2", "c3", "c4", "c5"]
+
+
+def test_nothing_starts_before_a_runner_is_known():
+    started = []
+
+    async def work(job, runner):
+        started.append((job.case_id, runner))
+        return Result()
+
+    with Engine(work) as engine:
+        first, second = jobs(2, group="a"), jobs(2, group="b")
+        engine.plan(first + second)
+        engine.result(first[0], "A")
+        engine.settled()
+        assert {runner for _, runner in started} == {"A"}
+        engine.result(second[0], "B")
+        assert ("c0", "B") in started
+
+
+def test_a_runner_that_is_not_shared_opens_nothing():
+    started = []
+
+    async def work(job, runner):
+        started.append(job.case_id)
+        return Result()
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(5))
+        engine.result(planned[0], shared=False)
+        engine.settled()
+        assert started == ["c0"]
+
+
+def test_a_job_that_ran_with_another_runner_is_run_again_with_its_own():
+    async def work(job, runner):
+        return Result(path=f"{job.case_id} by {runner}")
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(3))
+        engine.result(planned[0], "A")
+        engine.settled()
+        assert engine.result(planned[1], "B").path == "c1 by B"
+        assert engine.result(planned[2], "A").path == "c2 by A"
+
+
+def test_a_run_under_way_with_another_runner_is_cancelled():
+    events = []
+
+    async def work(job, runner):
+        if (job.case_id, runner) == ("c1", "A"):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                events.append("cancelled")
+        return Result(path=runner)
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(2))
+        engine.result(planned[0], "A")
+        assert engine.result(planned[1], "B").path == "B"
+        engine.settled()
+        assert events == ["cancelled"]
+
+
+def test_a_suspect_runs_only_when_it_is_asked_for():
+    started = []
+
+    async def work(job, runner):
+        started.append(job.case_id)
+        return Result()
+
+    with Engine(work) as engine:
+        planned = jobs(4)
+        engine.plan(planned, [planned[1]])
+        engine.result(planned[0])
+        engine.settled()
+        assert started == ["c0", "c2", "c3"]
+        engine.result(planned[1])
+        assert started == ["c0", "c2", "c3", "c1"]
+
+
+def test_limits_of_a_group_hold():
+    most = {"a": 0, "b": 0}
+
+    async def work(job, runner):
+        most[job.group] = max(most[job.group], engine.look.busy[job.group])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return Result()
+
+    with Engine(work, concurrency=10, window=100, limits={"a": 2, "b": 7}) as engine:
+        planned = jobs(30, "a") + jobs(30, "b")
+        engine.plan(planned)
+        for job in planned:
+            engine.result(job)
+    assert most["a"] <= 3  # one more: the job that pytest is on
+    assert 4 <= most["b"] <= 8
+
+
+def test_what_work_raises_is_the_jobs_error():
+    async def work(job, runner):
+        raise {"c0": ValueError("no"), "c1": KeyboardInterrupt(), "c2": asyncio.CancelledError()}[job.case_id]
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(3))
+        errors = [engine.result(job).error for job in planned]
+    assert [type(error) for error in errors] == [ValueError, KeyboardInterrupt, RuntimeError]
+
+
+def test_halting_cancels_and_keeps_what_is_done():
+    async def work(job, runner):
+        if job.case_id == "c2":
+            await asyncio.Event().wait()
+        return Result(path=job.case_id)
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(4))
+        engine.result(planned[0])
+        engine.settled()
+        engine.look.halt("enough")
+        assert engine.result(planned[1]).path == "c1"
+        assert engine.result(planned[2]).not_run == "enough"
+        assert engine.result(planned[3]).path == "c3"
+
+
+def test_a_step_that_breaks_is_told_to_every_waiter():
+    with Engine(ok) as engine:
+        engine.plan(planned := jobs(3))
+        engine.result(planned[0])
+        engine.look._pump = lambda: 1 / 0
+        engine.look.post(engine.look._pump)
+        engine.look.thread.join(5)
+        fresh = jobs(2)
+        for job in fresh:
+            assert "the engine died: ZeroDivisionError" in str(engine.result(job).error)
+
+
+def test_a_loop_that_is_stopped_from_within_leaves_nobody_waiting():
+    async def work(job, runner):
+        asyncio.get_running_loop().stop()
+        await asyncio.Event().wait()
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(3))
+        for job in planned:
+            assert engine.result(job).not_run == "the session ended"
+
+
+def test_closing_ends_the_thread_and_awaits_what_is_to_be_closed():
+    closed = []
+
+    async def close():
+        closed.append(True)
+
+    with Engine(ok, on_close=close) as engine:
+        engine.plan(planned := jobs(3))
+        engine.result(planned[0])
+        engine.look.close()
+        assert closed == [True]
+        assert not engine.look.thread.is_alive()
+        assert engine.look.loop.is_closed()
+        assert engine.result(jobs(1)[0]).not_run == "the session ended"
+
+
+def test_an_engine_that_never_ran_is_closed_too():
+    engine = LookAhead(ok, concurrency=1, window=1)
+    engine.close()
+    engine.close()
+    assert engine.loop.is_closed()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_agent_that_swallows_cancellation_is_left_behind():
+    free = threading.Event()
+
+    async def work(job, runner):
+        while not free.is_set():
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(2))
+        waiting = threading.Thread(target=engine.result, args=(planned[0],), daemon=True)
+        waiting.start()
+        while not engine.look.running:
+            engine.settled()
+        engine.look.close()
+        waiting.join(5)
+        assert not waiting.is_alive()
+        free.set()
+        engine.look.loop.close()
+
+
+def test_tick_is_called_while_pytest_waits():
+    held, ticked = asyncio.Event(), threading.Event()
+
+    async def work(job, runner):
+        await held.wait()
+        return Result()
+
+    def tick():
+        ticked.set()
+        engine.look.post(held.set)
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(1))
+        engine.result(planned[0], tick=tick)
+    assert ticked.is_set()
