@@ -15,7 +15,9 @@ if TYPE_CHECKING:
         SandboxError,
         UnavailableError,
     )
+    from pytest_agentbench.judging import JudgeReply
     from pytest_agentbench.metrics import metric, score
+    from pytest_agentbench.models import ChatReply, ToolCall
     from pytest_agentbench.public import Run
     from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact, Usage
     from pytest_agentbench.runners import ReportedCall, RunContext, RunOutput
@@ -32,7 +34,9 @@ _HOMES = {
         "SandboxError",
         "UnavailableError",
     ),
+    "judging": ("JudgeReply",),
     "metrics": ("metric", "score"),
+    "models": ("ChatReply", "ToolCall"),
     "public": ("Run",),
     "records": ("Case", "Evaluation", "Model", "RunArtifact", "Usage"),
     "runners": ("ReportedCall", "RunContext", "RunOutput"),
@@ -45,11 +49,13 @@ __getattr__ = lazy_exports(
 __all__ = [
     "AgentbenchError",
     "Case",
+    "ChatReply",
     "CheckContext",
     "ConfigError",
     "Evaluation",
     "InfrastructureError",
     "JudgeError",
+    "JudgeReply",
     "Model",
     "ProviderError",
     "ReportedCall",
@@ -60,6 +66,7 @@ __all__ = [
     "SandboxError",
     "SearchResult",
     "Tool",
+    "ToolCall",
     "ToolContext",
     "ToolOutput",
     "UnavailableError",

@@ -143,7 +143,7 @@ class SessionReport:
 
     def _lost(self, session: pytest.Session) -> int:
         """Items that were never reported: xdist ends with status 0 when a worker meets an internal error."""
-        if session.shouldfail or session.shouldstop:
+        if self.link is None or session.shouldfail or session.shouldstop:
             return 0
         reported = {nodeid for nodeid, outcome in self.others.items() if outcome != "rerun"}
         return max(0, session.testscollected - len(self.rows.keys() | reported))

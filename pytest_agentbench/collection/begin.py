@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from pytest_agentbench.collection.files import PLANNER
 from pytest_agentbench.collection.items import OUTPUT, STRICT
 from pytest_agentbench.collection.marked import attach_jobs
+from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports
 from pytest_agentbench.collection.selecting import deselect
 from pytest_agentbench.engine import (
@@ -74,8 +76,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     )
     if report is not None:
         report.budget = budget
-        if any(job.plan.run_profile.sandbox == "local" for job in jobs):
-            report.warnings.append("sandbox: local: commands of agents run on this machine without isolation")
+        report.warnings += _warnings(jobs)
     logging.getLogger().addHandler(handler := RunLogHandler())
     config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
     config.add_cleanup(ahead.engine.close)
@@ -83,6 +84,13 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
     config.pluginmanager.register(ahead, "agentbench-ahead")
     config.pluginmanager.register(CaseReports(workspaces), "agentbench-case-reports")
+
+
+def _warnings(jobs: list[Job]) -> Iterator[str]:
+    if any(job.plan.run_profile.sandbox == "local" for job in jobs):
+        yield "sandbox: local: commands of agents run on this machine without isolation"
+    if any(job.plan.model_id == NO_MODEL for job in jobs):
+        yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
 
 
 def _concurrency(settings: Settings, jobs: list[Job]) -> int:

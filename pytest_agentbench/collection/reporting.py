@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.collection.planning import NO_MODEL
-from pytest_agentbench.engine import JOB, RESULT, Job, Result, filter_capture_handlers
+from pytest_agentbench.engine import JOB, RESULT, Job, Result, agent_name, filter_capture_handlers
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records import Model
 from pytest_agentbench.reports import Row, headline, run_row, user_properties
@@ -76,7 +76,7 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
     if model is None and job.plan.model_id == NO_MODEL:
         model = Model(model_id=NO_MODEL, requested_model=NO_MODEL)
     elif model is None:
-        model = result.artifact.model["model_id"] if result.artifact else job.plan.model_id
+        model = job.plan.model_id if result.runner is None else agent_name(result.runner)
     return run_row(
         item.nodeid,
         result.case or job.case(),

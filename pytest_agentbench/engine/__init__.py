@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.lookahead import LookAhead
     from pytest_agentbench.engine.registry import Registry, build_registry
     from pytest_agentbench.engine.run import execute
-    from pytest_agentbench.engine.services import CaseRunner, Services
+    from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
     from pytest_agentbench.engine.shares import CHANNEL, ControllerLink
 
 _HERE = "pytest_agentbench.engine"
@@ -24,7 +24,7 @@ _HOMES = {
     "lookahead": ("LookAhead",),
     "registry": ("Registry", "build_registry"),
     "run": ("execute",),
-    "services": ("CaseRunner", "Services"),
+    "services": ("CaseRunner", "Services", "agent_name"),
     "shares": ("CHANNEL", "ControllerLink"),
 }
 __getattr__ = lazy_exports(_HERE, {name: f"{_HERE}.{home}" for home, names in _HOMES.items() for name in names})
@@ -46,6 +46,7 @@ __all__ = [
     "RunAhead",
     "RunLogHandler",
     "Services",
+    "agent_name",
     "build_registry",
     "execute",
     "filter_capture_handlers",

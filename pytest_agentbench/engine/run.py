@@ -13,7 +13,7 @@ from pytest_agentbench.engine.evaluate import evaluate
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.logs import RUN_LOGS
 from pytest_agentbench.engine.raised import as_raised
-from pytest_agentbench.engine.services import CaseRunner, Services
+from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
 from pytest_agentbench.engine.verdict import require_decision
 from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.records import Case, Model, RunArtifact, RunError
@@ -38,7 +38,6 @@ async def execute(services: Services, job: Job, agent: Any) -> Result:
         if not job.by_hand:
             require_decision(case, job.plan.evaluation_profile)
         await _run(services, job, case, agent, result)
-        result.seconds = time.perf_counter() - begun
         await evaluate(services, job, case, result)
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) is not None and task.cancelling():
@@ -57,7 +56,7 @@ async def _run(services: Services, job: Job, case: Case, agent: Any, result: Res
     plan = job.plan
     own = not isinstance(agent, CaseRunner)
     runner, runner_type = _runner(services, case, plan, agent)
-    model = plan.model or _agent_identity(agent)
+    model = plan.model or Model(model_id=agent_name(agent), requested_model=agent_name(agent), api_key_env=None)
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
     if any(each.scripted for each in (model, *plan.judges.values())):
         services.scripts.load_beside(case)
@@ -99,6 +98,7 @@ async def _run(services: Services, job: Job, case: Case, agent: Any, result: Res
         error=end.error,
         metadata=dict(end.metadata),
     )
+    result.seconds = artifact.duration_seconds
     services.on_spent([artifact.usage.cost_usd])
     result.path = plan.lane.write_run(artifact, fingerprint_input)
     if failure is not None and end.status not in case.expects_status:
@@ -139,9 +139,3 @@ def _scripted_search(scripts: Scripts, case: Case) -> Search:
         return [SearchResult(hit.title, hit.url, hit.snippet) for hit in scripts.search(case.case_id, query)]
 
     return search
-
-
-def _agent_identity(agent: Any) -> Model:
-    """A user's agent as reports name it: its `model_id` attribute, else its name."""
-    name = getattr(agent, "model_id", None) or getattr(agent, "__name__", None) or type(agent).__name__
-    return Model(model_id=str(name), requested_model=str(name), api_key_env=None)

@@ -24,6 +24,11 @@ class CaseRunner:
         return "the runner that the case names"
 
 
+def agent_name(agent: Any) -> str:
+    """What reports call a user's own agent: its `model_id` attribute, else its name."""
+    return str(getattr(agent, "model_id", None) or getattr(agent, "__name__", None) or type(agent).__name__)
+
+
 @dataclass
 class Services:
     """What all runs of a session share. `endpoints` is made on the engine's loop at first use."""

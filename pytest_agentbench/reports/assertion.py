@@ -77,7 +77,7 @@ def error_report(error: BaseException, artifact: RunArtifact | None = None, arti
     ]
     lines += [f"what to do: {advice}" for kind, advice in _ADVICE.items() if isinstance(error, kind)]
     if getattr(error, "retryable", False):
-        lines.append("All retries were used up; the same request may work later.")
+        lines.append("The same request may work later.")
     if artifact is not None and artifact.final_output is not None:
         lines += ["", *_answer(artifact.final_output)]
     if artifact_path is not None:

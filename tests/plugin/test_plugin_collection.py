@@ -176,6 +176,15 @@ def test_manual_cases_run_only_when_they_are_named(bench):
     assert list(bench.run("-k", "not other").outcomes) == []
 
 
+def test_a_file_that_is_named_twice_runs_as_often_as_pytest_says(bench):
+    bench.agent()
+    bench.case("one")
+    assert bench.run("cases", "cases").result.parseoutcomes()["passed"] == 1
+    finished = bench.run("--keep-duplicates", "cases", "cases")
+    assert finished.exit == 0
+    assert finished.result.parseoutcomes()["passed"] == 2
+
+
 def test_ini_options_serve_where_the_command_line_is_silent(bench):
     bench.agent(ECHO_TO_FILE)
     bench.case("one")

@@ -105,7 +105,7 @@ def test_a_format_wins_over_the_extension(root, write):
         ("m.yaml", "just text\n", "m.yaml:1:1: found no message"),
         ("m.yaml", "", "m.yaml:1:1: found no message"),
         ("m.json", '[\n  {"role": "user", "content": 5}]', "m.json:2:31: [0].content: found 5"),
-        ("m.json", "[1,]", "m.json:1:4: not valid JSON"),
+        ("m.json", "[1 2]", "m.json:1:4: not valid JSON"),
     ],
 )
 def test_a_wrong_source_is_named_with_its_place(root, write, name, content, expected):
