@@ -128,7 +128,7 @@ def _services(
 
     def spent(costs: list[float | None]) -> None:
         if channel is not None:
-            for cost in costs:
+            for cost in costs if budget.max_cost is not None else ():
                 channel.send(("spent", cost))
         elif reason := budget.spend(*costs):
             if report is not None:

@@ -45,14 +45,12 @@ class RunAhead:
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
         group_jobs(config, session.items)
-        stops = config.getoption("maxfail") or config.getoption(
-            "stepwise", False
-        )  # what is past a stop is paid for nothing
+        stops = config.getoption("maxfail") or config.getoption("stepwise", False)
         limits = {job.group: job.plan.run_profile.execution_policy.max_concurrency for job in jobs}
         self.engine = LookAhead(
             work,
             concurrency=concurrency,
-            window=concurrency if stops else WINDOW * concurrency,
+            window=concurrency if stops else WINDOW * concurrency,  # what lies past a stop is paid for nothing
             limits=limits if config.getoption("agentbench_concurrency") is None else None,
             on_close=close,
         )
