@@ -72,7 +72,7 @@ def pytest_agentbench_judges() -> Mapping[str, Any]:
 def pytest_agentbench_model_providers() -> Mapping[str, Any]:
     """Ways to reach models that are not OpenAI-compatible: `{provider: (model) -> client}`.
 
-    The client has `ChatClient`'s attribute `model` and method `complete`.
+    The client has `ChatClient`'s attribute `model` and method `complete`; a process makes one for each model.
 
     Example::
 

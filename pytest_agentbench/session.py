@@ -90,9 +90,9 @@ class SessionReport:
     @pytest.hookimpl(tryfirst=True)  # JUnit's file and the terminal's summary are written after it
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Writes report.json and decides the exit status."""
-        if not self.rows or session.config.getoption("collectonly"):
-            return
-        self._finish(session, exitstatus)
+        self.lost = self._lost(session, exitstatus)
+        if (self.rows or self.lost) and not session.config.getoption("collectonly"):
+            self._finish(session, exitstatus)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What people see at the end."""
@@ -121,7 +121,6 @@ class SessionReport:
         from pytest_agentbench.errors import InfrastructureError
         from pytest_agentbench.reports import build_report, case_failures, suite_properties, write_report
 
-        self.lost = 0 if exitstatus == pytest.ExitCode.INTERRUPTED else self._lost(session)
         rows = [self.rows[nodeid] for nodeid in sorted(self.rows, key=lambda nodeid: self.order[nodeid])]
         report = build_report(rows, {})
         gate = self._gate(rows, case_failures(report["cases"]))
@@ -141,9 +140,11 @@ class SessionReport:
                 for name, value in suite_properties(report):
                     plugin.add_global_property(name, value)
 
-    def _lost(self, session: pytest.Session) -> int:
+    def _lost(self, session: pytest.Session, exitstatus: int) -> int:
         """Items that were never reported: xdist ends with status 0 when a worker meets an internal error."""
-        if self.link is None or session.shouldfail or session.shouldstop:
+        if self.link is None or not self.link.cases or session.shouldfail or session.shouldstop:
+            return 0
+        if exitstatus == pytest.ExitCode.INTERRUPTED:
             return 0
         reported = {nodeid for nodeid, outcome in self.others.items() if outcome != "rerun"}
         return max(0, session.testscollected - len(self.rows.keys() | reported))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
+
+MAX_DEPTH = 64
+"""How deep a text's JSON may nest: what looks into it recurses, and no agent shall break a check by its answer."""
 
 _FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE)
 
@@ -51,9 +54,21 @@ def compact(value: Any) -> str:
 
 def _loads(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [below for each in level for below in _children(each)]
+    if level:
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _refuse(constant: str) -> NoReturn:

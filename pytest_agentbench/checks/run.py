@@ -87,10 +87,14 @@ async def _run(
             found = await run_hook(check.python_hook, context, policy)
         else:
             found = _declarative(check, context, kinds)
+        return _result(check, found)
     except Unmet as unmet:
-        found = Verdict("failed", str(unmet), actual=unmet.actual)
+        return _result(check, Verdict("failed", str(unmet), actual=unmet.actual))
     except Exception as error:  # noqa: BLE001  whatever a check raises is its result
-        found = Verdict("error", f"{type(error).__name__}: {error}")
+        return _result(check, Verdict("error", f"{type(error).__name__}: {error}"))
+
+
+def _result(check: Check, found: Verdict) -> CheckResult:
     return CheckResult(
         check_id=check.check_id,
         kind=check.kind,

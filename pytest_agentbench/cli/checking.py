@@ -29,7 +29,6 @@ from pytest_agentbench.sources import (
     BadRow,
     Dataset,
     IndexedCase,
-    assignment_problems,
     dataset_name,
     find_cases,
     index_cases,
@@ -37,7 +36,7 @@ from pytest_agentbench.sources import (
     load_case,
     read_rows,
     row_case,
-    unknown_ids,
+    suite_problems,
 )
 
 _IDS = {"suites": "suite_id", "run_profiles": "run_profile_id", "evaluation_profiles": "evaluation_profile_id"}
@@ -121,13 +120,9 @@ class Checker:
         if not isinstance(file, SuiteFile):
             return
         cases = self._index(root)
-        yield from ((("case_selection", *loc), text) for loc, text in unknown_ids(file.case_selection, cases))
-        assignments = file.openclaw.agent_assignments if file.openclaw is not None else ()
-        tags = {case_id: case.tags for case_id, case in cases.items()}
-        way: Loc = ("openclaw", "agent_assignments")
-        yield from (((*way, *loc), text) for loc, text in assignment_problems(assignments, tags))
-        for index, assignment in enumerate(assignments):
-            yield from _no_agent(assignment.agent_id, (*way, index, "agent_id"), root)
+        yield from suite_problems(file, [(case.case_id, case.tags) for case in cases.values()])
+        for index, assignment in enumerate(file.openclaw.agent_assignments if file.openclaw is not None else ()):
+            yield from _no_agent(assignment.agent_id, ("openclaw", "agent_assignments", index, "agent_id"), root)
 
     def _index(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         if root.path not in self._indexes:

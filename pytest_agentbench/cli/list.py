@@ -90,14 +90,14 @@ def _row(case: Case) -> dict[str, Any]:
 
 
 def decided_by(case: Case) -> list[str]:
-    """What can fail the case: checks, metrics with a threshold, thresholds, and a judge where it has a measure."""
+    """What can fail the case: checks, metrics with a threshold, a judge where it has a measure; thresholds of these."""
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations
     deciders = [check.kind for check in case.checks]
     deciders += [f"{metric.name}>={metric.threshold:g}" for metric in case.metrics if metric.threshold is not None]
-    if case.thresholds is not None:
-        deciders += [f"{name}>={value:g}" for name, value in case.thresholds.model_dump(exclude_none=True).items()]
     if case.rubric is not None or expectations:
         deciders.append("judge")
+    if deciders and case.thresholds is not None:  # over the repetitions, which something has to decide
+        deciders += [f"{name}>={value:g}" for name, value in case.thresholds.model_dump(exclude_none=True).items()]
     return list(dict.fromkeys(deciders)) or ["report only" if case.report_only else "nothing"]
 
 

@@ -24,7 +24,6 @@ from pytest_agentbench.sources import (
     dataset_name,
     in_case_folder,
     is_dataset,
-    load_case,
     read_rows,
     row_case,
 )
@@ -72,8 +71,7 @@ class CaseFile(_Cases):
         root = planner.root(self.path)
         try:
             plans = self._plans()
-            outside = bool(plans) and plans[0].run_profile.allow_outside_paths
-            case = load_case(self.path, root, planner.registry.known, allow_outside=outside)
+            case = planner.load(self.path, plans)
             first = planner.files(root).setdefault(case.case_id, self.path)
             if first != self.path:
                 raise located(self.path, [(("case_id",), f"Duplicate case_id {case.case_id!r}; {first} has it too")])

@@ -21,13 +21,15 @@ from pytest_agentbench.sources import (
     IndexedCase,
     Row,
     dataset_name,
-    load_case,
     read_rows,
     row_case,
 )
 
 MARK = "agentbench"
 PLAN_PARAM = "_agentbench_plan"
+_NO_PLAN = pytest.param(
+    None, id="none", marks=pytest.mark.skip("profiles or models are wrong: see the collection error")
+)
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
@@ -39,29 +41,33 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     path = metafunc.definition.path
     own_agent = any(map(overrides_runner, (metafunc.cls, metafunc.module))) or planner.has_own_agent(path)
     try:
-        case = _marked_case(planner, path, mark)
         plans = planner.plans(_root(planner, path), own_agent=own_agent)
+        case = _marked_case(planner, path, mark, plans)
     except ConfigError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
-    draws = [(case, plan, n) for plan in plans for n in range(1, planner.repetitions(plan) + 1)]
-    ids = [f"{plan.model_id}-r{n}" if n > 1 else plan.model_id for _, plan, n in draws]
+    draws = [
+        pytest.param((case, plan, n), id=f"{plan.model_id}-r{n}" if n > 1 else plan.model_id)
+        for plan in plans
+        for n in range(1, planner.repetitions(plan) + 1)
+    ]
     metafunc.fixturenames.append(PLAN_PARAM)
-    metafunc.parametrize(PLAN_PARAM, draws, ids=ids, indirect=True)
+    metafunc.parametrize(PLAN_PARAM, draws or [_NO_PLAN], indirect=True)
 
 
 def attach_jobs(items: list[pytest.Item]) -> None:
     """Gives marked tests their jobs, so that their runs start ahead like those of cases."""
     for item in items:
         callspec = getattr(item, "callspec", None)
-        if callspec is not None and PLAN_PARAM in callspec.params:
-            item.stash[JOB] = _job(item, *callspec.params[PLAN_PARAM])
+        draw = callspec and callspec.params.get(PLAN_PARAM)
+        if draw is not None:
+            item.stash[JOB] = _job(item, *draw)
 
 
 def _job(item: pytest.Item, case: Case, plan: Plan, repetition: int) -> Job:
     return Job(item.nodeid, case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True)
 
 
-def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark) -> Case:
+def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: list[Plan]) -> Case:
     """The case that a mark names. Raises ConfigError where it is not there."""
     if len(mark.args) != 1 or mark.kwargs:
         raise ConfigError(f"@pytest.mark.{MARK}: found {mark.args}, expected one case id or path of a test.yaml")
@@ -69,16 +75,16 @@ def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark) -> Case:
     path = test_file.parent / name
     path = next((file for name in CASE_FILES if (file := path / name).is_file()), path)
     if path.is_file():
-        return load_case(path, planner.root(path), planner.registry.known)
+        return planner.load(path, plans)
     known = planner.cases(root)
     if name in known:
-        return _load(planner, root, known[name])
+        return _load(planner, root, known[name], plans)
     raise ConfigError(f"@pytest.mark.{MARK}: no case {name!r} below {root.path}{suggest(name, known)}")
 
 
-def _load(planner: Planner, root: ConfigRoot, found: IndexedCase) -> Case:
+def _load(planner: Planner, root: ConfigRoot, found: IndexedCase, plans: list[Plan]) -> Case:
     if found.path.name in CASE_FILES:
-        return load_case(found.path, root, planner.registry.known)
+        return planner.load(found.path, plans)
     dataset = Dataset(found.path, dataset_name(found.path, root.path), known=planner.registry.known)
     rows = (row for row in read_rows(dataset) if isinstance(row, Row))
     return next(row_case(dataset, row) for row in rows if row.case_id == found.case_id)

@@ -14,8 +14,8 @@ from pytest_agentbench.engine import Plan, Registry, build_registry, overrides_r
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import missing_key, resolve_model
 from pytest_agentbench.options import Settings
-from pytest_agentbench.records import Model
-from pytest_agentbench.sources import IndexedCase, index_cases
+from pytest_agentbench.records import Case, Model
+from pytest_agentbench.sources import IndexedCase, index_cases, load_case
 from pytest_agentbench.store import Store
 
 if TYPE_CHECKING:
@@ -73,6 +73,14 @@ class Planner:
             self._plans[key] = self._make(root, own_agent)
         return self._plans[key] or []
 
+    def load(self, path: Path, plans: list[Plan]) -> Case:
+        """The case of a `test.yaml`, whose paths may go where the plans' run profile allows. Raises ConfigError.
+
+        Without plans the profile has failed already, so nobody knows what it allows.
+        """
+        outside = not plans or plans[0].run_profile.allow_outside_paths
+        return load_case(path, self.root(path), self.registry.known, allow_outside=outside)
+
     def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         """Every case below the root by its id, looked up once."""
         if root.path not in self._cases:
@@ -92,7 +100,7 @@ class Planner:
         suite = root.suite(settings.suite) if settings.suite else None
         run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
         evaluation = (
-            root.evaluation_profile(settings.evaluation_profile)
+            root.evaluation_profile(settings.evaluation_profile, self.registry.known)
             if settings.evaluation_profile
             else EvaluationProfile.default()
         )

@@ -12,6 +12,7 @@ from pytest_agentbench.engine import JOB, RESULT, Job, Result, agent_name, filte
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records import Model
 from pytest_agentbench.reports import Row, headline, run_row, user_properties
+from pytest_agentbench.store import Redactor
 from pytest_agentbench.workspaces import Workspaces
 
 
@@ -49,13 +50,15 @@ class CaseReports:
     ) -> None:
         outcome = "error" if report.failed and call.when == "setup" else report.outcome
         row = make_row(item, job, result, outcome, _message(call, result))
+        if result.logs:
+            report.sections.append(("Captured log run", "\n".join(result.logs)))
+        if job.plan.lane.redactor is not None:
+            _redact(job.plan.lane.redactor, report, row)
         report.agentbench_row = row  # type: ignore[attr-defined]  # extra attributes travel from xdist's workers
         properties = user_properties(row)
         item.user_properties.extend(properties)
         report.user_properties.extend(properties)
         report.duration += result.seconds  # the time of the run, not of the wait for it
-        if result.logs:
-            report.sections.append(("Captured log run", "\n".join(result.logs)))
         if stop := stop_reason(job, result, outcome):
             report.agentbench_stop = stop  # type: ignore[attr-defined]
             item.session.shouldfail = stop
@@ -68,6 +71,16 @@ class CaseReports:
         del item.stash[RESULT]
         if result.workspace is not None:
             self.workspaces.remove(result.workspace)
+
+
+def _redact(redactor: Redactor, report: pytest.TestReport, row: Row) -> None:
+    """Removes secrets from what people and CI get to see of an item: answers and providers may echo keys."""
+    if report.failed and (shown := redactor.text(report.longreprtext)) != report.longreprtext:
+        report.longrepr = shown
+    report.sections[:] = [(title, redactor.text(text)) for title, text in report.sections]
+    row["message"] = redactor.value(row["message"])
+    for check in row["checks"]:
+        check["message"] = redactor.text(check["message"])
 
 
 def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> Row:

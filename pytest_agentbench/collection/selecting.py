@@ -10,9 +10,9 @@ import pytest
 
 from pytest_agentbench.collection.items import CaseItem, legal_id
 from pytest_agentbench.collection.planning import Planner
-from pytest_agentbench.config import ConfigRoot
+from pytest_agentbench.config import ConfigRoot, located
 from pytest_agentbench.engine import JOB, Job
-from pytest_agentbench.sources import assign_agents, select
+from pytest_agentbench.sources import select, suite_problems
 
 MANUAL = "manual"
 
@@ -48,10 +48,11 @@ class _Suites:
         return job.case_id in self.selected[root.path]
 
     def _selected(self, root: ConfigRoot) -> Collection[str]:
-        suite = root.suite(self.planner.settings.suite or "")
+        name = self.planner.settings.suite or ""
+        suite = root.suite(name)
         cases = [(case.case_id, case.tags) for case in self.planner.cases(root).values()]
-        if suite.openclaw is not None:
-            assign_agents(suite.openclaw.agent_assignments, cases)  # an overlap is an error before anything runs
+        if problems := suite_problems(suite, cases):
+            raise located(root.find("suites", name), problems)
         return select(suite.case_selection, cases)
 
 

@@ -8,14 +8,23 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, ValidationInfo, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictInt,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records import Record
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -64,12 +73,46 @@ def suggest(name: str, names: Collection[str]) -> str:
     return f"; there is {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}" if shown else "; there are none"
 
 
-def duplicates(items: Iterable[T], key: Callable[[T], Hashable], name: str) -> list[tuple[Loc, str]]:
-    """A problem for each item whose key came before."""
+def together(problems: Callable[[Any, ValidationInfo], Iterable[tuple[Loc, str]]]) -> WrapValidator:
+    """For a list: `problems` of its elements together, found among the sound ones also where others are wrong."""
+
+    def validated(given: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        try:
+            elements = handler(given)
+        except ValidationError as error:
+            wrong = {item["loc"][0] for item in error.errors(include_url=False) if item["loc"]}
+            if not wrong:  # it is no list
+                raise
+            sound: dict[int | str, int] = dict(enumerate(i for i in range(len(given)) if i not in wrong))
+            found = problems(handler([given[index] for index in sound.values()]), info)
+            raise _joined(error, given, Problems(((sound[at], *way), text) for (at, *way), text in found)) from None
+        complain(problems(elements, info))
+        return elements
+
+    return WrapValidator(validated)
+
+
+def _joined(error: ValidationError, given: Any, more: Problems) -> ValidationError:
+    lines = [
+        InitErrorDetails(type=item["type"], loc=item["loc"], input=item["input"], ctx=item.get("ctx", {}))
+        for item in error.errors(include_url=False)
+    ]
+    if more.found:
+        lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": more}))
+    return ValidationError.from_exception_data(error.title, lines)
+
+
+def unique(name: str) -> WrapValidator:
+    """For a list: no two elements have the same `name`."""
+    return together(lambda items, _: duplicates(items, name))
+
+
+def duplicates(items: Iterable[Any], name: str) -> list[tuple[Loc, str]]:
+    """A problem for each item whose attribute `name` came before."""
     seen: set[Hashable] = set()
     found: list[tuple[Loc, str]] = []
     for index, item in enumerate(items):
-        value = key(item)
+        value = getattr(item, name)
         if value in seen:
             found.append(((index, name), f"Duplicate {name} {value!r}; each must be unique"))
         seen.add(value)

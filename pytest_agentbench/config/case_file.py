@@ -18,6 +18,7 @@ from pytest_agentbench.config.base import (
     resolve_file,
     resolve_path,
     scope_of,
+    together,
     unregistered,
 )
 from pytest_agentbench.config.documents import Loc
@@ -107,6 +108,26 @@ class CaseInput(Record):
     """What a runner wants to know: `llm_probe: {tools: [...]}`, `openclaw: {expected_artifact: ...}`, your own."""
 
 
+def _check_list_problems(checks: tuple[Check, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
+    found = duplicates(checks, "check_id")
+    scope = scope_of(info)
+    if scope is not None:
+        for index, check in enumerate(checks):
+            found += [((index, *loc), message) for loc, message in _check_problems(check, scope)]
+    return found
+
+
+def _metric_problems(metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
+    """Metrics named twice or not registered."""
+    scope = scope_of(info)
+    named: list[tuple[Loc, str]] = [((index, "name"), metric.name) for index, metric in enumerate(metrics)]
+    return duplicates(metrics, "name") + unregistered(named, scope.known.metrics if scope else None, "metric")
+
+
+Metrics = Annotated[tuple[MetricSpec, ...], together(_metric_problems)]
+"""Registered metrics, each at most once."""
+
+
 class TestCaseFile(ConfigFile):
     """A test case: one scenario that runs against any model."""
 
@@ -124,9 +145,9 @@ class TestCaseFile(ConfigFile):
     """Statements in plain language that the judge weighs."""
     rubric: Rubric | None = None
     """How the judge is to score."""
-    deterministic_checks: tuple[Check, ...] = ()
+    deterministic_checks: Annotated[tuple[Check, ...], together(_check_list_problems)] = ()
     """Checks without a model; each that fails fails the case."""
-    metrics: tuple[MetricSpec, ...] = ()
+    metrics: Metrics = ()
     """Registered metrics of the final output against the reference; below its threshold a metric fails the case."""
     reference: str | None = None
     """The expected answer that metrics compare with."""
@@ -161,30 +182,6 @@ class TestCaseFile(ConfigFile):
             message = f"the runner {runner.type!r} has no turns, only 'openclaw' has; use messages"
             raise Problems([(("turns",), message)])
         return value
-
-    @field_validator("deterministic_checks")
-    @classmethod
-    def _checks_are_sound(cls, checks: tuple[Check, ...], info: ValidationInfo) -> tuple[Check, ...]:
-        found = duplicates(checks, lambda check: check.check_id, "check_id") if len(checks) > 1 else []
-        scope = scope_of(info)
-        if scope is not None:
-            for index, check in enumerate(checks):
-                found += [((index, *loc), message) for loc, message in _check_problems(check, scope)]
-        complain(found)
-        return checks
-
-    @field_validator("metrics")
-    @classmethod
-    def _metrics_are_known(cls, metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> tuple[MetricSpec, ...]:
-        complain(metric_problems(metrics, scope_of(info)))
-        return metrics
-
-
-def metric_problems(metrics: tuple[MetricSpec, ...], scope: Scope | None) -> list[tuple[Loc, str]]:
-    """Metrics named twice or not registered."""
-    named: list[tuple[Loc, str]] = [((index, "name"), metric.name) for index, metric in enumerate(metrics)]
-    known = scope.known.metrics if scope is not None else None
-    return duplicates(metrics, lambda metric: metric.name, "name") + unregistered(named, known, "metric")
 
 
 def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
@@ -13,12 +13,14 @@ from pytest_agentbench.config.base import (
     Problems,
     complain,
     duplicates,
-    scope_of,
     suggest,
     temperature_problems,
+    together,
+    unique,
 )
-from pytest_agentbench.config.case_file import metric_problems
-from pytest_agentbench.records import Fraction, MetricSpec, Record, Slug, Text
+from pytest_agentbench.config.case_file import Metrics
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.records import Fraction, Record, Slug, Text
 
 
 class JudgeConfig(Record):
@@ -92,7 +94,7 @@ class Anchors(Record):
 
     enabled: StrictBool = False
     """Whether the prompt shows them."""
-    references: tuple[Anchor, ...] = ()
+    references: Annotated[tuple[Anchor, ...], unique("anchor_id")] = ()
     """The examples."""
 
 
@@ -107,6 +109,18 @@ class SecurityPolicy(Record):
     """Secrets are removed before anything is written or sent."""
 
 
+def _judge_run_problems(runs: tuple[JudgeRunConfig, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
+    found = duplicates(runs, "judge_run_id")
+    if "judges" in info.data:
+        declared = {judge.judge_id for judge in info.data["judges"]}
+        found += [
+            ((index, "judge_id"), f"unknown judge_id {run.judge_id!r}{suggest(run.judge_id, declared)}")
+            for index, run in enumerate(runs)
+            if run.judge_id not in declared
+        ]
+    return found
+
+
 class EvaluationProfile(ConfigFile):
     """An evaluation profile: judges, aggregation, and what evaluation may do."""
 
@@ -114,9 +128,9 @@ class EvaluationProfile(ConfigFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    judges: tuple[JudgeConfig, ...] = ()
+    judges: Annotated[tuple[JudgeConfig, ...], unique("judge_id")] = ()
     """Who can judge."""
-    judge_runs: tuple[JudgeRunConfig, ...] = ()
+    judge_runs: Annotated[tuple[JudgeRunConfig, ...], together(_judge_run_problems)] = ()
     """Who judges, and how often."""
     aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
     """How iterations combine."""
@@ -128,39 +142,10 @@ class EvaluationProfile(ConfigFile):
     """A file with the judge's system prompt; relative to this file."""
     judge_system_prompt: Text | None = None
     """The judge's system prompt."""
-    metrics: tuple[MetricSpec, ...] = ()
+    metrics: Metrics = ()
     """Metrics of every case that has a reference."""
     compat: Literal["v1"] | None = None
     """Compute metrics as the original benchmark did."""
-
-    @field_validator("judges")
-    @classmethod
-    def _unique_judges(cls, judges: tuple[JudgeConfig, ...]) -> tuple[JudgeConfig, ...]:
-        complain(duplicates(judges, lambda judge: judge.judge_id, "judge_id"))
-        return judges
-
-    @field_validator("judge_runs")
-    @classmethod
-    def _runs_of_declared_judges(
-        cls, runs: tuple[JudgeRunConfig, ...], info: ValidationInfo
-    ) -> tuple[JudgeRunConfig, ...]:
-        found = duplicates(runs, lambda run: run.judge_run_id, "judge_run_id")
-        if "judges" in info.data:
-            declared = {judge.judge_id for judge in info.data["judges"]}
-            found += [
-                ((index, "judge_id"), f"unknown judge_id {run.judge_id!r}{suggest(run.judge_id, declared)}")
-                for index, run in enumerate(runs)
-                if run.judge_id not in declared
-            ]
-        complain(found)
-        return runs
-
-    @field_validator("anchors")
-    @classmethod
-    def _unique_anchors(cls, anchors: Anchors) -> Anchors:
-        found = duplicates(anchors.references, lambda anchor: anchor.anchor_id, "anchor_id")
-        complain((("references", *loc), message) for loc, message in found)
-        return anchors
 
     @field_validator("judge_system_prompt")
     @classmethod
@@ -168,12 +153,6 @@ class EvaluationProfile(ConfigFile):
         if prompt is not None and info.data.get("judge_system_prompt_path") is not None:
             raise ValueError("Specify only one of 'judge_system_prompt_path' and 'judge_system_prompt'")
         return prompt
-
-    @field_validator("metrics")
-    @classmethod
-    def _metrics_are_known(cls, metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> tuple[MetricSpec, ...]:
-        complain(metric_problems(metrics, scope_of(info)))
-        return metrics
 
     @property
     def system_prompt(self) -> str | None:

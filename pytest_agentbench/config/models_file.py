@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field, StrictBool, field_validator
+from typing import Annotated
 
-from pytest_agentbench.config.base import ConfigFile, RequestParameters, VariableName, complain, duplicates
+from pydantic import Field, StrictBool
+
+from pytest_agentbench.config.base import ConfigFile, RequestParameters, VariableName, unique
 from pytest_agentbench.records import Limits, Prices, Record, Text
 
 
@@ -38,14 +40,8 @@ class ModelEntry(Record):
 class ModelsFile(ConfigFile):
     """The models of a config root."""
 
-    models: tuple[ModelEntry, ...] = ()
+    models: Annotated[tuple[ModelEntry, ...], unique("model_id")] = ()
     """One entry for each model."""
-
-    @field_validator("models")
-    @classmethod
-    def _unique_models(cls, models: tuple[ModelEntry, ...]) -> tuple[ModelEntry, ...]:
-        complain(duplicates(models, lambda model: model.model_id, "model_id"))
-        return models
 
     def get(self, model_id: str) -> ModelEntry | None:
         """The entry of that id, None where there is none."""

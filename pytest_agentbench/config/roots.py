@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pytest_agentbench.config.agent import AgentFile
-from pytest_agentbench.config.base import ConfigFile, suggest
+from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, suggest
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
 from pytest_agentbench.config.loader import load
@@ -31,7 +31,7 @@ class ConfigRoot:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.real = os.path.realpath(path)
-        self._loaded: dict[Path, tuple[tuple[int, int], ConfigFile]] = {}
+        self._loaded: dict[Path, tuple[tuple[int, int, Known], ConfigFile]] = {}
 
     def __repr__(self) -> str:
         return f"ConfigRoot({str(self.path)!r})"
@@ -43,9 +43,9 @@ class ConfigRoot:
         """
         return self._load(self.find("run_profiles", name), RunProfile)
 
-    def evaluation_profile(self, name: str) -> EvaluationProfile:
-        """The evaluation profile of that id or path; raises like run_profile."""
-        return self._load(self.find("evaluation_profiles", name), EvaluationProfile)
+    def evaluation_profile(self, name: str, known: Known = UNVERIFIED) -> EvaluationProfile:
+        """The evaluation profile of that id or path, its metrics verified against `known`; raises like run_profile."""
+        return self._load(self.find("evaluation_profiles", name), EvaluationProfile, known)
 
     def suite(self, name: str) -> SuiteFile:
         """The suite of that id or path; raises like run_profile."""
@@ -92,16 +92,16 @@ class ConfigRoot:
             if path.suffix in SUFFIXES and path.is_file():
                 yield path, (path.parent.name if folder == "agents" else path.stem, _declared(path, key))
 
-    def _load(self, path: Path, kind: type[F]) -> F:
+    def _load(self, path: Path, kind: type[F], known: Known = UNVERIFIED) -> F:
         try:
             status = path.stat()
         except OSError as error:
             raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror}") from error
-        version = (status.st_mtime_ns, status.st_size)
+        version = (status.st_mtime_ns, status.st_size, known)
         kept = self._loaded.get(path)
         if kept is not None and kept[0] == version and isinstance(kept[1], kind):
             return kept[1]
-        loaded = load(path, kind)
+        loaded = load(path, kind, known)
         self._loaded[path] = (version, loaded)
         return loaded
 

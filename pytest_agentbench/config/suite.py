@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from pytest_agentbench.config.base import ConfigFile, complain, duplicates, temperature_problems
+from pytest_agentbench.config.base import ConfigFile, complain, temperature_problems, unique
 from pytest_agentbench.records import Record, Slug, Tags, Text
 
 CaseId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -86,15 +86,9 @@ class SuiteFile(ConfigFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    models: tuple[SuiteModel, ...] = ()
+    models: Annotated[tuple[SuiteModel, ...], unique("model_id")] = ()
     """What runs without --model."""
     case_selection: CaseSelection = Field(default_factory=CaseSelection)
     """Which cases run; all, where nothing is said."""
     openclaw: SuiteOpenClaw | None = None
     """Agents for some cases."""
-
-    @field_validator("models")
-    @classmethod
-    def _unique_models(cls, models: tuple[SuiteModel, ...]) -> tuple[SuiteModel, ...]:
-        complain(duplicates(models, lambda model: model.model_id, "model_id"))
-        return models

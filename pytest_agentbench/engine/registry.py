@@ -61,8 +61,12 @@ def build_registry(hook: Any = None) -> Registry:
 def _merge(what: str, builtin: Mapping[str, T], added: Iterable[Mapping[str, T]]) -> dict[str, T]:
     merged = dict(builtin)
     for mapping in added:
+        if not isinstance(mapping, Mapping):
+            raise ConfigError(f"a plugin's hook for {what}s returned {type(mapping).__name__}, expected a mapping")
         for name, thing in mapping.items():
             if name in merged:
                 raise ConfigError(f"a plugin adds the {what} {name!r}, which exists already; choose another name")
+            if thing is None:
+                raise ConfigError(f"a plugin adds the {what} {name!r} as None")
             merged[name] = thing
     return merged

@@ -83,14 +83,16 @@ async def judge(
     messages = judge_messages(case, artifact, checks, profile)
     if profile.security_policy.redact_secrets:
         messages = (redactor or Redactor()).value(messages)
-    judges = {config.judge_id: config for config in profile.judges}
+    used = {run.judge_id for run in profile.judge_runs}
+    judges = {config.judge_id: config for config in profile.judges if config.judge_id in used}
+    askers = {name: _asker(config, client, backends or {}, case) for name, config in judges.items()}
     iterations = await asyncio.gather(
         *(
             _iterate(
                 run,
                 repetition,
                 judges[run.judge_id],
-                _asker(judges[run.judge_id], client, backends or {}, case),
+                askers[run.judge_id],
                 case,
                 messages,
                 backoff_seconds,
@@ -151,6 +153,8 @@ async def _iterate(
             reply = await ask(conversation)
         except ProviderError as error:
             return ended("provider_error", error=str(error))
+        except Exception as error:  # noqa: BLE001 - a plugin's judge or client; the other iterations count all the same
+            return ended("provider_error", error=f"{type(error).__name__}: {error}")
         usage = reply.usage if usage is None else usage + reply.usage
         try:
             return ended("success", parse_verdict(reply.content or "", case.expectations))
@@ -169,9 +173,18 @@ def _asker(
     """The judge's name in results, and how it is asked."""
     backend = backends.get(config.type)
     if backend is not None:
-        return config.model or config.type, lambda conversation: backend(conversation, config, case)
+        return config.model or config.type, lambda conversation: _from_plugin(backend, conversation, config, case)
     chat = client(config)
     return chat.model.requested_model, lambda conversation: _request(chat, config.options, conversation, case)
+
+
+async def _from_plugin(
+    backend: JudgeBackend, conversation: Sequence[dict[str, str]], config: JudgeConfig, case: Case
+) -> JudgeReply:
+    reply = await backend(conversation, config, case)
+    if not isinstance(reply, JudgeReply):
+        raise TypeError(f"the judge type {config.type!r} returned {type(reply).__name__}, expected JudgeReply")
+    return reply
 
 
 def _reminder(reply: JudgeReply | ChatReply, problems: str) -> tuple[dict[str, str], dict[str, str]]:

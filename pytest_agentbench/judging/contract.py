@@ -18,7 +18,8 @@ SCHEMA_NAME = "judge_verdict"
 """The name of the response schema; scripted endpoints know a judge's request by it."""
 
 MAX_PROBLEMS = 12
-_FENCED = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+# Fences stand at the ends of lines, so that a text inside of the verdict may quote code.
+_FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 
 
@@ -119,7 +120,9 @@ def _json_object(text: str) -> dict[str, Any]:
         raise InvalidReply(f"- the reply is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise InvalidReply(f"- the reply is a JSON {type(found).__name__}, expected an object")
-    return found
+    # An escaped lone surrogate cannot be written to a file.
+    clean: dict[str, Any] = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    return clean
 
 
 def _missing_dimensions(reply: _Reply) -> list[str]:

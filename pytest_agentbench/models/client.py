@@ -29,6 +29,7 @@ CASE_HEADER = "X-Agentbench-Case"
 SCRIPTED_BASE_URL = "http://scripted/v1"
 _CONNECT_SECONDS = 15.0
 _BYTES_PER_TOKEN = 4
+_OF_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 OnRetry = Callable[[str, float], None]
@@ -76,6 +77,7 @@ class Endpoints:
         self._concurrency = concurrency
         self._providers = providers or {}
         self._environ = environ
+        self._made: dict[str, tuple[Model, ChatClient]] = {}
         self._apis: dict[tuple[str | None, str | None], AsyncOpenAI] = {}
         self._throttles: dict[tuple[str | None, str | None, str], Throttle] = {}
 
@@ -98,11 +100,16 @@ class Endpoints:
         return ChatClient(model, api, throttle, self.backoff)
 
     def _provided(self, model: Model) -> ChatClient:
-        provider = self._providers.get(model.provider or "")
-        if provider is None:
-            known = ", ".join(sorted(self._providers)) or "none"
-            raise ConfigError(f"model {model.model_id!r}: unknown provider {model.provider!r}; plugins add: {known}")
-        return provider(model)
+        client = self._made.get(model.model_id)
+        if client is None or client[0] != model:
+            provider = self._providers.get(model.provider or "")
+            if provider is None:
+                known = ", ".join(sorted(self._providers)) or "none"
+                raise ConfigError(
+                    f"model {model.model_id!r}: unknown provider {model.provider!r}; plugins add: {known}"
+                )
+            client = self._made[model.model_id] = (model, provider(model))
+        return client[1]
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -122,7 +129,7 @@ class Endpoints:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30)
         proxied = getproxies().keys() - {"no"}  # the way through one is the client's own
         pools = None if proxied else Pools(in_flight, limits)
-        key = self._environ.get(model.api_key_env, "") if model.api_key_env else ""
+        key = self._environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
         return AsyncOpenAI(
             api_key=key or "none",
             base_url=model.base_url,
@@ -200,7 +207,9 @@ class ChatClient:
         body: dict[str, Any] = {"model": self.model.requested_model, "messages": messages}
         if tools:
             body["tools"] = tools
-        body |= {name: value for name, value in {**self.model.parameters, **parameters}.items() if value is not None}
+        wanted = {**self.model.parameters, **parameters}
+        left_out = () if tools else _OF_TOOLS
+        body |= {name: value for name, value in wanted.items() if value is not None and name not in left_out}
         return _encode(body).encode("utf-8", "replace")  # lone surrogates, which no server takes, become "?"
 
     async def _attempt(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:

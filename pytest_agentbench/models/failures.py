@@ -43,7 +43,7 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
     """An HTTP error status, or the same as an `error` object in a reply with status 200."""
     said, provider_code = _error_text(body)
     summary = f"HTTP {status}: {said}" if said else f"HTTP {status}"
-    if status == 429 and provider_code == "insufficient_quota":
+    if status == 402 or (status == 429 and provider_code == "insufficient_quota"):
         return RequestFailed("quota", summary, "The account has no credit left: check its billing.", retryable=False)
     if status == 429:
         return RequestFailed("rate_limited", summary, _SLOWER, retryable=True, retry_after=retry_after)

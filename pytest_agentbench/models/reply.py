@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from pytest_agentbench.models.failures import RequestFailed, invalid_reply, status_failed
 from pytest_agentbench.models.pricing import read_usage
@@ -44,13 +44,13 @@ class ChatReply:
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:
     """The reply in a response with status 200; RequestFailed where it breaks the protocol."""
     data = _json_object(body, content_type, model)
-    if isinstance(error := data.get("error"), Mapping):  # OpenRouter reports a failing upstream so
+    if isinstance(error := data.get("error"), Mapping | str) and error:  # OpenRouter reports a failing upstream so
         raise _error_inside(error, model)
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
         raise invalid_reply("it has no choices", body, model)
     choice = choices[0]
-    if isinstance(choice, Mapping) and isinstance(error := choice.get("error"), Mapping):
+    if isinstance(choice, Mapping) and isinstance(error := choice.get("error"), Mapping | str) and error:
         raise _error_inside(error, model)
     message = choice.get("message") if isinstance(choice, Mapping) else None
     if not isinstance(message, Mapping):
@@ -91,10 +91,10 @@ def _json_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]
     return data
 
 
-def _error_inside(error: Mapping[str, Any], model: Model) -> RequestFailed:
-    code = error.get("code")
+def _error_inside(error: Mapping[str, Any] | str, model: Model) -> RequestFailed:
+    code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) and 400 <= code < 600 else 502
-    return status_failed(status, json.dumps({"error": dict(error)}).encode(), model)
+    return status_failed(status, json.dumps({"error": error}).encode(), model)
 
 
 def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
@@ -109,10 +109,14 @@ def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
 
 def _arguments(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text) if text.strip() else {}
+        value = json.loads(text, parse_constant=_no_constant) if text.strip() else {}
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _no_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON value")
 
 
 def _conversation_message(content: str | None, calls: Sequence[ToolCall], message: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,8 +61,16 @@ def resolve_model(
 
 
 def missing_key(model: Model, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Why `model` cannot be asked: the variable that should hold its key is not set. None when all is well."""
-    if model.api_key_env is None or environ.get(model.api_key_env):
+    """Why `model` cannot be asked: the variable that should hold its key does not. None when all is well."""
+    if model.api_key_env is None:
+        return None
+    key = environ.get(model.api_key_env, "").strip()
+    if key and not (key.isascii() and key.isprintable()):
+        return (
+            f"model {model.model_id!r}: the environment variable {model.api_key_env} holds line breaks or other "
+            "characters that no key has; set it again"
+        )
+    if key:
         return None
     return (
         f"model {model.model_id!r} needs a key: the environment variable {model.api_key_env} is not set "

@@ -69,8 +69,8 @@ class Column:
 def write_summary(terminalreporter: pytest.TerminalReporter, report: Report, path: str | None = None) -> None:
     """Write the `agentbench` section: models, slowest runs, worst cases, totals, gate, where report.json lies.
 
-    `-q` leaves out the lists, `-qq` and `--no-summary` all but a gate that failed, and so does a session
-    without a run.
+    `-q` leaves out the lists, `-qq` and `--no-summary` all but a gate that failed; a session without a run has that
+    and its warnings.
     """
     columns = shutil.get_terminal_size().columns
     style = Style(
@@ -88,6 +88,7 @@ def write_summary(terminalreporter: pytest.TerminalReporter, report: Report, pat
             terminalreporter.line("")
         for line in _totals(report["totals"], style):
             terminalreporter.write_line(line)
+    if quiet < 2 or not report["runs"]:
         for warning in report["session"]["warnings"]:
             terminalreporter.write_line(f"warning: {text.visible(warning)}", yellow=True)
     _write_gate(terminalreporter, report["session"]["gate"], only_failure=quiet >= 2)

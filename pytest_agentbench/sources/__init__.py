@@ -12,7 +12,7 @@ from pytest_agentbench.sources.dataset import (
     row_case,
 )
 from pytest_agentbench.sources.discovery import IndexedCase, find_cases, index_cases
-from pytest_agentbench.sources.selection import assign_agents, assignment_problems, select, unknown_ids
+from pytest_agentbench.sources.selection import assign_agents, select, suite_problems
 from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "IndexedCase",
     "Row",
     "assign_agents",
-    "assignment_problems",
     "dataset_name",
     "find_cases",
     "in_case_folder",
@@ -33,5 +32,5 @@ __all__ = [
     "read_rows",
     "row_case",
     "select",
-    "unknown_ids",
+    "suite_problems",
 ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pytest_agentbench.config import AgentAssignment, CaseSelection, Loc, suggest
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.config import AgentAssignment, CaseSelection, Loc, SuiteFile, suggest
 
 Cases = Iterable[tuple[str, Collection[str]]]
 """Case ids with their tags."""
@@ -15,12 +14,9 @@ def select(selection: CaseSelection, cases: Cases) -> frozenset[str]:
     """The ids of the cases that a suite selects: include_case_ids > tag filters > exclude_case_ids.
 
     Ids named in include_case_ids are always in. Others enter by include_tags, or all of them where neither is given;
-    exclude_tags and exclude_case_ids then hold for these others.
-
-    :raises ConfigError: an id that no case has.
+    exclude_tags and exclude_case_ids then hold for these others. `suite_problems` has what a selection can have wrong.
     """
     known = dict(cases)
-    _raise(unknown_ids(selection, known))
     explicit = frozenset(selection.include_case_ids)
     everything = not explicit and not selection.include_tags
     wanted, unwanted = set(selection.include_tags), set(selection.exclude_tags)
@@ -33,12 +29,8 @@ def select(selection: CaseSelection, cases: Cases) -> frozenset[str]:
 
 
 def assign_agents(assignments: Sequence[AgentAssignment], cases: Cases) -> dict[str, str]:
-    """Case id to agent id, for the cases that an assignment matches. Here excludes beat includes.
-
-    :raises ConfigError: an id that no case has, or a case that more than one assignment matches.
-    """
+    """Case id to agent id, for the cases that an assignment matches. Here excludes beat includes."""
     known = dict(cases)
-    _raise(assignment_problems(assignments, known))
     return {
         case_id: assignment.agent_id
         for assignment in assignments
@@ -46,7 +38,17 @@ def assign_agents(assignments: Sequence[AgentAssignment], cases: Cases) -> dict[
     }
 
 
-def unknown_ids(selection: CaseSelection, known: Collection[str]) -> list[tuple[Loc, str]]:
+def suite_problems(suite: SuiteFile, cases: Cases) -> list[tuple[Loc, str]]:
+    """Ids that no case has, and cases of more than one assignment, each at its place in the suite's file."""
+    known = dict(cases)
+    found: list[tuple[Loc, str]] = [
+        (("case_selection", *at), text) for at, text in _unknown(suite.case_selection, known)
+    ]
+    assigned = _assignment_problems(suite.openclaw.agent_assignments, known) if suite.openclaw is not None else []
+    return found + [(("openclaw", "agent_assignments", *at), text) for at, text in assigned]
+
+
+def _unknown(selection: CaseSelection, known: Collection[str]) -> list[tuple[Loc, str]]:
     """A problem for each id that no case has, at its place in the selection."""
     return [
         ((field, index), f"references unknown case_id values: {case_id!r}{suggest(case_id, known)}")
@@ -56,14 +58,13 @@ def unknown_ids(selection: CaseSelection, known: Collection[str]) -> list[tuple[
     ]
 
 
-def assignment_problems(
+def _assignment_problems(
     assignments: Sequence[AgentAssignment], cases: Mapping[str, Collection[str]]
 ) -> list[tuple[Loc, str]]:
-    """Unknown ids, and cases of more than one assignment, each at its place in the list of assignments."""
     found: list[tuple[Loc, str]] = []
     taken: dict[str, str] = {}
     for index, assignment in enumerate(assignments):
-        problems = unknown_ids(assignment.case_selection, cases)
+        problems = _unknown(assignment.case_selection, cases)
         found += [((index, "case_selection", *loc), message) for loc, message in problems]
         for case_id in _assigned(assignment.case_selection, cases):
             if case_id in taken:
@@ -85,9 +86,3 @@ def _assigned(selection: CaseSelection, cases: Mapping[str, Collection[str]]) ->
         and case_id not in excluded
         and unwanted.isdisjoint(tags)
     ]
-
-
-def _raise(problems: list[tuple[Loc, str]]) -> None:
-    if problems:
-        lines = (f"{'.'.join(map(str, loc))}: {message}" for loc, message in problems)
-        raise ConfigError("\n".join(lines))

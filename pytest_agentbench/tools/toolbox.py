@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from collections.abc import Iterable
@@ -59,7 +60,8 @@ class Toolbox:
         if problems := _problems(tool, arguments):
             return _error(f"{name}: {problems}")
         try:
-            result = await tool.call(arguments, self._context)
+            result: Any = tool.call(arguments, self._context)
+            result = await result if inspect.isawaitable(result) else result  # plain functions are fine too
         except InfrastructureError:
             raise
         except OSError as error:

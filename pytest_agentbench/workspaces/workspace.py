@@ -11,6 +11,7 @@ import stat
 import subprocess
 import tempfile
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -149,9 +150,7 @@ class Workspaces:
         """Delete a workspace and all it holds."""
         try:
             os.rmdir(workspace.path)  # most runs leave nothing behind
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
-                raise
+        except OSError:
             _remove_tree(str(workspace.path))
 
     def close(self) -> None:
@@ -189,7 +188,11 @@ def _entry(item: os.DirEntry[str]) -> Entry:
 
 
 def _remove_tree(path: str) -> None:
-    """Remove a folder, even one that its agent locked or nested deeper than Python recurses."""
+    """Remove a folder, even one that its agent locked, nested deeper than Python recurses, or replaced by a link."""
+    if os.path.islink(path) or not os.path.isdir(path):  # `chmod -R` would follow a link
+        with suppress(OSError):
+            os.unlink(path)
+        return
     try:
         shutil.rmtree(path)
     except (OSError, RecursionError):

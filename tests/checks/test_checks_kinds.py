@@ -254,6 +254,7 @@ SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "int
         ("n is 2", "failed", "the final output is not JSON"),
         ('{"n": NaN}', "failed", "NaN is no JSON value"),
         ("[" * 100_000, "failed", "nested too deeply"),
+        ('{"n": ' * 300 + "1" + "}" * 300, "failed", "nested too deeply"),
     ],
 )
 def test_json_schema(check, output, outcome, message):

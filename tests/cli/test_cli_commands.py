@@ -199,7 +199,8 @@ def test_no_control_character_reaches_the_terminal(tree, run):
     [
         ("rubric: {}\n", ["judge"]),
         ("metrics: [{name: exact_match, threshold: 0.5}, {name: similarity}]\n", ["exact_match>=0.5"]),
-        ("thresholds: {pass_rate: 0.8}\n", ["pass_rate>=0.8"]),
+        ("rubric: {}\nthresholds: {pass_rate: 0.8}\n", ["judge", "pass_rate>=0.8"]),
+        ("thresholds: {pass_rate: 0.8}\n", ["nothing"]),
         ("report_only: true\n", ["report only"]),
         ("", ["nothing"]),
     ],

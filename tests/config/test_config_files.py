@@ -208,6 +208,30 @@ def test_names_are_verified_only_where_they_are_known(errors):
     ]
 
 
+def test_a_wrong_element_hides_nothing_that_is_wrong_with_the_others(errors):
+    checks = """\
+        deterministic_checks:
+          - {check_id: a, declarative: {kind: final_response_present}}
+          - {check_id: b, declarative: {kind: regex_match}}
+          - {check_id: c, declarative: {kind: my_check}}
+          - {check_id: a, declarative: {kind: final_response_present}}
+        metrics: [{name: f1, threshold: 2}, {name: mine}]
+        """
+    known = Known(checks=frozenset({"my_checks"}), metrics=frozenset({"f1"}))
+    assert errors(TestCaseFile, CASE + textwrap.dedent(checks), known) == [
+        "11:32: deterministic_checks[1].declarative.pattern: found nothing, expected a value: Field required",
+        "12:39: deterministic_checks[2].declarative.kind: unknown check kind 'my_check'; did you mean 'my_checks'?",
+        "13:16: deterministic_checks[3].check_id: Duplicate check_id 'a'; each must be unique",
+        "14:33: metrics[0].threshold: found 2, expected less than or equal to 1",
+        "14:44: metrics[1].name: unknown metric 'mine'; there is f1",
+    ]
+    assert errors(SuiteFile, SUITE + "models: [{model_id: A}, {model_id: a}, {model_id: a}]\n") == [
+        "4:21: models[0].model_id: found 'A', expected a slug (lower-case letters, digits, '_' and '-', beginning with "
+        "a letter or digit)",
+        "4:51: models[2].model_id: Duplicate model_id 'a'; each must be unique",
+    ]
+
+
 @pytest.mark.parametrize("temperature", ["-0.1", "2.1", "hot", "true"])
 @pytest.mark.parametrize(
     ("kind", "text"),

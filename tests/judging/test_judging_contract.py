@@ -168,3 +168,18 @@ def test_the_schema_is_strict_as_endpoints_ask_for_it():
     found = list(objects(schema))
     assert all(each["additionalProperties"] is False and each["required"] == list(each["properties"]) for each in found)
     assert list(schema["properties"]["overall"]["properties"]) == ["evidence", "score"]
+
+
+@pytest.mark.parametrize(
+    "reply_text",
+    [
+        "Here it is:\n```json\n{}\n```\nThat is all.",
+        "```json\r\n{}\r\n```",
+        "```json {}```",
+        "{}\n",
+    ],
+)
+def test_a_fence_ends_where_a_line_does(reply_text):
+    verdict = reply(8) | {"summary": "It used ```python print()``` and\ud800 more"}
+    parsed = parse_verdict(reply_text.replace("{}", json.dumps(verdict)), NONE)
+    assert (parsed.overall.score, parsed.summary) == (8, "It used ```python print()``` and? more")

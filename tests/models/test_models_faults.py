@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 
 import pytest
@@ -10,6 +11,8 @@ from support.fault_endpoint import TRANSIENT, FaultEndpoint, always, in_order, s
 
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models import Backoff, ChatReply, Endpoints
+from pytest_agentbench.models.failures import RequestFailed
+from pytest_agentbench.models.reply import read_reply
 from pytest_agentbench.records import Limits, Model
 
 QUICK = Backoff(first=0.001, longest=0.004, longest_retry_after=0.05)
@@ -202,3 +205,30 @@ def test_cancelled_calls_give_their_slots_back():
 
         assert asyncio.run(main()) == "answer to a ?"
     assert endpoint.peak <= 4  # a cancelled request ends at the endpoint a little later
+
+
+@pytest.mark.parametrize(
+    ("inside", "code"),
+    [
+        ({"code": 402, "message": "Insufficient credits"}, "quota"),
+        ({"code": 429, "message": "Slow down"}, "rate_limited"),
+        ("model not loaded", "server_error"),
+    ],
+)
+def test_an_error_in_a_reply_with_status_200(inside, code):
+    body = json.dumps({"error": inside}).encode()
+    model = Model(model_id="m", requested_model="m")
+    with pytest.raises(RequestFailed) as failed:
+        read_reply(body, "application/json", model, attempts=1, seconds=0)
+    assert failed.value.code == code
+    assert (inside if isinstance(inside, str) else inside["message"]) in failed.value.summary
+
+
+def test_what_steers_tool_calls_is_sent_with_tools_only():
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    wanted = {"tool_choice": "auto", "parallel_tool_calls": False}
+    with FaultEndpoint() as endpoint:
+        ask(endpoint, "with", tools=[tool], parameters=wanted)
+        ask(endpoint, "without", parameters=wanted)
+    with_tools, without = (request.body for request in endpoint.requests)
+    assert with_tools.keys() - without.keys() == {"tools", *wanted}

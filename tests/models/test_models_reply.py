@@ -35,6 +35,7 @@ def call(arguments: object, **fields) -> dict:
         ("", {}, ""),
         ('{"a": ', None, '{"a": '),
         ("[1]", None, "[1]"),
+        ('{"seconds": NaN}', None, '{"seconds": NaN}'),  # it is within every limit
         ({"a": 1}, {"a": 1}, '{"a": 1}'),
         (None, {}, "{}"),
         ("[" * 100_000, None, "[" * 100_000),

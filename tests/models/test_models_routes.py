@@ -96,6 +96,14 @@ def test_a_missing_key_is_named_with_the_ways_out():
     assert missing_key(resolve("demo"), {}) is None
 
 
+@pytest.mark.parametrize("key", ["sk-one\nsk-two", "sk-\N{LATIN SMALL LETTER E WITH ACUTE}", " \n"])
+def test_a_key_that_no_request_can_carry_is_refused_without_showing_it(key):
+    problem = missing_key(resolve("gpt-4o"), {"OPENAI_API_KEY": key})
+    assert problem is not None
+    assert "OPENAI_API_KEY" in problem
+    assert "sk-" not in problem
+
+
 def test_the_route_is_described_for_people():
     assert describe_route(resolve("demo")) == "demo is scripted: answered offline, from scripts beside the cases"
     local = resolve("m", {"model_id": "m", "base_url": "http://y/v1", "api_key_env": "none"})

@@ -21,6 +21,11 @@ def test_ids_name_file_case_model_and_repetition(bench):
     ]
 
 
+def test_a_dataset_whose_first_row_is_long_is_seen_without_any_other_case(bench):
+    bench.rows("cases/long.jsonl", {"context": "word " * 20_000, "question": "Capital of France?", "answer": "Paris"})
+    assert collected(bench) == ["cases/long.jsonl::cases/long.item_1[none]"]
+
+
 def test_collecting_runs_nothing(bench):
     bench.agent(ECHO_TO_FILE)
     bench.case("capital")

@@ -42,6 +42,34 @@ def test_a_mark_names_a_case_by_id_or_path(project, mark):
     assert finished.exit == 0
 
 
+def test_a_marked_case_may_name_outside_files_where_the_run_profile_says_so(project):
+    project.write("outside.txt", "Capital of France?")
+    project.profile("outside", allow_outside_paths=True)
+    project.case("one", input={"messages": [{"role": "user", "source": {"path": "../../outside.txt"}}]})
+    assert "leaves the config root" in marked(project, "(agentbench_run): pass").text
+    source = f"{HEAD}@pytest.mark.agentbench('one')\ndef test_it(agentbench_run): pass\n"
+    project.write("tests/test_marked.py", source)
+    finished = project.run("tests", "--agentbench-run-profile", "outside")
+    assert finished.outcomes == {"test_it[agent]": "passed"}
+
+
+def test_wrong_profiles_are_one_error_and_no_marked_test_runs(project):
+    project.write("tests/test_first.py", f"{HEAD}@pytest.mark.agentbench('one')\ndef test_it(agentbench_run): pass\n")
+    source = f"{HEAD}@pytest.mark.agentbench('one')\ndef test_it(agentbench_run): pass\ndef test_other(): pass\n"
+    project.write("tests/test_second.py", source)
+    finished = project.run("--agentbench-profile", "gone", "--continue-on-collection-errors", "-rs")
+    finished.result.assert_outcomes(errors=1, passed=1, skipped=2)
+    assert "profiles or models are wrong: see the collection error" in finished.text
+
+
+def test_an_unknown_metric_of_the_evaluation_profile_is_an_error_before_anything_runs(project):
+    profile = {"schema_version": 1, "evaluation_profile_id": "e", "title": "E", "metrics": [{"name": "exact_mach"}]}
+    project.write("cases/evaluation_profiles/e.yaml", profile)
+    finished = project.run("--agentbench-evaluation-profile", "e", "cases")
+    assert "metrics[0].name: unknown metric 'exact_mach'; did you mean 'exact_match'?" in finished.text
+    assert finished.report is None
+
+
 def test_case_model_and_workspace_are_fixtures(project):
     body = """(agentbench_run, agentbench_case, agentbench_model, agentbench_workspace):
     assert agentbench_case.case_id == agentbench_run.case.case_id == "one"

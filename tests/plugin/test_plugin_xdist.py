@@ -74,6 +74,14 @@ def test_without_restarts_what_never_ran_fails_the_session(bench):
     assert "collected items were never reported" in finished.text
 
 
+def test_a_session_whose_every_worker_is_lost_before_the_first_result_fails(bench):
+    bench.agent(crashing(["q0"]))
+    bench.questions(4)
+    finished = bench.run("-n", "1", "--max-worker-restart=0", "--agentbench-concurrency", "1")
+    assert finished.exit == 1
+    assert "4 collected items were never reported" in finished.text
+
+
 def test_a_crash_under_another_distribution_is_told_from_other_tests(bench):
     bench.agent(crashing(["q2"]))
     bench.questions(4)

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.config import AgentAssignment, CaseSelection
-from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources import assign_agents, select
+from pytest_agentbench.config import AgentAssignment, CaseSelection, SuiteFile
+from pytest_agentbench.sources import assign_agents, select, suite_problems
 
 CASES = [("a", ("smoke",)), ("b", ("smoke", "slow")), ("c", ("slow",)), ("d", ())]
 
@@ -50,11 +49,15 @@ def test_named_cases_are_always_in_and_others_never_against_an_exclude(selection
 
 @pytest.mark.parametrize("field", ["include_case_ids", "exclude_case_ids"])
 def test_an_id_that_no_case_has_is_an_error(field):
-    with pytest.raises(ConfigError) as error:
-        select(CaseSelection(**{field: ["a", "case_x", "y"]}), [*CASES, ("case_z", ())])
-    lines = str(error.value).splitlines()
-    assert lines[0] == f"{field}.1: references unknown case_id values: 'case_x'; did you mean 'case_z'?"
-    assert "references unknown case_id values: 'y'" in lines[1]
+    odd = suite(case_selection={field: ["a", "case_x", "y"]})
+    first, second = suite_problems(odd, [*CASES, ("case_z", ())])
+    message = "references unknown case_id values: 'case_x'; did you mean 'case_z'?"
+    assert first == (("case_selection", field, 1), message)
+    assert "references unknown case_id values: 'y'" in second[1]
+
+
+def suite(**fields):
+    return SuiteFile(schema_version=1, suite_id="s", title="S", **fields)
 
 
 def assignment(agent_id, **selection):
@@ -71,10 +74,13 @@ def test_excludes_beat_includes_in_assignments():
 
 def test_a_case_of_two_assignments_is_an_error():
     assignments = [assignment("one", include_case_ids=["b"]), assignment("two", include_tags=["smoke"])]
-    with pytest.raises(ConfigError, match="case 'b' is assigned to 'one' already"):
-        assign_agents(assignments, CASES)
+    ((place, message),) = suite_problems(suite(openclaw={"agent_assignments": assignments}), CASES)
+    assert place == ("openclaw", "agent_assignments", 1, "case_selection")
+    assert "case 'b' is assigned to 'one' already" in message
 
 
 def test_an_unknown_id_in_an_assignment_is_an_error():
-    with pytest.raises(ConfigError, match=r"0\.case_selection\.include_case_ids\.0: references unknown case_id values"):
-        assign_agents([assignment("one", include_case_ids=["x"])], CASES)
+    odd = suite(openclaw={"agent_assignments": [assignment("one", include_case_ids=["x"])]})
+    ((place, message),) = suite_problems(odd, CASES)
+    assert place == ("openclaw", "agent_assignments", 0, "case_selection", "include_case_ids", 0)
+    assert "references unknown case_id values: 'x'" in message

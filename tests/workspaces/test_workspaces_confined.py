@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import threading
 from collections import Counter
@@ -206,6 +207,29 @@ def test_sweeps_trees_that_were_locked_or_nested_without_end(tmp_path: Path) -> 
     (locked.path / "a").chmod(0)
     workspaces.close()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("instead", ["link", "file", "nothing"])
+def test_a_folder_that_its_agent_replaced_is_removed_and_nothing_behind_it(tmp_path, whole, instead):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    outside.chmod(0o500)
+    workspaces = Workspaces(tmp_path / "base")
+    (tmp_path / "base").mkdir()
+    workspace = workspaces.create("c")
+    replaced = workspace.path.parent if whole else workspace.path
+    shutil.rmtree(replaced)
+    if instead == "link":
+        replaced.symlink_to(outside)
+    elif instead == "file":
+        replaced.write_text("x")
+    workspaces.remove(workspace)
+    workspaces.close()
+    assert not list((tmp_path / "base").iterdir())
+    assert (outside / "kept").read_text() == "x"
+    assert outside.stat().st_mode & 0o777 == 0o500
 
 
 def _act(workspace: Workspace, act: str, path: str) -> None:
