@@ -1,7 +1,8 @@
 """The run's own folder, and the sandbox its commands run in. What an agent names is opened here, and only here."""
 
+from pytest_agentbench.workspaces.choice import sandbox_for
 from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
-from pytest_agentbench.workspaces.sandbox import ExecResult, ResourceLimits, Sandbox, sandbox_for
+from pytest_agentbench.workspaces.sandbox import ExecResult, ResourceLimits, Sandbox
 from pytest_agentbench.workspaces.workspace import Entry, Kind, Workspace, Workspaces
 
 __all__ = [

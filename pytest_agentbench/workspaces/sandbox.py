@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.workspaces.workspace import Workspace
 
 
@@ -46,15 +45,3 @@ class Sandbox(Protocol):
         Raises SandboxError where the sandbox itself fails.
         """
         ...
-
-
-def sandbox_for(name: str) -> Sandbox:
-    """The sandbox that a run profile names. Raises UnavailableError for those this version does not have."""
-    if name == "local":
-        from pytest_agentbench.workspaces.local import LocalSandbox
-
-        return LocalSandbox()
-    raise UnavailableError(
-        f"exec_shell needs a sandbox, and `sandbox: {name}` is not to be had: this version has only `local` (no "
-        "isolation); set `sandbox: local` in the run profile if you trust this agent"
-    )
