@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from pytest_agentbench.checks.base import CheckContext, Unmet, Verdict, excerpt, verdict
@@ -19,6 +18,9 @@ from pytest_agentbench.records import (
     RegexMatch,
 )
 
+REGEX_SECONDS = 2.0
+"""How long one pattern may be looked for."""
+
 
 def final_response_present(spec: FinalResponsePresent, context: CheckContext) -> Verdict:
     """The final output is not blank; OpenClaw: else its last message, else its first key output."""
@@ -33,9 +35,15 @@ def final_response_present(spec: FinalResponsePresent, context: CheckContext) ->
 
 
 def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
-    """`re.search` finds the pattern."""
+    """The pattern is found. The library's time limit is why it is not `re`: that would block all runs for hours."""
+    import regex
+
     text, name = _text(spec.path, context)
-    match = re.search(spec.pattern, text, re.IGNORECASE if spec.ignore_case else 0)
+    try:
+        match = regex.search(spec.pattern, text, regex.IGNORECASE if spec.ignore_case else 0, timeout=REGEX_SECONDS)
+    except TimeoutError:
+        reason = f"the pattern took over {REGEX_SECONDS:g} s on {name}; write one that backtracks less"
+        raise ValueError(reason) from None
     if match is None:
         return verdict(False, f"{name} does not match", spec.pattern, excerpt(text))
     return verdict(True, f"{name} matches", spec.pattern, match.group())

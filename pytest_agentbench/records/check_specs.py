@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -100,7 +99,7 @@ class OpenclawWorkspaceFilePresent(Record):
 
 
 class RegexMatch(Record):
-    """`pattern` is found (re.search) in the final output, or in the file `path`."""
+    """`pattern` (as in `re`, searched for) is found in the final output, or in the file `path`."""
 
     kind: Literal["regex_match"]
     pattern: Text
@@ -110,9 +109,11 @@ class RegexMatch(Record):
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, pattern: str) -> str:
+        import regex
+
         try:
-            re.compile(pattern)
-        except re.error as error:
+            regex.compile(pattern)
+        except regex.error as error:
             raise ValueError(f"not a regular expression: {error}") from error
         return pattern
 

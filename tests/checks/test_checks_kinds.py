@@ -230,6 +230,13 @@ def test_normalisation_of_letters(one, other, same):
     assert (normalized(one) == normalized(other)) is same
 
 
+def test_a_pattern_that_backtracks_without_end_is_an_error_after_a_moment(check, monkeypatch):
+    monkeypatch.setattr("pytest_agentbench.checks.answer.REGEX_SECONDS", 0.1)
+    result = check("regex_match", pattern="(a|aa)+$", output="a" * 60 + "b")
+    assert result.outcome == "error"
+    assert "the pattern took over 0.1 s" in result.message
+
+
 def test_regex_match_searches_the_output_or_a_file(check, workspace):
     assert check("regex_match", pattern=r"\banswer$").actual == "answer"
     assert check("regex_match", pattern="ANSWER").outcome == "failed"
