@@ -39,9 +39,12 @@ class RunnerSettings(BaseModel):
 
     @property
     def request_parameters(self) -> dict[str, Any]:
-        """What goes into every request: the sampling fields that are set, and the extras."""
-        named = {name: getattr(self, name) for name in ("temperature", "top_p", "max_tokens", "seed")}
-        return {name: value for name, value in named.items() if value is not None} | self.extras
+        """What goes into every request: the sampling fields that are given, and the extras.
+
+        A None stands for a parameter of the model's own that the request is to leave out.
+        """
+        sampling = ("temperature", "top_p", "max_tokens", "seed")
+        return {name: getattr(self, name) for name in sampling if name in self.model_fields_set} | self.extras
 
 
 def settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:

@@ -69,9 +69,10 @@ class _Conversation:
     def describe(self, tools: Sequence[dict[str, Any]]) -> None:
         """Note what is asked of whom, and the messages given."""
         settings = self._settings
+        parameters = {**self._client.model.parameters, **settings.request_parameters}
         self._trace.request.update(
             model=self._client.model.requested_model,
-            parameters={**self._client.model.parameters, **settings.request_parameters},
+            parameters={name: value for name, value in parameters.items() if value is not None},
             tools=[spec["function"]["name"] for spec in tools],
             timeout_seconds=settings.timeout_seconds,
             retries=settings.retries,

@@ -240,3 +240,14 @@ def test_workers_give_the_same_report_and_junit_file(bench):
         for file in ("serial.xml", "spread.xml")
     ]
     assert names[0] == names[1]
+
+
+def test_a_null_in_the_profile_removes_a_parameter_of_the_model(bench):
+    bench.profile("own", runner_defaults={"temperature": None, "seed": 7, "a": None})
+    bench.case("one")
+    with FaultEndpoint() as endpoint:
+        endpoint_model(bench, endpoint, parameters={"temperature": 0, "top_p": 0.5, "a": 1})
+        bench.run("--model=local", "--agentbench-run-profile=own")
+    (request,) = endpoint.requests
+    sent = {name: request.body[name] for name in ("temperature", "top_p", "seed", "a") if name in request.body}
+    assert sent == {"top_p": 0.5, "seed": 7}
