@@ -152,15 +152,18 @@ def _prepare(config: pytest.Config) -> None:
 
 
 def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
-    """A glance that spares sessions without cases the import of everything else."""
+    """A glance that spares sessions without cases the import of everything else.
+
+    Other tools have files named test.yaml too, which never are cases.
+    """
     yaml = path.name in ("test.yaml", "test.yml")
     if not yaml and path.suffix not in (".json", ".jsonl"):
         return False
-    if parent.session.isinitpath(path) or CASES in parent.config.stash:
+    if parent.session.isinitpath(path) or (CASES in parent.config.stash and not yaml):
         return True
     try:
         with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES).replace(b"\0", b"")
+            head = file.read(None if yaml else _HEAD_BYTES).replace(b"\0", b"")
             if path.suffix == ".jsonl" and len(head) == _HEAD_BYTES and b"\n" not in head:
                 return True  # its first row alone is longer: collecting it will tell
     except OSError:

@@ -135,7 +135,7 @@ def _services(
                 report.halted = reason
             config.stash[AHEAD].halt(reason)
 
-    return Services(registry, workspaces, scripts, budget, connect, spent)
+    return Services(registry, workspaces, scripts, connect, spent)
 
 
 def _view(config: pytest.Config, budget: Budget, total: int) -> Any:

@@ -50,7 +50,7 @@ class _Cases(pytest.Module):
         items = []
         for plan in plans:
             for repetition in range(1, planner.repetitions(plan) + 1):
-                job = Job("", case_id, tags, case, plan, repetition)
+                job = Job(case_id, tags, case, plan, repetition)
                 item = make_item(self, job, line, self._fixtureinfo)
                 self._fixtureinfo = getattr(item, "_fixtureinfo", None)  # the same for every item of the file
                 items.append(item)
@@ -125,22 +125,13 @@ def _metrics(planner: Planner) -> tuple[MetricSpec, ...]:
 
 
 def collect_file(path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """The collector of a file that holds cases, None for any other.
+    """The collector of a file that holds cases, None for any other. A `test.yaml` is known to look like a case.
 
     A file that was named on the command line is taken at its word: what is wrong with it is an error.
     """
     named = parent.session.isinitpath(path)
     if path.name in CASE_FILES:
-        return CaseFile.from_parent(parent, path=path) if named or _is_case(path) else None
+        return CaseFile.from_parent(parent, path=path)
     if not named and (not is_dataset(path) or in_case_folder(path.parent, parent.config.rootpath)):
         return None
     return DatasetFile.from_parent(parent, path=path)
-
-
-def _is_case(path: Path) -> bool:
-    """Other tools have files named test.yaml too."""
-    try:
-        text = path.read_bytes()
-    except OSError:
-        return True  # collecting it will say why
-    return b"case_id" in text or b"schema_version" in text

@@ -106,15 +106,15 @@ def trace_place(item: pytest.Item, result: Result) -> str | None:
     return os.path.relpath(item.config.stash[OUTPUT] / result.path, item.config.invocation_params.dir)
 
 
-def legal_id(text: str) -> str:
+def _legal(text: str) -> str:
     """The text as node ids and xdist can carry it: no brackets, `::`, control characters or lone surrogates."""
     return re.sub(r"[\[\]\x00-\x1f\x7f\ud800-\udfff]|::", "_", text)
 
 
-def item_name(job_case_id: str, model_id: str, repetition: int) -> str:
-    """`<case_id>[<model_id>]`, `[<model_id>-r2]` from the second repetition on."""
+def item_name(case_id: str, model_id: str, repetition: int) -> str:
+    """`<case_id>[<model_id>]`, `[<model_id>-r2]` from the second repetition on. Sources make legal case ids."""
     suffix = f"-r{repetition}" if repetition > 1 else ""
-    return f"{legal_id(job_case_id)}[{legal_id(model_id)}{suffix}]"
+    return f"{case_id}[{_legal(model_id)}{suffix}]"
 
 
 def tag_items(config: pytest.Config, items: Iterable[CaseItem], tags: Iterable[str]) -> None:
@@ -143,6 +143,5 @@ def make_item(parent: pytest.Collector, job: Job, line: int, fixtureinfo: Any = 
     name = item_name(job.case_id, job.plan.model_id, job.repetition)
     item: CaseItem = CaseItem.from_parent(parent, name=name, callobj=case_function, fixtureinfo=fixtureinfo)
     item.line = line
-    job.nodeid = item.nodeid
     item.stash[JOB] = job
     return item

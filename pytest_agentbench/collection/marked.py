@@ -60,11 +60,11 @@ def attach_jobs(items: list[pytest.Item]) -> None:
         callspec = getattr(item, "callspec", None)
         draw = callspec and callspec.params.get(PLAN_PARAM)
         if draw is not None:
-            item.stash[JOB] = _job(item, *draw)
+            item.stash[JOB] = _job(*draw)
 
 
-def _job(item: pytest.Item, case: Case, plan: Plan, repetition: int) -> Job:
-    return Job(item.nodeid, case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True)
+def _job(case: Case, plan: Plan, repetition: int) -> Job:
+    return Job(case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True)
 
 
 def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: list[Plan]) -> Case:

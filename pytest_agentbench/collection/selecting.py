@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.collection.items import CaseItem, legal_id
+from pytest_agentbench.collection.items import CaseItem
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config import ConfigRoot, located
 from pytest_agentbench.engine import JOB, Job
@@ -61,7 +61,7 @@ def _unnamed(item: pytest.Item, job: Job) -> bool:
     if MANUAL not in job.tags or not isinstance(item, CaseItem):
         return False
     config = item.config
-    if any("::" in argument and legal_id(job.case_id) in argument for argument in config.args):
+    if any("::" in argument and job.case_id in argument for argument in config.args):
         return False
     words = set(re.findall(r"[\w.+-]+", f"{config.getoption('keyword')} {config.getoption('markexpr')}"))
     return not words & {MANUAL, job.case_id}

@@ -40,7 +40,7 @@ class RunAhead:
         channel: Any = None,
     ) -> None:
         config = session.config
-        self.session, self.tick, self.close = session, tick, close
+        self.session, self.tick = session, tick
         self.shared: list[Any] = []
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]

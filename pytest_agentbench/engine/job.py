@@ -42,7 +42,6 @@ class Job:
     what the run is worth: then nothing in the case has to.
     """
 
-    nodeid: str
     case_id: str
     tags: tuple[str, ...]
     case: Callable[[], Case]

@@ -100,10 +100,10 @@ class LookAhead:
         if self.closed:
             return
         self.closed = True
-        if self.thread.ident and self.thread is not threading.current_thread():
+        if self.thread.ident:
             self.post(self.loop.stop)
             self.thread.join(self.grace + 2)
-        elif not self.thread.ident and not self.loop.is_running():
+        else:  # never started
             self.loop.close()
 
     # -- the engine's own thread

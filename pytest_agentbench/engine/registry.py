@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from pytest_agentbench.checks import BUILTIN_CHECKS, CheckFunction
@@ -34,7 +35,7 @@ class Registry:
     providers: Mapping[str, Provider]
     search: Search | None
 
-    @property
+    @cached_property
     def known(self) -> Known:
         """The names, for the loader of case files."""
         return Known(

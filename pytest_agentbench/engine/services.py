@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.engine.budget import Budget
 from pytest_agentbench.engine.registry import Registry
 from pytest_agentbench.engine.threads import DaemonThreads
 from pytest_agentbench.records import Model
@@ -36,7 +35,6 @@ class Services:
     registry: Registry
     workspaces: Workspaces
     scripts: Scripts
-    budget: Budget
     connect: Callable[[], Endpoints]
     on_spent: Callable[[list[float | None]], None]
     threads: DaemonThreads = field(default_factory=DaemonThreads)

@@ -11,7 +11,7 @@ from pytest_agentbench.engine import Job, LookAhead, Result
 
 
 def jobs(count, group=None):
-    return [Job(f"n{i}", f"c{i}", (), lambda: None, None, group=group) for i in range(count)]
+    return [Job(f"c{i}", (), lambda: None, None, group=group) for i in range(count)]
 
 
 class Engine:

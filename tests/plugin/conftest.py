@@ -34,6 +34,43 @@ def agentbench_runner():
 """
 """A conftest.py whose agent says what the case's metadata tells it to, Paris by default."""
 
+HEAD = """
+import asyncio, os, threading, time
+import pytest
+from pytest_agentbench import RunOutput, Usage
+
+def note(name, line=""):
+    with open(name, "a") as file:
+        file.write(line + "\\n")
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return agent
+
+"""
+"""The beginning of a conftest.py that goes on with its `agent`."""
+
+COUNTING = (
+    HEAD
+    + """
+busy = most = 0
+
+async def agent(case):
+    global busy, most
+    busy += 1
+    most = max(most, busy)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    busy -= 1
+    return "Paris"
+
+def pytest_unconfigure(config):
+    if most:
+        note("most.txt", str(most))
+"""
+)
+"""A conftest.py that notes how many runs its process had in flight at most."""
+
 
 def case_yaml(case_id: str, **fields: Any) -> dict[str, Any]:
     """A case that passes when the answer is Paris; fields replace or add keys, None removes one."""

@@ -8,22 +8,8 @@ import sys
 
 import pytest
 
-from conftest import LEAN
+from conftest import COUNTING, HEAD, LEAN
 
-HEAD = """
-import asyncio, os, threading, time
-import pytest
-from pytest_agentbench import RunOutput, Usage
-
-def note(name, line=""):
-    with open(name, "a") as file:
-        file.write(line + "\\n")
-
-@pytest.fixture(scope="session")
-def agentbench_runner():
-    return agent
-
-"""
 SOME_SLOW = [pytest.param((), id="serial"), pytest.param(("-n", "2"), id="xdist", marks=pytest.mark.slow)]
 ONE_AFTER_ANOTHER = HEAD + (
     "async def agent(case):\n    note('started.txt', case.case_id)\n"
@@ -95,26 +81,6 @@ def test_stop_on_runner_error_ends_the_session_after_an_error(bench, workers):
     assert finished.outcomes["case01[agent]"] == "error"
     assert len(finished.runs) < 30
     assert "execution_policy.stop_on_runner_error of run profile 'strict'" in finished.text
-
-
-COUNTING = (
-    HEAD
-    + """
-busy = most = 0
-
-async def agent(case):
-    global busy, most
-    busy += 1
-    most = max(most, busy)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    busy -= 1
-    return "Paris"
-
-def pytest_unconfigure(config):
-    note("most.txt", str(most))
-"""
-)
 
 
 @pytest.mark.parametrize(("args", "most"), [((), 16), (("--agentbench-concurrency", "5"), 5)])

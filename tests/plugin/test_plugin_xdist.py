@@ -2,20 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-HEAD = """
-import asyncio, os, threading, time
-import pytest
-
-def note(name, line=""):
-    with open(name, "a") as file:
-        file.write(line + "\\n")
-
-@pytest.fixture(scope="session")
-def agentbench_runner():
-    return agent
-
-"""
-
+from conftest import COUNTING, HEAD
 
 REST = ("each", "worksteal", "loadscope")
 
@@ -115,25 +102,7 @@ def test_loadfile_keeps_a_file_on_one_worker(bench):
 
 
 def test_limits_are_divided_among_workers(bench):
-    bench.agent(
-        HEAD
-        + """
-busy = most = 0
-
-async def agent(case):
-    global busy, most
-    busy += 1
-    most = max(most, busy)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    busy -= 1
-    return "Paris"
-
-def pytest_unconfigure(config):
-    if hasattr(config, "workerinput"):
-        note("most.txt", str(most))
-"""
-    )
+    bench.agent(COUNTING)
     bench.questions(80)
     assert bench.run("-n", "2", "--agentbench-concurrency", "6").exit == 0
     assert bench.lines("most.txt") == ["3", "3"]
