@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -173,16 +173,6 @@ class SessionReport:
         return pytest.ExitCode.TESTS_FAILED if self.halted or self.lost else exitstatus
 
     def _facts(self, exitstatus: int) -> dict[str, Any]:
-        budget = self.budget
-        if budget is not None and budget.max_cost is not None and budget.unknown:
-            self.warnings.append(
-                f"the cost of {budget.unknown} requests is unknown, so --agentbench-max-cost did not count them; "
-                "give the model prices in models.yaml"
-            )
-        if self.halted:
-            self.warnings.append(self.halted)
-        if self.lost:
-            self.warnings.append(f"{self.lost} collected items were never reported")
         return {
             "started_at": self.started_at.isoformat(),
             "duration_seconds": round(time.perf_counter() - self._begun, 3),
@@ -198,5 +188,18 @@ class SessionReport:
                 "evaluation": self.settings.evaluation_profile,
                 "suite": self.settings.suite,
             },
-            "warnings": self.warnings,
+            "warnings": [*self.warnings, *self._spoilers()],
         }
+
+    def _spoilers(self) -> Iterator[str]:
+        """What only the end shows, and a reader of the figures has to know."""
+        budget = self.budget
+        if budget is not None and budget.max_cost is not None and budget.unknown:
+            yield (
+                f"the cost of {budget.unknown} requests is unknown, so --agentbench-max-cost did not count them; "
+                "give the model prices in models.yaml"
+            )
+        if self.halted:
+            yield self.halted
+        if self.lost:
+            yield f"{self.lost} collected items were never reported"
