@@ -82,8 +82,10 @@ class SessionReport:
         if self.link is not None:
             self._tell_workers(report)
 
-    def pytest_keyboard_interrupt(self) -> None:
+    @pytest.hookimpl(tryfirst=True)  # the terminal is the next to read the traceback
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Ctrl-C reaches the workers' engines too."""
+        excinfo.traceback = excinfo.traceback.filter(_has_line)
         if self.link is not None:
             self.link.tell("stop", "interrupted")
 
@@ -203,3 +205,11 @@ class SessionReport:
             yield self.halted
         if self.lost:
             yield f"{self.lost} collected items were never reported"
+
+
+def _has_line(entry: Any) -> bool:
+    """Whether pytest can show a traceback's entry: CPython 3.11 gives the jump back to a loop's head no line."""
+    try:
+        return isinstance(entry.lineno, int)
+    except TypeError:  # pytest subtracts 1 from it
+        return False
