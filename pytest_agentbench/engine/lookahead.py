@@ -148,6 +148,7 @@ class LookAhead:
             flight.task.cancel()
 
     def _demand(self, job: Job, runner: Any, shared: bool, answer: queue.SimpleQueue[Result]) -> None:
+        self.at = max(self.at, job.rank)  # the job may have got its rank only after result() looked at it
         if shared:
             self.runners.setdefault(job.group, runner)  # opens the group
         ready = self.done.pop(job, None)

@@ -144,7 +144,7 @@ def test_a_hook_sees_modules_beside_it_but_no_keys_and_none_of_this_processs_pat
 
 
 def test_a_hook_that_does_not_end_is_stopped_with_all_it_started(run_hook, tmp_path, monkeypatch):
-    monkeypatch.setattr(hooks, "HOOK_SECONDS", 1.0)
+    monkeypatch.setattr(hooks, "HOOK_SECONDS", 3.0)  # within which a busy machine starts the hook
     child = tmp_path / "child"
     began = time.monotonic()
     result = run_hook(
@@ -154,8 +154,8 @@ def test_a_hook_that_does_not_end_is_stopped_with_all_it_started(run_hook, tmp_p
         f"    pathlib.Path({str(child)!r}).write_text(str(daemon.pid))\n"
         "    time.sleep(60)"
     )
-    assert time.monotonic() - began < 10
-    assert (result.outcome, "was stopped after 1 s" in result.message) == ("error", True)
+    assert time.monotonic() - began < 30
+    assert (result.outcome, "was stopped after 3 s" in result.message) == ("error", True)
     with pytest.raises(ProcessLookupError):
         os.kill(int(child.read_text()), 0)
 

@@ -71,8 +71,8 @@ def test_has_no_input_to_wait_for(workspace: Workspace) -> None:
 def test_time_limit_kills_sleeping_grandchildren_and_daemons(workspace: Workspace) -> None:
     command = "sleep 7771 & (setsid sleep 7772 >/dev/null 2>&1 </dev/null &); echo begun; exec sleep 7773"
     began = time.perf_counter()
-    result = run(workspace, command, seconds=0.4)
-    assert time.perf_counter() - began < 5
+    result = run(workspace, command, seconds=2)
+    assert time.perf_counter() - began < 30
     assert (result.exit_code, result.timed_out, result.output) == (None, True, "begun\n")
     assert not running("sleep\x00777")
 
