@@ -72,9 +72,9 @@ class LookAhead:
         """
         if not self.thread.ident:
             self.thread.start()
-        self.at = max(self.at, job.rank)
         ready = self.done.pop(job, None)
         if ready is not None and ready.runner is runner:  # the common case needs no other thread
+            self.at = max(self.at, job.rank)
             if self.starved and self.at + self.window - self.starved >= self.window // 4:  # in batches: waking is dear
                 self.post(self._pump)
             return ready
@@ -148,7 +148,7 @@ class LookAhead:
             flight.task.cancel()
 
     def _demand(self, job: Job, runner: Any, shared: bool, answer: queue.SimpleQueue[Result]) -> None:
-        self.at = max(self.at, job.rank)  # the job may have got its rank only after result() looked at it
+        self.at = max(self.at, job.rank)  # here, not in result(): by then the plan that ranks the job has arrived
         if shared:
             self.runners.setdefault(job.group, runner)  # opens the group
         ready = self.done.pop(job, None)

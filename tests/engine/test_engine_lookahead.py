@@ -94,6 +94,23 @@ def test_jobs_start_in_order_and_within_the_window():
         assert started == ["c0", "c1", "c2", "c3", "c4", "c5"]
 
 
+def test_the_window_counts_from_an_item_that_was_ranked_late():
+    started, busy, release = [], threading.Event(), asyncio.Event()
+
+    async def work(job, runner):
+        started.append(job.case_id)
+        if job.case_id != "c0":
+            await release.wait()
+        return Result()
+
+    with Engine(work, concurrency=100, window=5) as engine:
+        engine.look.post(busy.wait, 5)
+        engine.plan(planned := jobs(50))
+        engine.result(planned[0], tick=busy.set)  # it waits already when the plan reaches the engine
+        engine.settled()
+        assert started == ["c0", "c1", "c2", "c3", "c4", "c5"]
+
+
 def test_nothing_starts_before_a_runner_is_known():
     started = []
 
