@@ -27,13 +27,12 @@ from pytest_agentbench.models import Scripts
 from pytest_agentbench.records import Case, FileContains, FileExists, PathExists
 from pytest_agentbench.sources import (
     BadRow,
-    Dataset,
     IndexedCase,
-    dataset_name,
     find_cases,
     index_cases,
     is_dataset,
     load_case,
+    open_dataset,
     read_rows,
     row_case,
     suite_problems,
@@ -89,7 +88,7 @@ class Checker:
         self._case(load_case(path, root), root)
 
     def _dataset(self, path: Path, root: ConfigRoot) -> None:
-        dataset = Dataset(path, dataset_name(path, root.path))
+        dataset = open_dataset(path, root.path)
         for row in read_rows(dataset):
             if isinstance(row, BadRow):
                 self.errors.append(row.message)

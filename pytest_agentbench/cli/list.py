@@ -51,10 +51,9 @@ def _cases(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     from pytest_agentbench.sources import (
         CASE_FILES,
         BadRow,
-        Dataset,
-        dataset_name,
         find_cases,
         load_case,
+        open_dataset,
         read_rows,
         row_case,
     )
@@ -66,7 +65,7 @@ def _cases(paths: list[Path], problems: list[str]) -> Iterator[Case]:
                 if path.name in CASE_FILES:
                     yield load_case(path, root)
                     continue
-                dataset = Dataset(path, dataset_name(path, root.path))
+                dataset = open_dataset(path, root.path)
                 for row in read_rows(dataset):
                     if isinstance(row, BadRow):
                         problems.append(row.message)

@@ -18,12 +18,10 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Case, MetricSpec
 from pytest_agentbench.sources import (
     CASE_FILES,
-    EXACT_MATCH,
     BadRow,
-    Dataset,
-    dataset_name,
     in_case_folder,
     is_dataset,
+    open_dataset,
     read_rows,
     row_case,
 )
@@ -89,7 +87,7 @@ class DatasetFile(_Cases):
         root = planner.root(self.path)
         try:
             plans = self._plans()
-            dataset = Dataset(self.path, dataset_name(self.path, root.path), _metrics(planner), planner.registry.known)
+            dataset = open_dataset(self.path, root.path, planner.registry.known, _metrics(planner))
             for row in read_rows(dataset):
                 if isinstance(row, BadRow):
                     yield BadRowNode.from_parent(self, name=f"line {row.line}", message=row.message)
@@ -115,9 +113,9 @@ class BadRowNode(pytest.Collector):
 CASE_COLLECTORS = (CaseFile, DatasetFile, BadRowNode)
 
 
-def _metrics(planner: Planner) -> tuple[MetricSpec, ...]:
+def _metrics(planner: Planner) -> tuple[MetricSpec, ...] | None:
     if planner.settings.metric is None:
-        return (EXACT_MATCH,)
+        return None
     name, threshold = planner.settings.metric
     if name not in planner.registry.metrics:
         raise ConfigError(f"--agentbench-metric: unknown metric {name!r}{suggest(name, planner.registry.metrics)}")

@@ -17,10 +17,9 @@ from pytest_agentbench.public import Run
 from pytest_agentbench.records import Case
 from pytest_agentbench.sources import (
     CASE_FILES,
-    Dataset,
     IndexedCase,
     Row,
-    dataset_name,
+    open_dataset,
     read_rows,
     row_case,
 )
@@ -85,7 +84,7 @@ def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: li
 def _load(planner: Planner, root: ConfigRoot, found: IndexedCase, plans: list[Plan]) -> Case:
     if found.path.name in CASE_FILES:
         return planner.load(found.path, plans)
-    dataset = Dataset(found.path, dataset_name(found.path, root.path), known=planner.registry.known)
+    dataset = open_dataset(found.path, root.path, planner.registry.known)
     rows = (row for row in read_rows(dataset) if isinstance(row, Row))
     return next(row_case(dataset, row) for row in rows if row.case_id == found.case_id)
 

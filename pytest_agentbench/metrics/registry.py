@@ -1,75 +1,199 @@
-"""The registry of metrics, and the two ways to apply one: `score` for people, `measure` for the engine."""
+"""The registry of metrics, and how one is applied: `score` for people, `measure` for what keeps results."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import MetricResult, MetricSpec
+from pytest_agentbench.records import MetricResult, MetricSpec, Usage
 
-Metric = Callable[..., float]
-"""`(ground_truth: str, prediction: str, **kwargs) -> float`: 0 is wrong, 1 is right."""
+if TYPE_CHECKING:
+    from pytest_agentbench.models import ChatClient
+    from pytest_agentbench.store import Redactor
+
+Metric = Callable[..., Any]
+"""`(ground_truth: str, prediction: str, **kwargs) -> float | Measured`: 0 is wrong, 1 is right.
+
+A coroutine function is awaited and gets the keyword `context`, a MetricContext.
+"""
 
 METRICS: dict[str, Metric] = {}
 """Every metric known to this process, by name. Fill it with the `metric` decorator."""
 
+V1_METRICS: dict[str, Metric] = {}
+"""The original benchmark's definitions (seed 001), for `compat="v1"`."""
+
+_REQUIRED: dict[str, str] = {}
+_OF_SAMPLES: set[Metric] = set()
+
 M = TypeVar("M", bound=Metric)
 
 
-def metric(name: str) -> Callable[[M], M]:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A score (0-1) with what explains it in JSON values, and what it cost where a model was asked."""
+
+    score: float
+    details: Mapping[str, Any] = field(default_factory=dict)
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricContext:
+    """What a metric that asks a model has at hand.
+
+    `client` gives the client for a model id, None: the session's own judge; it raises ConfigError where there is none.
+    `cache` is the folder of answers that are paid for, None: nothing is kept.
+    """
+
+    case_id: str
+    question: str
+    client: Callable[[str | None], ChatClient]
+    redactor: Redactor | None = None
+    cache: Path | None = None
+
+
+def metric(
+    name: str, *, compat: Literal["v1"] | None = None, requires: str | None = None, samples: bool = False
+) -> Callable[[M], M]:
     """Register the decorated function as the metric `name`.
 
         @metric("same_length")
         def same_length(ground_truth, prediction):
             return float(len(ground_truth) == len(prediction))
 
-    Raises ConfigError where another function holds the name already.
+    `compat` registers the original's definition beside the default one. `requires` is a module that the extra `metrics`
+    installs. `samples` says that `prediction` may be a sequence of texts, one per repetition. Raises ConfigError where
+    another function holds the name already.
     """
 
     def register(function: M) -> M:
-        holder = METRICS.setdefault(name, function)
+        home = V1_METRICS if compat else METRICS
+        holder = home.setdefault(name, function)
         if _identity(holder) != _identity(function):
             raise ConfigError(f"metric {name!r} is registered twice: {_identity(holder)} and {_identity(function)}")
-        METRICS[name] = function  # the same function of a module that was imported again
+        home[name] = function  # the same function of a module that was imported again
+        if requires is not None:
+            _REQUIRED[name] = requires
+        if samples:
+            _OF_SAMPLES.add(function)
         return function
 
     return register
 
 
-def score(name: str, ground_truth: str, prediction: str, **kwargs: object) -> float:
+def score(
+    name: str,
+    ground_truth: str,
+    prediction: str | Sequence[str],
+    compat: Literal["v1"] | None = None,
+    **kwargs: object,
+) -> float:
     """What the metric `name` gives `prediction` against `ground_truth`, 0-1. `kwargs` are the metric's own options.
 
     Raises ConfigError for an unknown name, ValueError where the metric leaves its range, and what the metric raises.
     """
-    return _apply(name, METRICS, ground_truth, prediction, kwargs)
+    function = find_metric(name, METRICS, compat)
+    return _checked(name, _apply(name, function, ground_truth, prediction, kwargs)).score
 
 
-def measure(spec: MetricSpec, reference: str, output: str, metrics: Mapping[str, Metric]) -> MetricResult:
-    """The result of one metric as a case asks for it; whatever keeps it from a score is its `error`, never a 0."""
+def measure(
+    spec: MetricSpec, reference: str, output: str | Sequence[str], metrics: Mapping[str, Metric]
+) -> MetricResult:
+    """The result of one metric as a case asks for it; whatever keeps it from a score is its `error`, never a 0.
+
+    For metrics that ask no model; `measure_async` is for all.
+    """
     try:
-        value = _apply(spec.name, metrics, reference, output, spec.args)
+        function = find_metric(spec.name, metrics, spec.compat)
+        return _result(spec, _apply(spec.name, function, reference, output, spec.args))
     except Exception as error:  # noqa: BLE001  a metric is a plugin's code
-        return MetricResult(
-            name=spec.name, score=None, threshold=spec.threshold, error=str(error) or type(error).__name__
-        )
-    passed = None if spec.threshold is None else value >= spec.threshold
-    return MetricResult(name=spec.name, score=value, threshold=spec.threshold, passed=passed)
+        return _failure(spec, error)
 
 
-def _apply(
-    name: str, metrics: Mapping[str, Metric], ground_truth: str, prediction: str, kwargs: Mapping[str, object]
-) -> float:
+async def measure_async(
+    spec: MetricSpec,
+    reference: str,
+    output: str | Sequence[str],
+    metrics: Mapping[str, Metric],
+    context: MetricContext,
+) -> MetricResult:
+    """Like `measure`, for metrics that ask a model too."""
+    function = metrics.get(spec.name)
+    if function is None or not asks_model(function):
+        return measure(spec, reference, output, metrics)
+    try:
+        if not isinstance(output, str):
+            raise ValueError(_ONE_TEXT)
+        args = {**spec.args, "compat": spec.compat} if spec.compat else spec.args
+        return _result(spec, await function(reference, output, context=context, **args))
+    except Exception as error:  # noqa: BLE001  a metric is a plugin's code
+        return _failure(spec, error)
+
+
+def asks_model(function: Metric) -> bool:
+    """Whether the metric is a coroutine function: it gets a MetricContext and is awaited."""
+    return inspect.iscoroutinefunction(function)
+
+
+def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] | None = None) -> Metric:
+    """The function of the name. Raises ConfigError for an unknown one."""
     function = metrics.get(name)
     if function is None:
         near = difflib.get_close_matches(name, metrics, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(metrics))}"
         raise ConfigError(f"unknown metric {name!r}; {hint}")
-    value = function(ground_truth, prediction, **kwargs)
-    if not isinstance(value, (int, float)) or not 0 <= value <= 1:  # NaN fails the comparison
-        raise ValueError(f"metric {name!r} returned {value!r}, expected a number from 0 to 1")
-    return float(value)
+    return V1_METRICS.get(name, function) if compat == "v1" else function
+
+
+def missing_extra(name: str, compat: Literal["v1"] | None = None) -> str | None:
+    """Why the metric cannot be computed here: the package that it needs is not installed. None when all is well."""
+    module = _REQUIRED.get(name)
+    if module is None or (compat == "v1" and name in V1_METRICS) or importlib.util.find_spec(module) is not None:
+        return None
+    return f"the metric {name} needs the module {module}; install it with: pip install 'pytest-agentbench[metrics]'"
+
+
+_ONE_TEXT = "found several predictions, expected one text; pass_at_k and pass_hat_k take several"
+
+
+def _apply(
+    name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, object]
+) -> Any:
+    if not isinstance(prediction, str) and function not in _OF_SAMPLES:
+        raise ValueError(f"metric {name!r}: {_ONE_TEXT}")
+    return function(ground_truth, prediction, **kwargs)
+
+
+def _checked(name: str, value: Any) -> Measured:
+    measured = value if isinstance(value, Measured) else Measured(value)
+    number = measured.score
+    if not isinstance(number, (int, float)) or not 0 <= number <= 1:  # NaN fails the comparison
+        raise ValueError(f"metric {name!r} returned {number!r}, expected a number from 0 to 1")
+    return measured
+
+
+def _result(spec: MetricSpec, value: Any) -> MetricResult:
+    measured = _checked(spec.name, value)
+    number = float(measured.score)
+    return MetricResult(
+        name=spec.name,
+        score=number,
+        threshold=spec.threshold,
+        passed=None if spec.threshold is None else number >= spec.threshold,
+        details=dict(measured.details),
+        usage=measured.usage,
+    )
+
+
+def _failure(spec: MetricSpec, error: Exception) -> MetricResult:
+    return MetricResult(name=spec.name, score=None, threshold=spec.threshold, error=str(error) or type(error).__name__)
 
 
 def _identity(function: Metric) -> str:

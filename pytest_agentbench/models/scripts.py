@@ -19,7 +19,7 @@ from pytest_agentbench.models.script_files import (
     ScriptedVerdict,
 )
 from pytest_agentbench.records import Case
-from pytest_agentbench.sources import CASE_FILES, Dataset, Row, dataset_name, load_case, read_rows, row_case
+from pytest_agentbench.sources import CASE_FILES, Row, load_case, open_dataset, read_rows, row_case
 
 CASE_SCRIPT = "demo.yaml"
 DATASET_SCRIPT = ".demo.yaml"
@@ -249,7 +249,7 @@ def _cases(case_file: Path, folder: Path) -> Iterator[Case]:
     if case_file.name in CASE_FILES:
         yield load_case(case_file, root)
         return
-    dataset = Dataset(case_file, dataset_name(case_file, root.path))
+    dataset = open_dataset(case_file, root.path)
     for row in read_rows(dataset):
         if isinstance(row, Row):  # bad rows are for `agentbench validate` to report
             yield row_case(dataset, row)

@@ -90,11 +90,15 @@ class Rubric(Record):
 
 
 class MetricSpec(Record):
-    """A registered metric of the final output against the reference; below `threshold` (None: report only) it fails."""
+    """A registered metric of the final output against the reference; below `threshold` (None: report only) it fails.
+
+    `compat` asks for the original benchmark's definition.
+    """
 
     name: Text
     threshold: Fraction | None = None
     args: dict[str, Any] = Field(default_factory=dict)
+    compat: Literal["v1"] | None = None
 
 
 class Thresholds(Record):

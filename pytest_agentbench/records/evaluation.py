@@ -27,7 +27,10 @@ class CheckResult(Record):
 
 
 class MetricResult(Record):
-    """One metric, 0-1. `passed` is None without a threshold, `score` is None where `error` kept it from one."""
+    """One metric, 0-1. `passed` is None without a threshold, `score` is None where `error` kept it from one.
+
+    `details` explain the score in JSON values; `usage` is what a metric used that asks a model.
+    """
 
     name: str
     score: float | None
@@ -35,6 +38,7 @@ class MetricResult(Record):
     passed: bool | None = None
     error: str | None = None
     details: dict[str, Any] = Field(default_factory=dict)
+    usage: Usage | None = None
 
 
 class Scored(Record):

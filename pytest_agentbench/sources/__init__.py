@@ -1,5 +1,6 @@
 """Sources of cases: files to Case records, and which of them a suite selects."""
 
+from pytest_agentbench.sources.benchmark_item import BenchmarkItem
 from pytest_agentbench.sources.dataset import (
     EXACT_MATCH,
     BadRow,
@@ -8,6 +9,7 @@ from pytest_agentbench.sources.dataset import (
     dataset_name,
     in_case_folder,
     is_dataset,
+    open_dataset,
     read_rows,
     row_case,
 )
@@ -19,6 +21,7 @@ __all__ = [
     "CASE_FILES",
     "EXACT_MATCH",
     "BadRow",
+    "BenchmarkItem",
     "Dataset",
     "IndexedCase",
     "Row",
@@ -29,6 +32,7 @@ __all__ = [
     "index_cases",
     "is_dataset",
     "load_case",
+    "open_dataset",
     "read_rows",
     "row_case",
     "select",

@@ -118,6 +118,16 @@ def dataset_name(path: Path, root: Path) -> str:
     return _legal((relative if twins > 1 else relative.with_suffix("")).as_posix())
 
 
+def open_dataset(
+    path: Path, root: Path, known: Known = _UNVERIFIED, metrics: tuple[MetricSpec, ...] | None = None
+) -> Dataset:
+    """The dataset of a data file below the config root `root`. `metrics` win over what the dataset asks for.
+
+    Raises ConfigError.
+    """
+    return Dataset(path, dataset_name(path, root), metrics or (EXACT_MATCH,), known)
+
+
 def read_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
     """Every item of the file, in one pass; after 100 bad ones the rest are only counted, in one last BadRow.
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pytest_agentbench.config import ConfigRoot, read
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.dataset import Dataset, Row, dataset_name, is_dataset, read_rows
+from pytest_agentbench.sources.dataset import Row, is_dataset, open_dataset, read_rows
 from pytest_agentbench.sources.test_yaml import CASE_FILES
 
 _DATA = (".json", ".jsonl")
@@ -41,7 +41,7 @@ def index_cases(root: ConfigRoot) -> Iterator[IndexedCase]:
             if path.name in CASE_FILES:
                 yield from _declared_case(path)
             else:
-                dataset = Dataset(path, dataset_name(path, root.path))
+                dataset = open_dataset(path, root.path)
                 rows = (row for row in read_rows(dataset) if isinstance(row, Row))
                 yield from (IndexedCase(row.case_id, row.tags, path, row.line) for row in rows)
         except ConfigError:

@@ -1,0 +1,1 @@
+"""The Python API of datasets: load, evaluate predictions, save (seed 001)."""
