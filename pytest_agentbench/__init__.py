@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from pytest_agentbench.benchmark import Benchmark, BenchmarkWarning, EvaluationResult, create_benchmark
     from pytest_agentbench.checks import CheckContext, Unmet, Verdict, excerpt
     from pytest_agentbench.errors import (
         AgentbenchError,
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from pytest_agentbench.public import Run
     from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact, Usage
     from pytest_agentbench.runners import ReportedCall, RunContext, RunOutput
+    from pytest_agentbench.sources import BenchmarkItem
     from pytest_agentbench.tools import SearchResult, Tool, ToolContext, ToolOutput
 
 _HOMES = {
+    "benchmark": ("Benchmark", "BenchmarkWarning", "EvaluationResult", "create_benchmark"),
     "checks": ("CheckContext", "Unmet", "Verdict", "excerpt"),
     "errors": (
         "AgentbenchError",
@@ -40,6 +43,7 @@ _HOMES = {
     "public": ("Run",),
     "records": ("Case", "Evaluation", "Model", "RunArtifact", "Usage"),
     "runners": ("ReportedCall", "RunContext", "RunOutput"),
+    "sources": ("BenchmarkItem",),
     "tools": ("SearchResult", "Tool", "ToolContext", "ToolOutput"),
 }
 __getattr__ = lazy_exports(
@@ -48,11 +52,15 @@ __getattr__ = lazy_exports(
 
 __all__ = [
     "AgentbenchError",
+    "Benchmark",
+    "BenchmarkItem",
+    "BenchmarkWarning",
     "Case",
     "ChatReply",
     "CheckContext",
     "ConfigError",
     "Evaluation",
+    "EvaluationResult",
     "InfrastructureError",
     "JudgeError",
     "JudgeReply",
@@ -73,6 +81,7 @@ __all__ = [
     "Unmet",
     "Usage",
     "Verdict",
+    "create_benchmark",
     "excerpt",
     "metric",
     "score",

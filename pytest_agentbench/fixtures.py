@@ -34,7 +34,7 @@ def agentbench_case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture
 def agentbench_model(request: pytest.FixtureRequest) -> Model | None:
-    """The model of the item, None where the user's own agent runs without one."""
+    """The model of the item, None where the user's own agent runs without one or predictions are scored."""
     return _job(request).plan.model
 
 

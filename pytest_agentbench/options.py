@@ -17,7 +17,8 @@ import pytest
 class Settings:
     """What the user asked of this session. None: not given, so a profile or the default decides.
 
-    `metric` is (name, threshold) for dataset rows; `fail_under` and `min_completion` are fractions of 1.
+    `metric` is (name, threshold) for dataset rows; `fail_under` and `min_completion` are fractions of 1. With
+    `predictions` there are no models: the file is the subject.
     """
 
     models: tuple[str, ...] = ()
@@ -28,6 +29,7 @@ class Settings:
     concurrency: int | None = None
     repetitions: int | None = None
     metric: tuple[str, float] | None = None
+    predictions: Path | None = None
     max_cost: float | None = None
     fail_under: float | None = None
     min_completion: float = 0.95
@@ -92,6 +94,7 @@ OPTIONS = (
     _Option("concurrency", "keep up to N runs in flight, all workers together", "N", parse_positive),
     _Option("repetitions", "run each case N times on each model", "N", parse_positive),
     _Option("metric", "score dataset rows with this metric and threshold", "NAME[>=T]", parse_metric),
+    _Option("predictions", "score the answers of this file; no model or agent is asked", "FILE", Path, ini=False),
     _Option("max-cost", "stop starting runs once runs and judges have cost this much", "USD", parse_money),
     _Option(
         "fail-under", "gate the session on this pass rate instead of on single failures", "FRACTION", parse_fraction
@@ -145,7 +148,7 @@ def read_settings(config: pytest.Config) -> Settings:
     profile = values.pop("profile")
     values["run_profile"] = values["run_profile"] or profile
     values["evaluation_profile"] = values["evaluation_profile"] or profile
-    values["models"] = _models(config)
+    values["models"] = () if values["predictions"] else _models(config)
     strict = config.getoption("agentbench_strict")
     values["strict"] = config.getini("agentbench_strict") if strict is None else strict
     configs = config.getini("agentbench_configs")
@@ -153,9 +156,22 @@ def read_settings(config: pytest.Config) -> Settings:
     here = config.invocation_params.dir
     values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
     values["json"] = (here / values["json"]).resolve() if values["json"] else None
+    values["predictions"] = _predictions(config)
     if values["min_completion"] is None:
         del values["min_completion"]
     return Settings(**values)
+
+
+def _predictions(config: pytest.Config) -> Path | None:
+    path: Path | None = config.getoption("agentbench_predictions")
+    if path is None:
+        return None
+    if named := config.getoption("agentbench_model"):
+        raise pytest.UsageError(
+            f"--agentbench-predictions: found {path} together with the model {named[0]!r}; predictions are scored as "
+            "they are and no model is asked: give one of the two"
+        )
+    return (config.invocation_params.dir / path).resolve()
 
 
 def _models(config: pytest.Config) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ SETTINGS = pytest.StashKey[options.Settings]()
 CASES = pytest.StashKey[bool]()
 SESSION = "agentbench-session"
 _HEAD_BYTES = 65_536
+_DESCRIPTORS = ("dataset.yaml", "dataset.yml")
+_NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml")
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -154,9 +156,10 @@ def _prepare(config: pytest.Config) -> None:
 def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
     """A glance that spares sessions without cases the import of everything else.
 
-    Other tools have files named test.yaml too, which never are cases.
+    Other tools have files named test.yaml or dataset.yaml too, which never are cases.
     """
-    yaml = path.name in ("test.yaml", "test.yml")
+    descriptor = path.name in _DESCRIPTORS or path.name.endswith(_NAMED_DESCRIPTORS)
+    yaml = descriptor or path.name in ("test.yaml", "test.yml")
     if not yaml and path.suffix not in (".json", ".jsonl"):
         return False
     if parent.session.isinitpath(path) or (CASES in parent.config.stash and not yaml):
@@ -168,4 +171,5 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
                 return True  # its first row alone is longer: collecting it will tell
     except OSError:
         return yaml  # collecting it will say why
-    return any(word in head for word in ((b"case_id", b"schema_version") if yaml else (b'"question"',)))
+    words = (b"schema_version",) if descriptor else (b"case_id", b"schema_version") if yaml else (b'"question"',)
+    return any(word in head for word in words)

@@ -190,7 +190,7 @@ class SessionReport:
                 "evaluation": self.settings.evaluation_profile,
                 "suite": self.settings.suite,
             },
-            "warnings": [*self.warnings, *self._spoilers()],
+            "warnings": [*self.warnings, *(self.link.warnings if self.link is not None else ()), *self._spoilers()],
         }
 
     def _spoilers(self) -> Iterator[str]:

@@ -81,7 +81,7 @@ def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
 def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict:
     """The metric of the text against `reference` reaches the threshold."""
     text, name = _text(spec.path, context)
-    asked = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args)
+    asked = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args, compat=context.compat)
     result = measure(asked, spec.reference, text, context.metrics)
     if result.score is None:
         raise ValueError(result.error)

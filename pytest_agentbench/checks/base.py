@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pytest_agentbench.metrics import Metric
 from pytest_agentbench.records import Case, CheckOutcome, RunArtifact
@@ -16,12 +16,13 @@ _MAX_LINES = 8
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a check may look at. `workspace` is None where the run made none."""
+    """What a check may look at. `workspace` is None where the run made none; `compat` is the profile's, for metrics."""
 
     case: Case
     artifact: RunArtifact
     workspace: Workspace | None
     metrics: Mapping[str, Metric]
+    compat: Literal["v1"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

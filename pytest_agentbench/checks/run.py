@@ -70,6 +70,24 @@ DEFAULT_DIMENSIONS: Mapping[str, tuple[Dimension, ...]] = MappingProxyType(
 """What a kind counts towards where the case does not say; every other kind counts towards `task`."""
 
 
+BEYOND_ANSWERS = frozenset(
+    {
+        "tool_call_count",
+        "tool_called",
+        "tool_not_called",
+        "max_turns",
+        "max_cost_usd",
+        "max_seconds",
+        "file_exists",
+        "path_exists",
+        "file_contains",
+        "output_artifact_present",
+        "openclaw_workspace_file_present",
+    }
+)
+"""Kinds that look at more than the final output and the status, like every check with a `path`."""
+
+
 async def run_checks(
     context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckFunction] = BUILTIN_CHECKS
 ) -> tuple[CheckResult, ...]:
@@ -107,10 +125,16 @@ def _result(check: Check, found: Verdict) -> CheckResult:
     )
 
 
+def _beyond_answers(check: Check) -> bool:
+    return check.kind in BEYOND_ANSWERS or getattr(check.declarative, "path", None) is not None
+
+
 def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckFunction]) -> Verdict:
     function = kinds.get(check.kind)
     if function is None:
         raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
+    if context.artifact.runner_type == "predictions" and _beyond_answers(check):
+        return Verdict("error", "predictions are answers only: tool calls, files, time and cost are not known of them")
     found = function(check.declarative, context)
     if not isinstance(found, Verdict):
         raise TypeError(f"the check {check.kind} returned {type(found).__name__}, expected a Verdict")

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
+    "init": "begin a dataset's descriptor",
     "validate": "check configuration files, cases and datasets",
+    "evaluate": "score a file of predictions against a dataset",
     "list": "show the cases of a folder",
     "schema": "print JSON Schemas of the configuration files, for editors",
     "serve": "answer chat completions from the scripts beside the cases, on loopback",

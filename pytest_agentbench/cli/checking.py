@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 from pytest_agentbench.cli.places import project_of
 from pytest_agentbench.config import (
+    DATA_SUFFIXES,
     ConfigFile,
     ConfigRoot,
+    DatasetDescriptor,
     Known,
     Loc,
     RunProfile,
@@ -27,8 +30,12 @@ from pytest_agentbench.models import Scripts
 from pytest_agentbench.records import Case, FileContains, FileExists, PathExists
 from pytest_agentbench.sources import (
     BadRow,
+    CodeNotRun,
+    Dataset,
     IndexedCase,
+    Row,
     find_cases,
+    find_doubts,
     index_cases,
     is_dataset,
     load_case,
@@ -60,7 +67,7 @@ class Checker:
         for path, kind in self._files(given):
             self.files += 1
             root = find_root(path, project, None)
-            if kind is None:
+            if kind is None or kind is DatasetDescriptor:
                 check = partial(self._dataset, path, root)
             elif kind is TestCaseFile:
                 check = partial(self._case_file, path, root)
@@ -72,11 +79,11 @@ class Checker:
                 self.errors += str(error).splitlines()
 
     def _files(self, given: Path) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
-        """Files with their kinds; None is a dataset."""
+        """Files with their kinds; None is a file of questions."""
         if given.is_dir():
             yield from find_config_files(given)
-            yield from ((path, None) for path in find_cases(given) if path.suffix in (".json", ".jsonl"))
-        elif (kind := kind_of(given)) is not None or is_dataset(given):
+            yield from ((path, None) for path in find_cases(given) if path.suffix in DATA_SUFFIXES)
+        elif (kind := kind_of(given)) is not None or is_dataset(given) or _is_described(given):
             yield given, kind
         else:
             self.errors.append(
@@ -89,13 +96,30 @@ class Checker:
 
     def _dataset(self, path: Path, root: ConfigRoot) -> None:
         dataset = open_dataset(path, root.path)
+        told: set[str] = set()
+        if dataset.recipe is not None:
+            doubts = list(_descriptor_doubts(dataset.recipe.descriptor, self._known))
+            told = {text for _, text in doubts}
+            self.warnings += [_as_warning(dataset.recipe.place(loc, text)) for loc, text in doubts]
+            if _is_remote(dataset.recipe.descriptor):
+                return
+        try:
+            for doubt in find_doubts(dataset, self._rows(dataset, root, told)):
+                self.warnings.append(f"{doubt.place}: warning: {doubt.text}")
+        except CodeNotRun as reason:
+            self.warnings.append(_as_warning(f"{reason}; its rows were not checked"))
+
+    def _rows(self, dataset: Dataset, root: ConfigRoot, told: set[str]) -> Iterator[Row]:
+        """The dataset's good rows, each checked as a case. `told` are doubts that its descriptor has raised."""
         for row in read_rows(dataset):
             if isinstance(row, BadRow):
                 self.errors.append(row.message)
             else:
-                self._case(row_case(dataset, row), root)
+                self._case(row_case(dataset, row), root, told)
+                yield row
 
-    def _case(self, case: Case, root: ConfigRoot) -> None:
+    def _case(self, case: Case, root: ConfigRoot, told: set[str] | None = None) -> None:
+        """Notes each doubt that is not `told` yet."""
         self.cases += 1
         first = self._first.setdefault((root.path, case.case_id), case.path)
         if first != case.path:
@@ -103,7 +127,10 @@ class Checker:
             if case.dataset is not None:
                 raise ConfigError(f"{case.path}:{case.line}:1: {message}")
             raise located(case.path, [(("case_id",), message)])
-        self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in _doubts(case, self._known)]
+        told = set() if told is None else told
+        new = [text for text in _doubts(case, self._known) if text not in told]
+        told.update(new)
+        self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in new]
         self._scripts.load_beside(case)
 
     def _config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
@@ -147,15 +174,51 @@ def _no_agent(agent_id: str, loc: Loc, root: ConfigRoot) -> Iterator[tuple[Loc, 
         yield loc, str(error)
 
 
-def _doubts(case: Case, known: Known) -> Iterator[str]:
-    """What may be meant so: names that only a plugin can know, and file checks that nothing needs to be done for."""
-    names = [("runner", case.runner.type, known.runners)]
-    names += [("tool", tool, known.tools) for tool in case.tools]
-    names += [("metric", metric.name, known.metrics) for metric in case.metrics]
-    names += [("check kind", check.kind, known.checks) for check in case.checks if check.declarative is not None]
-    for what, name, registered in names:
+def _is_described(path: Path) -> bool:
+    """Whether a descriptor lists the file."""
+    if path.suffix not in DATA_SUFFIXES:
+        return False
+    try:
+        return open_dataset(path, find_root(path, project_of(path), None).path).recipe is not None
+    except ConfigError:
+        return True  # checking it says the same
+
+
+def _is_remote(descriptor: DatasetDescriptor) -> bool:
+    return descriptor.source is not None and descriptor.local_source is None
+
+
+def _descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[tuple[Loc, str]]:
+    """The same of a descriptor, whether or not its rows can be read; and what makes its results hard to repeat."""
+    for at, metric in enumerate(descriptor.metrics):
+        yield from ((("metrics", at, "name"), text) for text in _unregistered("metric", [metric.name], known.metrics))
+    yield from ((("runner",), text) for text in _unregistered("runner", [descriptor.runner.type], known.runners))
+    if _is_remote(descriptor):
+        yield ("source",), "its rows were not checked: nothing is downloaded here; pytest --collect-only reads them"
+        if descriptor.revision is None:
+            yield (
+                ("source",),
+                "no revision is named, so rows may change and results with them; add `revision: <commit>`",
+            )
+
+
+def _as_warning(problem: str) -> str:
+    return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)
+
+
+def _unregistered(what: str, names: Iterable[str], registered: Collection[str] | None) -> Iterator[str]:
+    for name in names:
         if registered is not None and name not in registered:
             yield f"the {what} {name!r} is not built in; a plugin or conftest.py must register it"
+
+
+def _doubts(case: Case, known: Known) -> Iterator[str]:
+    """What may be meant so: names that only a plugin can know, and file checks that nothing needs to be done for."""
+    yield from _unregistered("runner", [case.runner.type], known.runners)
+    yield from _unregistered("tool", case.tools, known.tools)
+    yield from _unregistered("metric", [metric.name for metric in case.metrics], known.metrics)
+    declared = [check.kind for check in case.checks if check.declarative is not None]
+    yield from _unregistered("check kind", declared, known.checks)
     for check in case.checks:
         spec = check.declarative
         if isinstance(spec, FileExists | PathExists | FileContains) and _satisfied(spec, case.path.parent):

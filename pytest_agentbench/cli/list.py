@@ -51,6 +51,7 @@ def _cases(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     from pytest_agentbench.sources import (
         CASE_FILES,
         BadRow,
+        CodeNotRun,
         find_cases,
         load_case,
         open_dataset,
@@ -71,6 +72,8 @@ def _cases(paths: list[Path], problems: list[str]) -> Iterator[Case]:
                         problems.append(row.message)
                     else:
                         yield row_case(dataset, row)
+            except CodeNotRun as error:
+                print(error, file=sys.stderr)
             except ConfigError as error:
                 problems.append(str(error))
 

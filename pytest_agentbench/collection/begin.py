@@ -33,6 +33,7 @@ from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.workspaces import Workspaces
 
 if TYPE_CHECKING:
+    from pytest_agentbench.collection.predicted import Predicted
     from pytest_agentbench.models import Endpoints
     from pytest_agentbench.options import Settings
     from pytest_agentbench.session import SessionReport
@@ -46,8 +47,8 @@ def choose(session: pytest.Session, items: list[pytest.Item]) -> None:
         deselect(session.config, items, planner)
     except ConfigError as error:
         _refuse(session, str(error))
-    if planner.problem:
-        _refuse(session, planner.problem)
+    if problem := planner.problem or (planner.predicted and planner.predicted.problem):
+        _refuse(session, problem)
 
 
 def begin(session: pytest.Session, settings: Settings, report: SessionReport | None) -> None:
@@ -64,9 +65,11 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
         channel.send(("cases", len(jobs), concurrency))  # precedes xdist's own message on the same wire
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
-    if missing := config.stash[PLANNER].missing_keys({job.plan for job in jobs}):
+    judges = (model for job in jobs for model in job.judges)
+    if missing := config.stash[PLANNER].missing_keys({job.plan for job in jobs}, judges):
         _refuse(session, *missing)
         return
+    predicted = config.stash[PLANNER].predicted
     budget, workspaces = Budget(settings.max_cost), Workspaces()
     config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
     services = _services(config, workspaces, budget, workers, channel, report, concurrency)
@@ -74,9 +77,14 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     ahead = RunAhead(
         session, functools.partial(execute, services), concurrency, close=services.close, tick=view, channel=channel
     )
+    if predicted is not None:
+        ahead.shared.append(predicted.predictions)
+    warnings = list(_warnings(jobs, predicted))
     if report is not None:
         report.budget = budget
-        report.warnings += _warnings(jobs)
+        report.warnings += warnings
+    elif channel is not None and warnings:
+        channel.send(("warnings", warnings))
     logging.getLogger().addHandler(handler := RunLogHandler())
     config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
     config.add_cleanup(ahead.engine.close)
@@ -86,11 +94,13 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     config.pluginmanager.register(CaseReports(workspaces), "agentbench-case-reports")
 
 
-def _warnings(jobs: list[Job]) -> Iterator[str]:
+def _warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
     if any(job.plan.run_profile.sandbox == "local" for job in jobs):
         yield "sandbox: local: commands of agents run on this machine without isolation"
-    if any(job.plan.model_id == NO_MODEL for job in jobs):
+    if any(job.plan.model_id == NO_MODEL and job.plan.predictions is None for job in jobs):
         yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
+    if predicted is not None:
+        yield from predicted.warnings(max(job.repetition for job in jobs))
 
 
 def _concurrency(settings: Settings, jobs: list[Job]) -> int:

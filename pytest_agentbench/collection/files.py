@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,20 @@ from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config import located, suggest
 from pytest_agentbench.engine import Job, Plan
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Case, MetricSpec
+from pytest_agentbench.records import Case, MetricSpec, Model
 from pytest_agentbench.sources import (
     CASE_FILES,
     BadRow,
+    Dataset,
+    Row,
     in_case_folder,
     is_dataset,
-    open_dataset,
-    read_rows,
     row_case,
 )
 
 PLANNER = pytest.StashKey[Planner]()
+Judges = Sequence[tuple[Model, ...]]
+"""For each plan the models that the metrics of a case ask."""
 
 
 class CollectionError(pytest.Collector.CollectError):
@@ -42,13 +44,19 @@ class _Cases(pytest.Module):
         self._fixtureinfo: Any = None
 
     def _items(
-        self, case_id: str, tags: tuple[str, ...], line: int, case: Callable[[], Case], plans: list[Plan]
+        self,
+        case_id: str,
+        tags: tuple[str, ...],
+        line: int,
+        case: Callable[[], Case],
+        plans: list[Plan],
+        judges: Judges,
     ) -> list[CaseItem]:
         planner = self.config.stash[PLANNER]
         items = []
-        for plan in plans:
+        for plan, asked in zip(plans, judges, strict=True):
             for repetition in range(1, planner.repetitions(plan) + 1):
-                job = Job(case_id, tags, case, plan, repetition)
+                job = Job(case_id, tags, case, plan, repetition, judges=asked)
                 item = make_item(self, job, line, self._fixtureinfo)
                 self._fixtureinfo = getattr(item, "_fixtureinfo", None)  # the same for every item of the file
                 items.append(item)
@@ -73,29 +81,58 @@ class CaseFile(_Cases):
             first = planner.files(root).setdefault(case.case_id, self.path)
             if first != self.path:
                 raise located(self.path, [(("case_id",), f"Duplicate case_id {case.case_id!r}; {first} has it too")])
+            planner.answer(case)
+            judges = planner.metric_judges(plans, case.metrics, f"{self.path}:{case.line}:1")
         except ConfigError as error:
             raise CollectionError(str(error)) from None
-        yield from self._items(case.case_id, case.tags, case.line, lambda: case, plans)
+        yield from self._items(case.case_id, case.tags, case.line, lambda: case, plans, judges)
 
 
 class DatasetFile(_Cases):
-    """A JSONL or JSON file of questions, read in one pass; the rows are parsed again when they run."""
+    """A file of questions or a dataset's descriptor, read in one pass; the rows are parsed again when they run."""
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """The rows' items, and a failing node for each row that is none."""
         planner = self.config.stash[PLANNER]
-        root = planner.root(self.path)
         try:
             plans = self._plans()
-            dataset = open_dataset(self.path, root.path, planner.registry.known, _metrics(planner))
-            for row in read_rows(dataset):
+            dataset = planner.open_dataset(self.path, plans, _metrics(planner))
+            self._claim_name(dataset)
+            judges = planner.metric_judges(plans, dataset.metrics, str(dataset.path))
+            for row in planner.rows(dataset, plans):
                 if isinstance(row, BadRow):
-                    yield BadRowNode.from_parent(self, name=f"line {row.line}", message=row.message)
+                    yield self._bad(row, row.message)
+                    continue
+                case = functools.partial(row_case, dataset, row)
+                try:
+                    planner.require_installed(row, case, plans)
+                    asked = self._own_judges(case, row, plans) or judges
+                except ConfigError as error:
+                    yield self._bad(row, str(error))
                 else:
-                    case = functools.partial(row_case, dataset, row)
-                    yield from self._items(row.case_id, row.tags, row.line, case, plans)
+                    line = row.line if row.path == self.path else 1
+                    yield from self._items(row.case_id, row.tags, line, case, plans, asked)
         except ConfigError as error:
             raise CollectionError(str(error)) from None
+
+    def _claim_name(self, dataset: Dataset) -> None:
+        """Case ids begin with it, so no other dataset may have it. Raises ConfigError."""
+        planner = self.config.stash[PLANNER]
+        own = self.path if dataset.recipe is None else dataset.recipe.path
+        first = planner.files(planner.root(self.path)).setdefault(f"{dataset.name}.", own)  # no case id ends in a dot
+        if first != own:
+            raise ConfigError(f"{own}:1:1: name: found {dataset.name!r}, which {first} has too; give it another name")
+
+    def _bad(self, row: Row | BadRow, message: str) -> BadRowNode:
+        place = f"line {row.line}" if row.path == self.path else f"{row.path.name} line {row.line}"
+        return BadRowNode.from_parent(self, name=place, message=message)
+
+    def _own_judges(self, case: Callable[[], Case], row: Row, plans: list[Plan]) -> Judges | None:
+        """The models that a row's own metrics ask; None for a row without such a metric. Raises ConfigError."""
+        planner = self.config.stash[PLANNER]
+        if not any(name in row.raw for name in planner.asking):
+            return None
+        return planner.metric_judges(plans, case().metrics, f"{row.path}:{row.line}:1")
 
 
 class BadRowNode(pytest.Collector):
@@ -130,6 +167,7 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Module | None:
     named = parent.session.isinitpath(path)
     if path.name in CASE_FILES:
         return CaseFile.from_parent(parent, path=path)
-    if not named and (not is_dataset(path) or in_case_folder(path.parent, parent.config.rootpath)):
+    top = parent.config.rootpath
+    if not named and (not is_dataset(path, top) or in_case_folder(path.parent, top)):
         return None
     return DatasetFile.from_parent(parent, path=path)

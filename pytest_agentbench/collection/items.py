@@ -38,6 +38,10 @@ def case_function(agentbench_runner):  # type: ignore[no-untyped-def]  # noqa: D
     pass
 
 
+def predicted_function():  # type: ignore[no-untyped-def]  # noqa: D103  # predictions need no runner, so none is made
+    pass
+
+
 class _TextId(pytest.Item):
     """Sits between Function and Item and hands the node id on as text, so that pytest parses `case[model]` the way it
     parses ids from its cache. Without it --lf, --ff, --nf and --sw silently never match such an item (pytest >= 9.1).
@@ -61,7 +65,7 @@ class CaseItem(pytest.Function, _TextId):
         __tracebackhide__ = True
         super().setup()
         if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
-            fetch(self, self.funcargs[RUNNER_FIXTURE])
+            fetch(self, self.funcargs.get(RUNNER_FIXTURE))
 
     def runtest(self) -> None:
         """Raises one readable report of everything that failed."""
@@ -78,7 +82,7 @@ def fetch(item: pytest.Item, runner: Any) -> Result:
     own text, and what the user's agent raised is raised again with the agent's frames.
     """
     __tracebackhide__ = True
-    result = item.config.stash[AHEAD].result(item, runner)
+    result = item.config.stash[AHEAD].result(item, item.stash[JOB].plan.predictions or runner)
     error = result.error
     if result.not_run is not None:
         _skip(f"not run: {result.not_run}")
@@ -141,7 +145,8 @@ def _register(config: pytest.Config, tag: str) -> pytest.MarkDecorator | None:
 def make_item(parent: pytest.Collector, job: Job, line: int, fixtureinfo: Any = None) -> CaseItem:
     """The item of a job. `fixtureinfo` of a sibling spares pytest from working out the same fixtures again."""
     name = item_name(job.case_id, job.plan.model_id, job.repetition)
-    item: CaseItem = CaseItem.from_parent(parent, name=name, callobj=case_function, fixtureinfo=fixtureinfo)
+    function = case_function if job.plan.predictions is None else predicted_function
+    item: CaseItem = CaseItem.from_parent(parent, name=name, callobj=function, fixtureinfo=fixtureinfo)
     item.line = line
     item.stash[JOB] = job
     return item

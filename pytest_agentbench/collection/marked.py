@@ -14,13 +14,11 @@ from pytest_agentbench.config import ConfigRoot, suggest
 from pytest_agentbench.engine import JOB, Job, Plan, overrides_runner
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.public import Run
-from pytest_agentbench.records import Case
+from pytest_agentbench.records import Case, Model
 from pytest_agentbench.sources import (
     CASE_FILES,
     IndexedCase,
     Row,
-    open_dataset,
-    read_rows,
     row_case,
 )
 
@@ -42,11 +40,13 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     try:
         plans = planner.plans(_root(planner, path), own_agent=own_agent)
         case = _marked_case(planner, path, mark, plans)
+        planner.answer(case)
+        judges = planner.metric_judges(plans, case.metrics, f"{case.path}:{case.line}:1")
     except ConfigError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
     draws = [
-        pytest.param((case, plan, n), id=f"{plan.model_id}-r{n}" if n > 1 else plan.model_id)
-        for plan in plans
+        pytest.param((case, plan, n, asked), id=f"{plan.model_id}-r{n}" if n > 1 else plan.model_id)
+        for plan, asked in zip(plans, judges, strict=True)
         for n in range(1, planner.repetitions(plan) + 1)
     ]
     metafunc.fixturenames.append(PLAN_PARAM)
@@ -62,8 +62,8 @@ def attach_jobs(items: list[pytest.Item]) -> None:
             item.stash[JOB] = _job(*draw)
 
 
-def _job(case: Case, plan: Plan, repetition: int) -> Job:
-    return Job(case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True)
+def _job(case: Case, plan: Plan, repetition: int, judges: tuple[Model, ...]) -> Job:
+    return Job(case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True, judges=judges)
 
 
 def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: list[Plan]) -> Case:
@@ -77,16 +77,16 @@ def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: li
         return planner.load(path, plans)
     known = planner.cases(root)
     if name in known:
-        return _load(planner, root, known[name], plans)
+        return _load(planner, known[name], plans)
     raise ConfigError(f"@pytest.mark.{MARK}: no case {name!r} below {root.path}{suggest(name, known)}")
 
 
-def _load(planner: Planner, root: ConfigRoot, found: IndexedCase, plans: list[Plan]) -> Case:
+def _load(planner: Planner, found: IndexedCase, plans: list[Plan]) -> Case:
     if found.path.name in CASE_FILES:
         return planner.load(found.path, plans)
-    dataset = open_dataset(found.path, root.path, planner.registry.known)
-    rows = (row for row in read_rows(dataset) if isinstance(row, Row))
-    return next(row_case(dataset, row) for row in rows if row.case_id == found.case_id)
+    dataset = planner.open_dataset(found.path, plans)
+    [row] = [row for row in planner.rows(dataset, plans) if isinstance(row, Row) and row.case_id == found.case_id]
+    return row_case(dataset, row)
 
 
 def finished_run(item: pytest.Item, runner: Any) -> Run:

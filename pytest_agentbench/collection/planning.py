@@ -4,35 +4,52 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_agentbench.collection.installed import (
+    require_for_case,
+    require_for_dataset,
+    require_for_profile,
+    require_for_row,
+)
+from pytest_agentbench.collection.judges import metric_judges
+from pytest_agentbench.collection.predicted import Predicted
 from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, SuiteFile, find_root
-from pytest_agentbench.engine import Plan, Registry, build_registry, overrides_runner
+from pytest_agentbench.engine import CHAT_JUDGE, Plan, Registry, build_registry, judge_of, overrides_runner
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.metrics import asks_model, missing_extra
 from pytest_agentbench.models import missing_key, resolve_model
 from pytest_agentbench.options import Settings
-from pytest_agentbench.records import Case, Model
-from pytest_agentbench.sources import IndexedCase, index_cases, load_case
+from pytest_agentbench.records import Case, MetricSpec, Model
+from pytest_agentbench.sources import (
+    BadRow,
+    Dataset,
+    IndexedCase,
+    Row,
+    index_cases,
+    load_case,
+    open_dataset,
+    read_rows,
+)
 from pytest_agentbench.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 OWN_AGENT = "agent"
 """The model id in item ids where the user's own agent runs and no model is named."""
 NO_MODEL = "none"
-CHAT_JUDGE = "llm_probe"
-"""The type of judges that are chat models."""
 
 
 @dataclass
 class Planner:
     """Works out each config root's plans once, and where the user's own agent runs.
 
-    `problem` is why no case of the session can run.
+    `problem` is why no case of the session can run. `predicted` are the predictions that are the session's subject.
     """
 
     settings: Settings
@@ -41,6 +58,7 @@ class Planner:
     rootdir: Path
     plugins: pytest.PytestPluginManager
     problem: str | None = None
+    predicted: Predicted | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _cases: dict[Path, dict[str, IndexedCase]] = field(default_factory=dict)
     _plans: dict[tuple[Path, bool], list[Plan] | None] = field(default_factory=dict)
@@ -67,6 +85,7 @@ class Planner:
 
     def plans(self, root: ConfigRoot, *, own_agent: bool) -> list[Plan]:
         """One plan per model. Raises ConfigError at the first call and gives none at the next: it is said once."""
+        own_agent = own_agent and self.predicted is None
         key = (root.path, own_agent)
         if key not in self._plans:
             self._plans[key] = None
@@ -79,12 +98,43 @@ class Planner:
         Without plans the profile has failed already, so nobody knows what it allows.
         """
         outside = not plans or plans[0].run_profile.allow_outside_paths
-        return load_case(path, self.root(path), self.registry.known, allow_outside=outside)
+        case = load_case(path, self.root(path), self.registry.known, allow_outside=outside)
+        for plan in plans[:1]:
+            require_for_case(case, plan.evaluation_profile)
+        return case
+
+    def open_dataset(self, path: Path, plans: list[Plan], metrics: tuple[MetricSpec, ...] | None = None) -> Dataset:
+        """The dataset of a file; code that reads it is trusted like a conftest.py. Raises ConfigError."""
+        root, known = self.root(path).path, self.registry.known
+        outside = not plans or plans[0].run_profile.allow_outside_paths
+        return open_dataset(path, root, known, metrics, run_code=True, allow_outside=outside)
+
+    def require_installed(self, row: Row, case: Callable[[], Case], plans: list[Plan]) -> None:
+        """Raises ConfigError for a row whose own metrics cannot be computed here."""
+        if any(name in row.raw for name in self._not_installed):
+            for plan in plans[:1]:
+                require_for_row(case(), plan.evaluation_profile)
+
+    @cached_property
+    def _not_installed(self) -> tuple[bytes, ...]:
+        return tuple(name.encode() for name in self.registry.metrics if missing_extra(name))
+
+    def rows(self, dataset: Dataset, plans: list[Plan]) -> Iterator[Row | BadRow]:
+        """The rows of a dataset, to be read to the end; the session's predictions find theirs. Raises ConfigError."""
+        for plan in plans[:1]:
+            require_for_dataset(dataset, plan.evaluation_profile)
+        rows = read_rows(dataset)
+        return rows if self.predicted is None else self.predicted.rows(dataset, rows)
+
+    def answer(self, case: Case) -> None:
+        """Lets the session's predictions find the case of a test.yaml. Raises ConfigError."""
+        if self.predicted is not None and case.dataset is None:
+            self.predicted.case(case.case_id, case.path)
 
     def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         """Every case below the root by its id, looked up once."""
         if root.path not in self._cases:
-            self._cases[root.path] = {case.case_id: case for case in index_cases(root)}
+            self._cases[root.path] = {case.case_id: case for case in index_cases(root, run_code=True)}
         return self._cases[root.path]
 
     def files(self, root: ConfigRoot) -> dict[str, Path]:
@@ -92,25 +142,38 @@ class Planner:
         return self._files.setdefault(root.path, {})
 
     def repetitions(self, plan: Plan) -> int:
-        """How often each case runs on the plan's model."""
-        return self.settings.repetitions or plan.run_profile.execution_policy.run_repetitions
+        """How often each case runs on the plan's model: as often as asked, else as there are predictions for."""
+        policy = plan.run_profile.execution_policy
+        if plan.predictions is not None and "run_repetitions" not in policy.model_fields_set:
+            return self.settings.repetitions or plan.predictions.samples
+        return self.settings.repetitions or policy.run_repetitions
 
     def _make(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
         settings = self.settings
         suite = root.suite(settings.suite) if settings.suite else None
         run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
-        evaluation = (
-            root.evaluation_profile(settings.evaluation_profile, self.registry.known)
-            if settings.evaluation_profile
-            else EvaluationProfile.default()
-        )
-        _refuse_idle(run_profile, _IDLE_RUN_FIELDS)
-        _refuse_idle(evaluation, _IDLE_EVALUATION_FIELDS)
+        _refuse_idle(run_profile)
+        evaluation = self._evaluation_profile(root)
         ids = settings.models or tuple(model.model_id for model in (suite.models if suite else ()))
+        if self.predicted is not None:
+            ids = ()
         models: list[Model | None] = [
             resolve_model(model_id, models=root.models(), suite=suite, environ=self.environ) for model_id in ids
         ]
-        return [self._plan(root, model, own_agent, suite, run_profile, evaluation) for model in models or [None]]
+        plans = [self._plan(root, model, own_agent, suite, run_profile, evaluation) for model in models or [None]]
+        self.metric_judges(plans, (), evaluation.evaluation_profile_id)
+        if settings.metric is not None:
+            asked = MetricSpec(name=settings.metric[0], threshold=settings.metric[1])
+            self.metric_judges(plans, [asked], "--agentbench-metric")
+        return plans
+
+    def _evaluation_profile(self, root: ConfigRoot) -> EvaluationProfile:
+        name = self.settings.evaluation_profile
+        if name is None:
+            return EvaluationProfile.default()
+        profile = root.evaluation_profile(name, self.registry.known)
+        require_for_profile(profile, root.find("evaluation_profiles", name))
+        return profile
 
     def _plan(
         self,
@@ -121,7 +184,9 @@ class Planner:
         run_profile: RunProfile,
         evaluation: EvaluationProfile,
     ) -> Plan:
-        model_id = model.model_id if model else OWN_AGENT if own_agent else NO_MODEL
+        predictions = self.predicted.predictions if self.predicted is not None else None
+        subject = predictions or model
+        model_id = subject.model_id if subject else OWN_AGENT if own_agent else NO_MODEL
         suite_id = suite.suite_id if suite else None
         judges = self._judges(root, model, evaluation)
         return Plan(
@@ -134,10 +199,10 @@ class Planner:
             lane=self.store.lane(suite_id, run_profile, evaluation, model_id, tuple(judges.values())),
             suite_id=suite_id,
             own_agent=own_agent,
+            predictions=predictions,
         )
 
     def _judges(self, root: ConfigRoot, subject: Model | None, evaluation: EvaluationProfile) -> dict[str, Model]:
-        """A subject that names its own judge (`demo` does) is never judged by another, paid one."""
         judges = {}
         used = {run.judge_id for run in evaluation.judge_runs}
         for judge in evaluation.judges:
@@ -149,7 +214,7 @@ class Planner:
                     f"{evaluation.evaluation_profile_id}: judge {judge.judge_id!r}: found type "
                     f"{judge.type!r}, expected one of {known}"
                 )
-            name = (subject.judge if subject else None) or judge.model
+            name = judge_of(subject, judge.model)
             if name is None:
                 raise ConfigError(
                     f"{evaluation.evaluation_profile_id}: judge {judge.judge_id!r}: found no model, expected `model:`"
@@ -157,9 +222,20 @@ class Planner:
             judges[judge.judge_id] = resolve_model(name, models=root.models(), environ=self.environ)
         return judges
 
-    def missing_keys(self, plans: Iterable[Plan]) -> list[str]:
-        """A sentence for each model that the plans ask and whose key is not set."""
-        models: dict[str, Model] = {}
+    @cached_property
+    def asking(self) -> tuple[bytes, ...]:
+        """The names of the metrics that ask a model."""
+        return tuple(name.encode() for name, function in self.registry.metrics.items() if asks_model(function))
+
+    def metric_judges(
+        self, plans: Sequence[Plan], metrics: Iterable[MetricSpec], place: str
+    ) -> list[tuple[Model, ...]]:
+        """For each plan the models that the metrics of a case ask. Raises ConfigError that names `place`."""
+        return metric_judges(plans, metrics, self.registry.metrics, place)
+
+    def missing_keys(self, plans: Iterable[Plan], judges: Iterable[Model] = ()) -> list[str]:
+        """A sentence for each model that the plans ask, or metrics as `judges`, and whose key is not set."""
+        models = {model.model_id: model for model in judges}
         for plan in plans:
             if plan.model is not None and not plan.own_agent:
                 models[plan.model.model_id] = plan.model
@@ -169,12 +245,11 @@ class Planner:
 
 
 _IDLE_RUN_FIELDS = frozenset({"mcp_servers", "planner", "task_text", "reuse_unsuccessful"})
-_IDLE_EVALUATION_FIELDS = frozenset({"compat"})
 
 
-def _refuse_idle(profile: RunProfile | EvaluationProfile, fields: frozenset[str]) -> None:
+def _refuse_idle(profile: RunProfile) -> None:
     """What this version would read and ignore is an error: nobody should rely on it."""
-    if idle := sorted(fields & profile.model_fields_set):
+    if idle := sorted(_IDLE_RUN_FIELDS & profile.model_fields_set):
         raise ConfigError(
             f"{profile.title!r}: {', '.join(idle)} is not supported yet: it would have no effect; remove it"
         )
@@ -193,6 +268,7 @@ def prepare(config: pytest.Config, settings: Settings) -> Planner:
         config.rootpath,
         config.pluginmanager,
         problem,
+        Predicted(settings.predictions) if settings.predictions is not None else None,
     )
 
 

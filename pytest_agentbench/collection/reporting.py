@@ -79,17 +79,19 @@ def _redact(redactor: Redactor, report: pytest.TestReport, row: Row) -> None:
         report.longrepr = shown
     report.sections[:] = [(title, redactor.text(text)) for title, text in report.sections]
     row["message"] = redactor.value(row["message"])
+    row["fields"] = redactor.value(row["fields"])
     for check in row["checks"]:
         check["message"] = redactor.text(check["message"])
 
 
 def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> Row:
     """The item's entry in report.json."""
-    model: Model | str | None = job.plan.model
-    if model is None and job.plan.model_id == NO_MODEL:
-        model = Model(model_id=NO_MODEL, requested_model=NO_MODEL)
+    plan = job.plan
+    model: Model | str | None = plan.model
+    if plan.predictions is not None or (model is None and plan.model_id == NO_MODEL):
+        model = Model(model_id=plan.model_id, requested_model=plan.model_id)
     elif model is None:
-        model = job.plan.model_id if result.runner is None else agent_name(result.runner)
+        model = plan.model_id if result.runner is None else agent_name(result.runner)
     return run_row(
         item.nodeid,
         result.case or job.case(),
@@ -97,11 +99,12 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         job.repetition,
         result.artifact,
         result.evaluation,
-        duration_seconds=result.seconds or None,
+        duration_seconds=None if plan.predictions is not None else result.seconds or None,
         reused=False,
         artifact_path=result.path,
         outcome=outcome,
         message=message,
+        predictions=plan.predictions.path.name if plan.predictions is not None else None,
     )
 
 

@@ -1,13 +1,22 @@
 """Configuration: YAML files to frozen models, with errors that name file, line and column; roots; JSON Schemas."""
 
 from pytest_agentbench.config.agent import AgentFile, ModelDefaults, OpenClawFragments
-from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, Scope, resolve_file, suggest
+from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, Scope, resolve_file, resolve_path, suggest
 from pytest_agentbench.config.case_file import (
     CaseInput,
     MessageSource,
     MessageSpec,
     TestCaseFile,
     Turn,
+)
+from pytest_agentbench.config.dataset_file import (
+    DATA_SUFFIXES,
+    DatasetDescriptor,
+    Example,
+    FewShot,
+    RowFields,
+    is_descriptor_name,
+    match_files,
 )
 from pytest_agentbench.config.documents import Document, Loc, Problem, parse_json, parse_yaml, read, read_bytes
 from pytest_agentbench.config.evaluation_profile import (
@@ -28,8 +37,10 @@ from pytest_agentbench.config.schemas import json_schemas
 from pytest_agentbench.config.servers import McpServer
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
+from pytest_agentbench.config.templates import only_field, parse_template
 
 __all__ = [
+    "DATA_SUFFIXES",
     "KINDS",
     "MARKERS",
     "UNVERIFIED",
@@ -41,9 +52,12 @@ __all__ = [
     "CaseSelection",
     "ConfigFile",
     "ConfigRoot",
+    "DatasetDescriptor",
     "Document",
     "EvaluationProfile",
+    "Example",
     "ExecutionPolicy",
+    "FewShot",
     "JudgeAggregation",
     "JudgeConfig",
     "JudgeRunConfig",
@@ -58,6 +72,7 @@ __all__ = [
     "OpenClawFragments",
     "OpenClawRunProfile",
     "Problem",
+    "RowFields",
     "RunProfile",
     "RunnerSettings",
     "Scope",
@@ -69,17 +84,22 @@ __all__ = [
     "Turn",
     "find_config_files",
     "find_root",
+    "is_descriptor_name",
     "json_schemas",
     "kind_of",
     "load",
     "load_in",
     "located",
+    "match_files",
     "merge_runner_settings",
+    "only_field",
     "parse_json",
+    "parse_template",
     "parse_yaml",
     "read",
     "read_bytes",
     "resolve_file",
+    "resolve_path",
     "suggest",
     "suite_root",
     "validate",

@@ -95,6 +95,21 @@ def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, A
     return context
 
 
+CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
+"""Settings for runners by their names; tools that `llm_probe` may call are registered."""
+
+
+def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
+    scope = scope_of(info)
+    found = unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
+    complain(found + settings_problems(runner.model_extra or {}))
+    return runner
+
+
+KnownRunner = Annotated[RunnerSpec, AfterValidator(_check_runner)]
+"""A registered runner with sound settings."""
+
+
 class CaseInput(Record):
     """What the agent is given."""
 
@@ -104,7 +119,7 @@ class CaseInput(Record):
     """User messages sent one after the other in one session; `openclaw` only."""
     attachments: tuple[LocalFile, ...] = ()
     """Files shown to the agent just before its first user message; relative to test.yaml."""
-    context: Annotated[dict[str, Any], AfterValidator(_check_context)] = Field(default_factory=dict)
+    context: CaseContext = Field(default_factory=dict)
     """What a runner wants to know: `llm_probe: {tools: [...]}`, `openclaw: {expected_artifact: ...}`, your own."""
 
 
@@ -137,7 +152,7 @@ class TestCaseFile(ConfigFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    runner: RunnerSpec
+    runner: KnownRunner
     """The runner's type and settings that win over the run profile's."""
     input: CaseInput
     """Messages, attachments and context."""
@@ -165,14 +180,6 @@ class TestCaseFile(ConfigFile):
     """What the repetitions must reach together."""
     tags: Tags = ()
     """For selection: `-k`, `-m` and suites."""
-
-    @field_validator("runner")
-    @classmethod
-    def _runner_is_known(cls, runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
-        scope = scope_of(info)
-        found = unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
-        complain(found + settings_problems(runner.model_extra or {}))
-        return runner
 
     @field_validator("input")
     @classmethod

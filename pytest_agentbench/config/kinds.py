@@ -9,6 +9,7 @@ from pathlib import Path
 from pytest_agentbench.config.agent import AgentFile
 from pytest_agentbench.config.base import ConfigFile
 from pytest_agentbench.config.case_file import TestCaseFile
+from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
 from pytest_agentbench.config.models_file import ModelsFile
@@ -18,6 +19,7 @@ from pytest_agentbench.errors import ConfigError
 
 KINDS: dict[str, type[ConfigFile]] = {
     "test_case": TestCaseFile,
+    "dataset": DatasetDescriptor,
     "suite": SuiteFile,
     "run_profile": RunProfile,
     "evaluation_profile": EvaluationProfile,
@@ -56,9 +58,11 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
     try:
         data = read(path).data
     except ConfigError:
-        return None
+        return DatasetDescriptor if is_descriptor_name(path.name) else None
     if not isinstance(data, dict) or "schema_version" not in data:
         return None
+    if is_descriptor_name(path.name):
+        return DatasetDescriptor
     return next((kind for key, kind in _BY_ID.items() if key in data), None)
 
 

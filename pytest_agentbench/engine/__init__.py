@@ -7,7 +7,7 @@ from pytest_agentbench.lazy import lazy_exports
 if TYPE_CHECKING:
     from pytest_agentbench.engine.budget import Budget
     from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE, RunAhead, overrides_runner
-    from pytest_agentbench.engine.job import Job, Plan, Result
+    from pytest_agentbench.engine.job import CHAT_JUDGE, Job, Plan, Result, judge_of
     from pytest_agentbench.engine.logs import RunLogHandler, filter_capture_handlers
     from pytest_agentbench.engine.lookahead import LookAhead
     from pytest_agentbench.engine.registry import Registry, build_registry
@@ -19,7 +19,7 @@ _HERE = "pytest_agentbench.engine"
 _HOMES = {
     "budget": ("Budget",),
     "driver": ("AHEAD", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overrides_runner"),
-    "job": ("Job", "Plan", "Result"),
+    "job": ("CHAT_JUDGE", "Job", "Plan", "Result", "judge_of"),
     "logs": ("RunLogHandler", "filter_capture_handlers"),
     "lookahead": ("LookAhead",),
     "registry": ("Registry", "build_registry"),
@@ -32,6 +32,7 @@ __getattr__ = lazy_exports(_HERE, {name: f"{_HERE}.{home}" for home, names in _H
 __all__ = [
     "AHEAD",
     "CHANNEL",
+    "CHAT_JUDGE",
     "JOB",
     "RESULT",
     "RUNNER_FIXTURE",
@@ -50,5 +51,6 @@ __all__ = [
     "build_registry",
     "execute",
     "filter_capture_handlers",
+    "judge_of",
     "overrides_runner",
 ]

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from pytest_agentbench.checks import CheckContext, run_checks
 from pytest_agentbench.engine.job import Job, Plan, Result
+from pytest_agentbench.engine.measuring import measure_all
 from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.verdict import metrics_of, verdict, wants_judge
+from pytest_agentbench.engine.verdict import is_judged, verdict, wants_judge
 from pytest_agentbench.errors import AgentbenchError, JudgeError
 from pytest_agentbench.judging import Judgement, NoVerdictError, judge
-from pytest_agentbench.metrics import measure
-from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, RunArtifact
+from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, RunArtifact, Usage
 
 
 async def evaluate(services: Services, job: Job, case: Case, result: Result) -> None:
@@ -19,10 +19,9 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     plan, artifact = job.plan, result.artifact
     assert artifact is not None
     profile = plan.evaluation_profile
-    context = CheckContext(case=case, artifact=artifact, workspace=result.workspace, metrics=services.registry.metrics)
+    context = CheckContext(case, artifact, result.workspace, services.registry.metrics, profile.compat)
     checks = await run_checks(context, profile.security_policy, services.registry.checks)
-    output, reference = artifact.final_output or "", case.reference or ""
-    metrics = [measure(spec, reference, output, services.registry.metrics) for spec in metrics_of(case, profile)]
+    metrics = await measure_all(services, job, case, artifact)
     try:
         judgement = await _judge(services, plan, case, artifact, checks)
     except JudgeError as error:
@@ -32,7 +31,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
             return
         raise
     judged = judgement.result if judgement else None
-    identity = plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case)
+    identity = plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case, job.judges)
     evaluation = result.evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity)
     plan.lane.write_evaluation(job.repetition, evaluation, judgement.prompts if judgement else ())
     if evaluation.outcome == "error" and not job.by_hand:
@@ -43,9 +42,7 @@ async def _judge(
     services: Services, plan: Plan, case: Case, artifact: RunArtifact, checks: tuple[CheckResult, ...]
 ) -> Judgement | None:
     """Asks the judges, unless the run has already failed by its status: there is nothing to weigh then."""
-    if not wants_judge(case, plan.evaluation_profile):
-        return None
-    if artifact.status != "success" and not (artifact.status in case.expects_status and artifact.final_output):
+    if not wants_judge(case, plan.evaluation_profile) or not is_judged(case, artifact):
         return None
     try:
         judgement = await judge(
@@ -79,6 +76,7 @@ def _unjudged(
         evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,
         checks=tuple(checks),
         metrics=tuple(metrics),
+        judge_usage=error.usage if isinstance(error, NoVerdictError) else Usage(),
         outcome="error",
         error=str(error),
     )

@@ -6,20 +6,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models import resolve_model
 from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact
 
 if TYPE_CHECKING:
     from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
+    from pytest_agentbench.runners import Predictions
     from pytest_agentbench.store import Lane
     from pytest_agentbench.workspaces import Workspace
+
+CHAT_JUDGE = "llm_probe"
+"""The type of judges that are chat models."""
+
+
+def judge_of(subject: Model | None, name: str | None) -> str | None:
+    """The id of the model that judges the subject's runs where a profile or a metric names `name`.
+
+    A subject that names its own judge (`demo` does) is never judged by another, paid one.
+    """
+    return (subject.judge if subject is not None else None) or name
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """How cases run on one model: shared by all their jobs. `model` is None where the user's own agent is the subject.
 
-    `own_agent` says that the user's agent runs, with or without a model's name. `judges` maps judge ids to the models
-    that answer for them.
+    `own_agent` says that the user's agent runs, with or without a model's name. Where `predictions` are given, they are
+    the subject, and neither model nor agent is. `judges` maps judge ids to the models that answer for them.
     """
 
     root: ConfigRoot
@@ -31,6 +45,20 @@ class Plan:
     lane: Lane
     suite_id: str | None = None
     own_agent: bool = False
+    predictions: Predictions | None = None
+
+    def judged_by(self, name: str | None) -> str | None:
+        """The id of the model that a metric asks which names `name`; None: the first judge of the profile."""
+        profile = self.evaluation_profile
+        first = next((judge.model for judge in profile.judges if judge.type == CHAT_JUDGE and judge.model), None)
+        return judge_of(self.model, name or first)
+
+    def judge_model(self, name: str | None) -> Model:
+        """That model. Raises ConfigError where there is none."""
+        model_id = self.judged_by(name)
+        if model_id is None:
+            raise ConfigError("no model to ask; name one in the metric's args, or a judge in the evaluation profile")
+        return resolve_model(model_id, models=self.root.models())
 
 
 @dataclass(eq=False, slots=True)
@@ -39,7 +67,7 @@ class Job:
 
     `rank` is the place in pytest's order from 1; `group` is what jobs share that may start ahead together: the conftest
     scope their runner comes from, and the run profile that limits them. `by_hand` says that a hand-written test decides
-    what the run is worth: then nothing in the case has to.
+    what the run is worth: then nothing in the case has to. `judges` are the models that the case's metrics ask.
     """
 
     case_id: str
@@ -50,6 +78,7 @@ class Job:
     rank: int = 0
     group: Any = None
     by_hand: bool = False
+    judges: tuple[Model, ...] = ()
 
 
 @dataclass(slots=True)

@@ -54,11 +54,10 @@ async def execute(services: Services, job: Job, agent: Any) -> Result:
 
 async def _run(services: Services, job: Job, case: Case, agent: Any, result: Result) -> None:
     plan = job.plan
-    own = not isinstance(agent, CaseRunner)
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or Model(model_id=agent_name(agent), requested_model=agent_name(agent), api_key_env=None)
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
-    if any(each.scripted for each in (model, *plan.judges.values())):
+    if any(each.scripted for each in (model, *plan.judges.values(), *job.judges)):
         services.scripts.load_beside(case)
     context = RunContext(
         case=case,
@@ -77,7 +76,7 @@ async def _run(services: Services, job: Job, case: Case, agent: Any, result: Res
         end, failure = await _until_end(runner, context, plan.run_profile.run_timeout_seconds)
     finally:
         result.workspace = context.made_workspace
-    extra = {"agent": model.model_id, "metadata": case.metadata} if own else {}
+    extra = _beyond_the_case(job, case, agent, model)
     fingerprint_input = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
     artifact = result.artifact = RunArtifact(
         run_id=uuid.uuid4().hex,
@@ -99,7 +98,8 @@ async def _run(services: Services, job: Job, case: Case, agent: Any, result: Res
         metadata=dict(end.metadata),
     )
     result.seconds = artifact.duration_seconds
-    services.on_spent([artifact.usage.cost_usd])
+    if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
+        services.on_spent([artifact.usage.cost_usd])
     result.path = plan.lane.write_run(artifact, fingerprint_input)
     if failure is not None and end.status not in case.expects_status:
         raise failure
@@ -121,7 +121,18 @@ async def _until_end(runner: Runner, context: RunContext, limit: float | None) -
         return RunEnd("timed_out", RunError(code="run_timeout", message=message)), None
 
 
+def _beyond_the_case(job: Job, case: Case, agent: Any, model: Model) -> dict[str, Any]:
+    """What else of this session can change the run: part of its fingerprint."""
+    if job.plan.predictions is not None:
+        return {"prediction": job.plan.predictions.digest(case, job.repetition)}
+    if isinstance(agent, CaseRunner):
+        return {}
+    return {"agent": model.model_id, "metadata": case.metadata}
+
+
 def _runner(services: Services, case: Case, plan: Plan, agent: Any) -> tuple[Runner, str]:
+    if plan.predictions is not None:
+        return plan.predictions, "predictions"
     if not isinstance(agent, CaseRunner):
         return services.adapted(agent), "callable"
     if plan.model is None:

@@ -2,7 +2,8 @@
 
 Controller and worker talk over a channel of their own (execnet lets channels travel in `workerinput`):
 
-- worker to controller: `("cases", n, in_flight)` after collection, then `("spent", usd)` after each paid run
+- worker to controller: `("cases", n, in_flight)` and `("warnings", texts)` after collection, then `("spent", usd)`
+  after each paid run
 - controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to what is said of it;
   `("halt", reason)`: start nothing more, skip the rest; `("stop", reason)`: end the session, because xdist's own
   shutdown order would queue behind the share
@@ -42,6 +43,7 @@ class ControllerLink:
         self.told: set[str] = set()
         self.decided: set[str] = set()
         self.culprits: dict[str, str] = {}
+        self.warnings: dict[str, None] = {}
         self.unplaced: list[str] = []
 
     @pytest.hookimpl(optionalhook=True)
@@ -84,5 +86,7 @@ class ControllerLink:
         if kind == "cases":
             self.cases += rest[0]
             self.in_flight = max(self.in_flight, rest[1])
+        elif kind == "warnings":
+            self.warnings.update(dict.fromkeys(rest[0]))  # every worker has collected the same
         elif reason := self.spend(rest[0]):
             self.tell("halt", reason)

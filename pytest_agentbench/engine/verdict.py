@@ -27,6 +27,11 @@ def wants_judge(case: Case, profile: EvaluationProfile) -> bool:
     return bool(measured) or not (case.checks or _gating_metrics(case, profile))
 
 
+def is_judged(case: Case, artifact: RunArtifact) -> bool:
+    """Whether a model may weigh the run: not where it failed by its status already, unless the case expects that."""
+    return artifact.status == "success" or (artifact.status in case.expects_status and bool(artifact.final_output))
+
+
 def require_decision(case: Case, profile: EvaluationProfile) -> None:
     """Raises ConfigError for a case that nothing can fail, before anything is paid for it."""
     if case.report_only or wants_judge(case, profile) or _gating_metrics(case, profile):
@@ -46,11 +51,17 @@ def require_decision(case: Case, profile: EvaluationProfile) -> None:
 
 
 def metrics_of(case: Case, profile: EvaluationProfile) -> tuple[MetricSpec, ...]:
-    """The case's own metrics, and the profile's further ones where there is a reference to compare with."""
-    if not profile.metrics or case.reference is None:
-        return case.metrics
-    own = {metric.name for metric in case.metrics}
-    return (*case.metrics, *(metric for metric in profile.metrics if metric.name not in own))
+    """The case's own metrics, and the profile's further ones where there is a reference to compare with.
+
+    Those that name no `compat` have the profile's.
+    """
+    metrics = case.metrics
+    if profile.metrics and case.reference is not None:
+        own = {metric.name for metric in metrics}
+        metrics = (*metrics, *(metric for metric in profile.metrics if metric.name not in own))
+    if profile.compat is None:
+        return metrics
+    return tuple(m if m.compat else m.model_copy(update={"compat": profile.compat}) for m in metrics)
 
 
 def _gating_metrics(case: Case, profile: EvaluationProfile) -> bool:

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,6 +21,9 @@ MAX_PROBLEMS = 12
 # Fences stand at the ends of lines, so that a text inside of the verdict may quote code.
 _FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+
+
+P = TypeVar("P", bound="Part")
 
 
 class InvalidReply(AgentbenchError):
@@ -49,8 +52,7 @@ def response_format(expectations: Expectations) -> dict[str, Any]:
             met={"type": "number", "description": "0 (not met) to 1 (fully met)."},
         )
         parts["expectations"] = {"type": "array", "items": verdict}
-    schema = {"name": SCHEMA_NAME, "strict": True, "schema": _object(**parts)}
-    return {"type": "json_schema", "json_schema": schema}
+    return structured(SCHEMA_NAME, parts)
 
 
 def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
@@ -59,10 +61,7 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
     Raises InvalidReply unless every score is there, a real number in its range, and every expectation of the case has
     exactly one answer. Other keys are ignored.
     """
-    try:
-        reply = _Reply.model_validate(_json_object(text))
-    except ValidationError as error:
-        raise _invalid([_problem(each) for each in error.errors(include_url=False)]) from error
+    reply = read(text, _Reply)
     answered = reply.expectations if numbered(expectations) else ()
     problems = _missing_dimensions(reply) + _expectation_problems(answered, expectations)
     if problems:
@@ -75,27 +74,43 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
     )
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """What a reply is made of; other keys are ignored."""
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class _Score(_Part):
+class _Score(Part):
     score: Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
     evidence: tuple[str, ...]
 
 
-class _Met(_Part):
+class _Met(Part):
     kind: Literal["hard", "soft"]
     index: Annotated[int, Field(strict=True)]
     met: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
     evidence: str = ""
 
 
-class _Reply(_Part):
+class _Reply(Part):
     summary: str
     dimensions: dict[str, _Score]
     overall: _Score
     expectations: tuple[_Met, ...] = ()
+
+
+def structured(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The `response_format` that asks for an object with exactly these properties, in their order."""
+    schema = {"name": name, "strict": True, "schema": _object(**properties)}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def read(text: str, form: type[P]) -> P:
+    """The JSON object in a reply as a `form`. Raises InvalidReply with everything that is wrong with it."""
+    try:
+        return form.model_validate(_json_object(text))
+    except ValidationError as error:
+        raise _invalid([_problem(each) for each in error.errors(include_url=False)]) from error
 
 
 def _object(**properties: Any) -> dict[str, Any]:

@@ -1,5 +1,12 @@
 """Text -> score: a metric is a function `(ground_truth, prediction, **kwargs) -> float in [0, 1]` under a name."""
 
+import pytest_agentbench.metrics.v1  # noqa: F401  registers the original's definitions
+from pytest_agentbench.metrics.json_match import json_match
+from pytest_agentbench.metrics.llm_judgement import llm_judgement
+from pytest_agentbench.metrics.math_equal import math_equal
+from pytest_agentbench.metrics.multiple_choice import multiple_choice
+from pytest_agentbench.metrics.numeric import numeric_match
+from pytest_agentbench.metrics.overlap import bleu_score, f1_score, rouge_score
 from pytest_agentbench.metrics.registry import (
     METRICS,
     V1_METRICS,
@@ -14,6 +21,7 @@ from pytest_agentbench.metrics.registry import (
     missing_extra,
     score,
 )
+from pytest_agentbench.metrics.repetitions import pass_at_k, pass_hat_k
 from pytest_agentbench.metrics.text import contains_answer, exact_match, similarity
 
 BUILTIN_METRICS = METRICS.copy()
@@ -27,13 +35,23 @@ __all__ = [
     "Metric",
     "MetricContext",
     "asks_model",
+    "bleu_score",
     "contains_answer",
     "exact_match",
+    "f1_score",
     "find_metric",
+    "json_match",
+    "llm_judgement",
+    "math_equal",
     "measure",
     "measure_async",
     "metric",
     "missing_extra",
+    "multiple_choice",
+    "numeric_match",
+    "pass_at_k",
+    "pass_hat_k",
+    "rouge_score",
     "score",
     "similarity",
 ]

@@ -6,7 +6,7 @@ import difflib
 import importlib.util
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -97,9 +97,15 @@ def score(
 ) -> float:
     """What the metric `name` gives `prediction` against `ground_truth`, 0-1. `kwargs` are the metric's own options.
 
+    A metric that asks a model takes its id as `model`, and the `question`; nothing is kept of what it is told.
     Raises ConfigError for an unknown name, ValueError where the metric leaves its range, and what the metric raises.
     """
     function = find_metric(name, METRICS, compat)
+    if asks_model(function):
+        from pytest_agentbench.metrics.standalone import ask_alone
+
+        options = {**kwargs, "compat": compat} if compat else kwargs
+        return _checked(name, ask_alone(name, function, ground_truth, prediction, options)).score
     return _checked(name, _apply(name, function, ground_truth, prediction, kwargs)).score
 
 
@@ -112,6 +118,8 @@ def measure(
     """
     try:
         function = find_metric(spec.name, metrics, spec.compat)
+        if asks_model(function):
+            raise ConfigError(f"the metric {spec.name} asks a model, which cannot be done here; {_WHERE_TO_ASK}")
         return _result(spec, _apply(spec.name, function, reference, output, spec.args))
     except Exception as error:  # noqa: BLE001  a metric is a plugin's code
         return _failure(spec, error)
@@ -128,13 +136,19 @@ async def measure_async(
     function = metrics.get(spec.name)
     if function is None or not asks_model(function):
         return measure(spec, reference, output, metrics)
+    asked: list[ChatClient] = []
+
+    def client(model: str | None) -> ChatClient:
+        asked.append(context.client(model))
+        return asked[-1]
+
     try:
         if not isinstance(output, str):
-            raise ValueError(_ONE_TEXT)
+            raise ValueError(ONE_TEXT)
         args = {**spec.args, "compat": spec.compat} if spec.compat else spec.args
-        return _result(spec, await function(reference, output, context=context, **args))
+        return _result(spec, await function(reference, output, context=replace(context, client=client), **args))
     except Exception as error:  # noqa: BLE001  a metric is a plugin's code
-        return _failure(spec, error)
+        return _failure(spec, error, getattr(error, "usage", Usage() if asked else None))
 
 
 def asks_model(function: Metric) -> bool:
@@ -160,14 +174,15 @@ def missing_extra(name: str, compat: Literal["v1"] | None = None) -> str | None:
     return f"the metric {name} needs the module {module}; install it with: pip install 'pytest-agentbench[metrics]'"
 
 
-_ONE_TEXT = "found several predictions, expected one text; pass_at_k and pass_hat_k take several"
+_WHERE_TO_ASK = "list it under `metrics` of the case, dataset or evaluation profile"
+ONE_TEXT = "found several predictions, expected one text; pass_at_k and pass_hat_k take several"
 
 
 def _apply(
     name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, object]
 ) -> Any:
     if not isinstance(prediction, str) and function not in _OF_SAMPLES:
-        raise ValueError(f"metric {name!r}: {_ONE_TEXT}")
+        raise ValueError(f"metric {name!r}: {ONE_TEXT}")
     return function(ground_truth, prediction, **kwargs)
 
 
@@ -192,8 +207,10 @@ def _result(spec: MetricSpec, value: Any) -> MetricResult:
     )
 
 
-def _failure(spec: MetricSpec, error: Exception) -> MetricResult:
-    return MetricResult(name=spec.name, score=None, threshold=spec.threshold, error=str(error) or type(error).__name__)
+def _failure(spec: MetricSpec, error: Exception, usage: Usage | None = None) -> MetricResult:
+    """`usage` is what asking has used that ended with the error, None where nobody was asked."""
+    text = str(error) or type(error).__name__
+    return MetricResult(name=spec.name, score=None, threshold=spec.threshold, error=text, usage=usage)
 
 
 def _identity(function: Metric) -> str:

@@ -1,21 +1,24 @@
-"""Metrics that compare two texts, by the default definitions."""
+"""Metrics that compare characters, or look for the answer as it stands."""
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from bisect import bisect_left
+from collections.abc import Iterator
 
+from pytest_agentbench.metrics.difference import similarity_ratio
 from pytest_agentbench.metrics.registry import metric
+from pytest_agentbench.metrics.tokens import UNSPACED, folded
 
-# Scripts whose words are not set apart by blanks: every character counts as a token of its own.
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff"  # Thai, Lao, Myanmar, Hangul Jamo, Khmer
-    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"  # kana, Han, Hangul
+_WORD = rf"[^\W{UNSPACED}]"
+# A number; or digits and commas that are none, with the letters after them; or a word. Each takes what it has read, so
+# that a text is read at most twice.
+_TOKEN = re.compile(
+    rf"(?:(?<!\w)-)?\d++(?:,\d{{3}}(?!\d))*+(?!,?\d)(?:\.\d++(?!{_WORD})|(?!{_WORD}))"
+    rf"|(?P<chain>\d++(?:,\d{{3}}(?!\d))*+){_WORD}*+"
+    rf"|{_WORD}++"
 )
-_WORD = rf"[^\W{_UNSPACED}]"
-_TOKEN = re.compile(rf"(?:(?<!\w)-)?\d+(?:,\d{{3}})*(?!,?\d)(?:\.\d+)?(?!{_WORD})|{_WORD}+")
 _CLOSING = ".,;:!?。、，；：！？"
 
 
@@ -27,8 +30,11 @@ def exact_match(ground_truth: str, prediction: str) -> float:
 
 @metric("similarity")
 def similarity(ground_truth: str, prediction: str) -> float:
-    """The ratio of `difflib.SequenceMatcher`: twice the characters in matching blocks over all characters."""
-    return difflib.SequenceMatcher(None, ground_truth, prediction).ratio()
+    """The ratio of `difflib.SequenceMatcher`: twice the characters in matching blocks over all characters.
+
+    Where finding the blocks would take more than some seconds, what was not reached counts as different.
+    """
+    return similarity_ratio(ground_truth, prediction)
 
 
 @metric("contains_answer")
@@ -46,7 +52,7 @@ def contains_answer(ground_truth: str, prediction: str) -> float:
     start = text.find(answer)
     if start < 0:
         return 0.0
-    tokens = [match.span() for match in _TOKEN.finditer(text)]
+    tokens = list(_tokens(text))
     while start >= 0:
         if _is_edge(text, tokens, start) and _is_edge(text, tokens, start + len(answer)):
             return 1.0
@@ -55,8 +61,18 @@ def contains_answer(ground_truth: str, prediction: str) -> float:
 
 
 def _plain(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(folded.replace("\N{MINUS SIGN}", "-").split())
+    return " ".join(folded(text).replace("\N{MINUS SIGN}", "-").split())
+
+
+def _tokens(text: str) -> Iterator[tuple[int, int]]:
+    """The spans of the words and numbers of the text, in order."""
+    for match in _TOKEN.finditer(text):
+        start, end = match.span()
+        if match["chain"] is not None:
+            for comma in re.finditer(",", match["chain"]):
+                yield start, match.start() + comma.start()
+                start = match.start() + comma.end()
+        yield start, end
 
 
 def _is_edge(text: str, tokens: list[tuple[int, int]], at: int) -> bool:

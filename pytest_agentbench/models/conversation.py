@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import AgentbenchError
-from pytest_agentbench.models.script_files import Reply, ScriptedSearchResult, ScriptedVerdict, Step
+from pytest_agentbench.models.script_files import (
+    Reply,
+    ScriptedJudgement,
+    ScriptedSearchResult,
+    ScriptedVerdict,
+    ScriptedVotes,
+    Step,
+)
 
 
 class NoScript(AgentbenchError):
@@ -21,11 +28,12 @@ class NoScript(AgentbenchError):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """How one case is answered: its replies in order, its judge, its web. `path` is the file that says so."""
+    """How one case is answered: its replies in order, its judges, its web. `path` is the file that says so."""
 
     path: Path
     replies: tuple[Reply, ...]
     judge: ScriptedVerdict | None = None
+    votes: ScriptedVotes | None = None
     web_search: Mapping[str, tuple[ScriptedSearchResult, ...]] = field(default_factory=dict)
 
     def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
@@ -46,6 +54,21 @@ class Script:
                 "script_exhausted",
             )
         return steps[position]
+
+    def vote(self, repetition: int) -> ScriptedJudgement | None:
+        """What a judge says of the answer's correctness at this repetition (from 1); None where nothing is scripted.
+
+        :raises NoScript: there is a list of votes, and it is shorter.
+        """
+        vote = self.votes
+        if isinstance(vote, tuple):
+            if repetition > len(vote):
+                raise NoScript(
+                    f"the judgement has {len(vote)} votes and this is repetition {repetition}; add one to {self.path}",
+                    "script_exhausted",
+                )
+            vote = vote[repetition - 1]
+        return ScriptedJudgement(correct=vote) if isinstance(vote, bool) else vote
 
     def _reply(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Reply, int]:
         """The reply, and how many assistant messages follow the user message that it is for.

@@ -13,6 +13,7 @@
       overall: 8
       dimensions: {task: 9, efficiency: {score: 6, evidence: [one call too many]}}
       expectations: [{kind: hard, index: 0, met: 1}]   # one for each of the case's own
+    judgement: {correct: true, reason: It says 42.}    # what a judge says of the answer's correctness; short: true
     web_search:
       capital of France: [{title: Paris, url: "https://example.org/paris", snippet: The capital.}]
 
@@ -21,6 +22,9 @@
     schema_version: 1
     answers: {q1: "4", q2: Paris}                # by item id
     default: I do not know.
+    judgements:                                  # what a judge says of an answer's correctness, by item id
+      q1: true
+      q2: [true, {correct: false, reason: Names a second city.}]   # one for each repetition
 
 Replies depend on nothing but the conversation, so the same conversation always gets the same answer.
 """
@@ -30,7 +34,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictInt, field_validator, model_validator
+from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
 
 from pytest_agentbench.config import ConfigFile
 from pytest_agentbench.records import Dimension, Record
@@ -157,6 +161,25 @@ class ScriptedVerdict(Record):
         return self
 
 
+class ScriptedJudgement(Record):
+    """Whether a judge finds an answer correct. `content` is sent instead, as it is."""
+
+    correct: StrictBool | None = None
+    reason: str = "A scripted verdict."
+    content: str | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if (self.correct is None) == (self.content is None):
+            raise ValueError("needs either 'correct', or 'content' for a raw reply")
+        return self
+
+
+ScriptedVote = StrictBool | ScriptedJudgement
+ScriptedVotes = ScriptedVote | Annotated[tuple[ScriptedVote, ...], Field(min_length=1)]
+"""The same vote at each repetition, or a list with one for each."""
+
+
 class ScriptedSearchResult(Record):
     """One hit of a scripted web search."""
 
@@ -170,6 +193,8 @@ class CaseScript(ConfigFile):
 
     replies: tuple[Reply, ...] = ()
     judge: ScriptedVerdict | None = None
+    judgement: ScriptedVotes | None = None
+    """Whether a judge finds the answer correct."""
     web_search: dict[str, tuple[ScriptedSearchResult, ...]] = Field(default_factory=dict)
     """What the tool web_search finds, by query."""
 
@@ -180,6 +205,8 @@ class DatasetScript(ConfigFile):
     answers: dict[str, str | Reply] = Field(default_factory=dict)
     default: str | Reply | None = None
     judge: ScriptedVerdict | None = None
+    judgements: dict[str, ScriptedVotes] = Field(default_factory=dict)
+    """Whether a judge finds the answers correct, by item id."""
 
 
 def script_schemas() -> dict[str, dict[str, Any]]:

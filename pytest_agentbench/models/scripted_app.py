@@ -12,7 +12,14 @@ from typing import Any
 from urllib.parse import unquote
 
 from pytest_agentbench.models.conversation import NoScript, message_text
-from pytest_agentbench.models.script_files import ScriptedScore, ScriptedToolCall, ScriptedUsage, ScriptedVerdict, Step
+from pytest_agentbench.models.script_files import (
+    ScriptedJudgement,
+    ScriptedScore,
+    ScriptedToolCall,
+    ScriptedUsage,
+    ScriptedVerdict,
+    Step,
+)
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records import DIMENSIONS
 
@@ -22,6 +29,12 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 JUDGE_SCHEMA = "judge_verdict"
 """The name of the response schema by which a judge's request is known."""
+ANSWER_SCHEMA = "answer_verdict"
+"""The same for a judge that says whether an answer is correct."""
+ONE_WORD = "Reply with exactly one word: Correct or Incorrect."
+"""How the system message of such a request ends where one word is asked for."""
+REPETITION_FIELD = "agentbench_repetition"
+"""In a request's `metadata`: which of several votes on the same answer it asks for, from 1."""
 
 MAX_BODY = 32 * 1024 * 1024
 _CHARACTERS_PER_TOKEN = 4
@@ -79,8 +92,13 @@ def _step(scripts: Scripts, request: Mapping[str, Any], headers: Sequence[tuple[
     header, messages = _header(headers, b"x-agentbench-case"), request["messages"]
     case_id = None if header is None else unquote(header)
     try:
-        if _is_judge(request):
+        asked = _schema_name(request)
+        if asked == JUDGE_SCHEMA:
             return Step(content=_verdict_text(scripts.verdict(case_id, messages)))
+        one_word = message_text(messages[0]).endswith(ONE_WORD)
+        if asked == ANSWER_SCHEMA or one_word:
+            judgement = scripts.judgement(case_id, messages, _repetition(request))
+            return Step(content=_judgement_text(judgement, one_word=one_word))
         offers_tools = bool(request.get("tools")) and request.get("tool_choice") != "none"
         return scripts.find(case_id, messages).step(messages, offers_tools=offers_tools)
     except NoScript as error:
@@ -98,10 +116,24 @@ def _parse(body: bytes) -> dict[str, Any]:
     return dict(request)
 
 
-def _is_judge(request: Mapping[str, Any]) -> bool:
+def _schema_name(request: Mapping[str, Any]) -> object:
     response_format = request.get("response_format")
     schema = response_format.get("json_schema") if isinstance(response_format, dict) else None
-    return isinstance(schema, dict) and schema.get("name") == JUDGE_SCHEMA
+    return schema.get("name") if isinstance(schema, dict) else None
+
+
+def _repetition(request: Mapping[str, Any]) -> int:
+    metadata = request.get("metadata")
+    said = metadata.get(REPETITION_FIELD) if isinstance(metadata, dict) else None
+    return int(said) if isinstance(said, str) and re.fullmatch("[1-9][0-9]{0,5}", said) else 1
+
+
+def _judgement_text(judgement: ScriptedJudgement, *, one_word: bool) -> str:
+    if judgement.content is not None:
+        return judgement.content
+    if one_word:
+        return "Correct" if judgement.correct else "Incorrect"
+    return json.dumps({"reason": judgement.reason, "correct": judgement.correct}, ensure_ascii=False)
 
 
 def _verdict_text(verdict: ScriptedVerdict) -> str:

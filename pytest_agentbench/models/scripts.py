@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.config import find_root, load
+from pytest_agentbench.config import find_root, is_descriptor_name, load
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.conversation import NoScript, Script, message_text, short, user_turns
 from pytest_agentbench.models.script_files import (
     CaseScript,
     DatasetScript,
     Reply,
+    ScriptedJudgement,
     ScriptedSearchResult,
     ScriptedVerdict,
 )
@@ -30,7 +31,7 @@ class Scripts:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self._seen: dict[Path, ConfigError | None] = {}
+        self._seen: dict[tuple[Path, str | None], ConfigError | None] = {}
         self._by_case: dict[str, list[Script]] = {}
         self._defaults: dict[str, Script] = {}
         self._expected: dict[str, Path] = {}
@@ -48,13 +49,14 @@ class Scripts:
 
         :raises ConfigError: the script is wrong; again at each call.
         """
-        if case.path not in self._seen:
-            self._seen[case.path] = None
+        file = (case.path, case.dataset)  # several datasets may share a file
+        if file not in self._seen:
+            self._seen[file] = None
             try:
                 self._load(case)
             except ConfigError as error:
-                self._seen[case.path] = error
-        if (known := self._seen[case.path]) is not None:
+                self._seen[file] = error
+        if (known := self._seen[file]) is not None:
             raise known
 
     def load_tree(self, folder: Path) -> None:
@@ -93,6 +95,23 @@ class Scripts:
             raise NoScript(f"no scripted verdict for case {case_id!r}; add a `judge:` section to {place}")
         return script.judge
 
+    def judgement(
+        self, case_id: str | None, messages: Sequence[Mapping[str, Any]], repetition: int
+    ) -> ScriptedJudgement:
+        """What a judge says of the correctness of the case's answer, found like `verdict`.
+
+        :raises NoScript: none says it, or several do.
+        """
+        if case_id is None:
+            case_id = self._quoted_case(messages)
+        script = self._of(case_id)
+        vote = script.vote(repetition) if script is not None else None
+        if vote is None:
+            place = script.path if script else self._place(case_id)
+            key = "judgements" if str(place).endswith(DATASET_SCRIPT) else "judgement"
+            raise NoScript(f"no scripted judgement for case {case_id!r}; add it under `{key}:` to {place}")
+        return vote
+
     def search(self, case_id: str, query: str) -> tuple[ScriptedSearchResult, ...]:
         """What the tool web_search finds for a run of the case on a scripted model.
 
@@ -114,16 +133,25 @@ class Scripts:
             return
         path = self._expected[case.dataset] = dataset_script(case.path)
         if path.is_file():
-            rows = load(path, DatasetScript)
-            for item_id, answer in rows.answers.items():
-                script = Script(path, (_as_reply(answer),), rows.judge)
-                self._by_case.setdefault(f"{case.dataset}.{item_id}", []).append(script)
-            if rows.default is not None:
-                self._defaults[case.dataset] = Script(path, (_as_reply(rows.default),), rows.judge)
+            self._add_rows(case.dataset, path)
+
+    def _add_rows(self, dataset: str, path: Path) -> None:
+        rows = load(path, DatasetScript)
+        default = () if rows.default is None else (_as_reply(rows.default),)
+        for item_id in {**rows.answers, **rows.judgements}:
+            replies = (_as_reply(rows.answers[item_id]),) if item_id in rows.answers else default
+            script = Script(path, replies, rows.judge, rows.judgements.get(item_id))
+            self._by_case.setdefault(f"{dataset}.{item_id}", []).append(script)
+        if default:
+            if (other := self._defaults.get(dataset)) is not None:
+                raise ConfigError(f"{path}:1:1: default: {other.path} has one for the dataset {dataset} already")
+            self._defaults[dataset] = Script(path, default, rows.judge)
 
     def _add_case(self, case_id: str, path: Path) -> None:
         said = load(path, CaseScript)
-        self._by_case.setdefault(case_id, []).append(Script(path, said.replies, said.judge, said.web_search))
+        self._by_case.setdefault(case_id, []).append(
+            Script(path, said.replies, said.judge, said.judgement, said.web_search)
+        )
 
     def _load_file(self, path: Path, folder: Path) -> None:
         """Loads one script of a tree, with its case or dataset."""
@@ -240,6 +268,8 @@ def _belongs_to(script: Path) -> list[Path]:
     else:
         stem = script.name.removesuffix(DATASET_SCRIPT)
         candidates = [script.with_name(stem + suffix) for suffix in (".jsonl", ".json")]
+        descriptors = (stem + suffix for suffix in (".yaml", ".yml"))
+        candidates += [script.with_name(name) for name in descriptors if is_descriptor_name(name)]
     return [path for path in candidates if path.is_file()]
 
 

@@ -45,6 +45,7 @@ from pytest_agentbench.records.check_specs import (
     ToolNotCalled,
 )
 from pytest_agentbench.records.evaluation import (
+    AnswerVerdict,
     CheckOutcome,
     CheckResult,
     Evaluation,
@@ -73,6 +74,7 @@ from pytest_agentbench.records.run import (
 __all__ = [
     "BUILTIN_KINDS",
     "DIMENSIONS",
+    "AnswerVerdict",
     "Attachment",
     "Case",
     "Check",

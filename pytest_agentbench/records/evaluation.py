@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from pytest_agentbench.records.base import Dimension, Record
 from pytest_agentbench.records.run import Usage
@@ -39,6 +39,13 @@ class MetricResult(Record):
     error: str | None = None
     details: dict[str, Any] = Field(default_factory=dict)
     usage: Usage | None = None
+
+
+class AnswerVerdict(Record):
+    """Whether a judge finds an answer correct, and why."""
+
+    correct: StrictBool
+    reason: str
 
 
 class Scored(Record):
@@ -106,6 +113,7 @@ class Evaluation(Record):
     """The verdict on one run. `reasons` are the lines of the assertion report, empty where it passed.
 
     `outcome` is `error` where infrastructure kept it from a verdict (`error` says what), never a score of 0.
+    `judge_usage` is what judges used that came to no verdict.
     """
 
     schema_version: Literal[1] = 1
@@ -116,6 +124,7 @@ class Evaluation(Record):
     checks: tuple[CheckResult, ...] = ()
     metrics: tuple[MetricResult, ...] = ()
     judge: JudgeResult | None = None
+    judge_usage: Usage | None = None
     final_score: float | None = None
     outcome: Outcome
     reasons: tuple[str, ...] = ()

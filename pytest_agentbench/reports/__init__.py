@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pytest_agentbench.reports.assertion import Fault, error_report, failure_report, faults, headline
+from pytest_agentbench.reports.breakdown import Entry, breakdown, groupable
 from pytest_agentbench.reports.gate import Counts, Gate, case_failures, gate
 from pytest_agentbench.reports.progress import Progress, StatusLine
 from pytest_agentbench.reports.report import build_report, report_schema, suite_properties, write_report
@@ -19,17 +20,20 @@ from pytest_agentbench.reports.terminal import write_summary
 
 __all__ = [
     "Counts",
+    "Entry",
     "Fault",
     "Gate",
     "Progress",
     "Row",
     "StatusLine",
+    "breakdown",
     "build_report",
     "case_failures",
     "error_report",
     "failure_report",
     "faults",
     "gate",
+    "groupable",
     "headline",
     "mean_interval",
     "pass_at_k",

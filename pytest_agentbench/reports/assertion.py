@@ -6,6 +6,7 @@ so that it cannot steer the terminal.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,13 +23,17 @@ _HEADLINE = 140
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that failed a run. Either `message`, or both `expected` and `actual`, or all three."""
+    """One thing that failed a run. Either `message`, or both `expected` and `actual`, or all three.
+
+    `reason` is what a judge said for it.
+    """
 
     kind: str
     name: str = ""
     message: str | None = None
     expected: str | None = None
     actual: str | None = None
+    reason: str | None = None
 
     @property
     def sentence(self) -> str:
@@ -108,10 +113,22 @@ def _metric(case: Case, artifact: RunArtifact, result: MetricResult) -> Fault:
     if result.error is not None or result.score is None or result.threshold is None:
         return Fault("metric", result.name, result.error or "it gave no score")
     score, wanted = apart(result.score, result.threshold)
+    reason = _reason(result)
     if case.reference is None:
-        return Fault("metric", result.name, expected=f"at least {wanted}", actual=score)
+        return Fault("metric", result.name, expected=f"at least {wanted}", actual=score, reason=reason)
     said = f"scored {score}, at least {wanted} is wanted"
-    return Fault("metric", result.name, said, case.reference, artifact.final_output or "no answer")
+    return Fault("metric", result.name, said, case.reference, artifact.final_output or "no answer", reason)
+
+
+def _reason(result: MetricResult) -> str | None:
+    """What a judge said, and how many of several votes it speaks for."""
+    reason, votes = result.details.get("reason"), result.details.get("votes")
+    if not isinstance(reason, str) or not reason.strip():
+        return None
+    if not isinstance(votes, list) or len(votes) < 2:
+        return reason
+    against = sum(isinstance(vote, dict) and vote.get("correct") is False for vote in votes)
+    return f"{against} of {len(votes)} votes against it: {reason}"
 
 
 def _judge(case: Case, judge: JudgeResult) -> Iterator[Fault]:
@@ -140,6 +157,7 @@ def _aligned(found: list[Fault]) -> list[str]:
 
 def _said(fault: Fault) -> list[str]:
     said = [_line(fault.message)] if fault.message is not None else []
+    said += _wrapped("reason:", fault.reason) if fault.reason is not None else []
     if fault.expected is None and fault.actual is None:
         return said or ["failed"]
     expected, actual = _around_difference(fault.expected or "-", fault.actual or "-")
@@ -148,6 +166,13 @@ def _said(fault: Fault) -> list[str]:
 
 def _line(text: str) -> str:
     return clip(visible(text[: 4 * WIDTH]), WIDTH)
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    """A labelled text of a few sentences, on two lines at most."""
+    shown = visible(" ".join(text[: 4 * WIDTH].split()))
+    lines = textwrap.wrap(shown, WIDTH, max_lines=2, placeholder=" ...")
+    return [f"{label if at == 0 else '':10}{line}" for at, line in enumerate(lines)]
 
 
 def _around_difference(expected: str, actual: str) -> tuple[str, str]:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.reports.datasets import dataset_results
 from pytest_agentbench.reports.gate import Counts, gate
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.reports.statistics import (
-    Interval,
     mean,
     mean_interval,
+    pair,
     pass_at_k,
     pass_hat_k,
     pass_rate_interval,
@@ -56,6 +57,7 @@ def build_report(rows: Sequence[Row], session: Mapping[str, Any]) -> Report:
         "session": {**_SESSION, "gate": ungated, **session},
         "totals": {**_tally(rows), **_sums(rows)},
         "models": [_model(rows_of_model) for rows_of_model in by_model.values()],
+        "datasets": dataset_results(rows),
         "cases": [_case(repetitions) for repetitions in by_case.values()],
         "runs": list(rows),
     }
@@ -105,6 +107,7 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
         properties += [(f"{prefix}.metric.{name}", score) for name, score in model["metrics"].items()]
         properties += [(f"{prefix}.judge.{name}", score) for name, score in model["judge"].items()]
         properties += [(f"{prefix}.{mark}", True) for mark in ("scripted", "own_agent") if model[mark]]
+        properties += [(f"{prefix}.predictions", model["predictions"])]
     return [(name, value) for name, value in properties if value is not None]
 
 
@@ -156,19 +159,23 @@ def _model(rows: Sequence[Row]) -> dict[str, Any]:
         "label": first["label"],
         "scripted": first["scripted"],
         "own_agent": first["own_agent"],
+        "predictions": first["predictions"],
         **_tally(rows),
-        "pass_rate_ci95": _pair(pass_rate_interval([(passed, judged) for passed, judged in verdicts.values()])),
+        "pass_rate_ci95": pair(pass_rate_interval([(passed, judged) for passed, judged in verdicts.values()])),
         "mean_score": mean([score for group in scores.values() for score in group]),
-        "score_ci95": _pair(mean_interval(list(scores.values()))),
+        "score_ci95": pair(mean_interval(list(scores.values()))),
         "metrics": _means(row["metrics"] for row in rows),
+        **_agreement(rows),
         "judge": _means(row["judge"] or {} for row in rows),
         **_sums(rows),
         "duration_seconds": _spread(row["duration_seconds"] for row in rows if row["outcome"] != "skipped"),
     }
 
 
-def _pair(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else list(interval)
+def _agreement(rows: Sequence[Row]) -> dict[str, Any]:
+    """Mean agreement of votes by metric, where any metric has several votes."""
+    means = _means(row.get("agreement") or {} for row in rows)
+    return {"agreement": means} if means else {}
 
 
 def _means(scores: Iterable[Mapping[str, float | None]]) -> dict[str, float | None]:

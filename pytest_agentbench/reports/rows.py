@@ -6,10 +6,11 @@ never transcripts.
 
 from __future__ import annotations
 
-from math import isfinite
+from math import fsum, isfinite
 from typing import Any
 
 from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, Model, RunArtifact, Usage
+from pytest_agentbench.reports.breakdown import groupable
 from pytest_agentbench.reports.text import sendable
 
 Row = dict[str, Any]
@@ -31,11 +32,13 @@ def run_row(
     artifact_path: str | None,
     outcome: str,
     message: str | None,
+    predictions: str | None = None,
 ) -> Row:
     """One entry of report.json's `runs[]`. Unknown is None, never 0; NaN and infinities are unknown.
 
     `model` is the model that answered, or the name of the user's own agent where that is the subject. `outcome` is
-    pytest's: passed, failed, error or skipped.
+    pytest's: passed, failed, error or skipped. `predictions` is the file that the answer comes from, and `model` then
+    what stands for a model.
     """
     known = model if isinstance(model, Model) else None
     judge = evaluation.judge if evaluation is not None else None
@@ -47,14 +50,17 @@ def run_row(
         "label": _text(known.label) if known is not None else None,
         "scripted": known is not None and known.scripted,
         "own_agent": known is None,
+        "predictions": _text(predictions),
         "repetition": repetition,
         "tags": [sendable(tag) for tag in case.tags],
+        "dataset": _text(case.dataset),
+        "fields": groupable(case.metadata) if case.dataset is not None else {},
         "must_pass": case.must_pass,
         "thresholds": thresholds and {"pass_rate": thresholds.pass_rate, "pass_hat_k": thresholds.pass_hat_k},
         "outcome": outcome,
         "status": artifact.status if artifact is not None else None,
         "checks": [_check(result) for result in evaluation.checks] if evaluation is not None else [],
-        "metrics": _metrics(evaluation.metrics) if evaluation is not None else {},
+        **_metrics(evaluation.metrics if evaluation is not None else ()),
         "judge": judge
         and {
             "overall": _finite(judge.overall),
@@ -111,16 +117,23 @@ def _check(result: CheckResult) -> Row:
     }
 
 
-def _metrics(results: tuple[MetricResult, ...]) -> dict[str, float | None]:
-    """Scores by name; a metric used twice (with other arguments) is `name`, `name-2`, ..."""
+def _metrics(results: tuple[MetricResult, ...]) -> dict[str, dict[str, float | None]]:
+    """Scores by name, and the agreement of votes where there are several.
+
+    A metric used twice (with other arguments) is `name`, `name-2`, ...
+    """
     scores: dict[str, float | None] = {}
+    agreement: dict[str, float | None] = {}
     for result in results:
         name, used = sendable(result.name), 1
         while name in scores:
             used += 1
             name = f"{sendable(result.name)}-{used}"
         scores[name] = _finite(result.score)
-    return scores
+        agreed = result.details.get("agreement")
+        if isinstance(agreed, int | float) and 0 <= agreed <= 1:
+            agreement[name] = float(agreed)
+    return {"metrics": scores, **({"agreement": agreement} if agreement else {})}
 
 
 def _usage(usage: Usage) -> dict[str, int | None]:
@@ -134,13 +147,14 @@ def _usage(usage: Usage) -> dict[str, int | None]:
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:
-    """What judging cost: 0 only where no judge was asked, None where one failed and left no figure."""
-    if evaluation is not None and evaluation.judge is not None:
-        return _finite(evaluation.judge.usage.cost_usd)
-    never_asked = artifact is None or artifact.status == "provider_error"
-    if never_asked or (evaluation is not None and evaluation.outcome != "error"):
-        return 0.0
-    return None
+    """What judges and the metrics that ask models cost: 0 only where none was asked, None where one left no figure."""
+    if evaluation is None:
+        return 0.0 if artifact is None or artifact.status == "provider_error" else None
+    judge = evaluation.judge.usage if evaluation.judge is not None else evaluation.judge_usage
+    used = [usage for usage in (judge, *(metric.usage for metric in evaluation.metrics)) if usage is not None]
+    costs = [_finite(usage.cost_usd) for usage in used]
+    known = [cost for cost in costs if cost is not None]
+    return fsum(known) if len(known) == len(costs) else None
 
 
 def _finite(value: float | None) -> float | None:

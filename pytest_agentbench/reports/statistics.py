@@ -9,7 +9,10 @@ repetitions are the sample.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb, fsum, sqrt
+from math import fsum, sqrt
+
+from pytest_agentbench.metrics import pass_at_k as pass_at_k
+from pytest_agentbench.metrics import pass_hat_k as pass_hat_k
 
 Interval = tuple[float, float]
 
@@ -17,6 +20,11 @@ Z = 1.959963984540054
 """The normal distribution's 97.5 % quantile."""
 
 _T = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582)
+
+
+def pair(interval: Interval | None) -> list[float] | None:
+    """An interval as JSON has it."""
+    return None if interval is None else list(interval)
 
 
 def wilson_interval(passed: float, n: float) -> Interval | None:
@@ -91,19 +99,3 @@ def t_quantile(df: int) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
     return z + sum(term / float(df) ** power for power, term in enumerate(terms, 1))
-
-
-def pass_at_k(n: int, passed: int, k: int) -> float | None:
-    """The chance that at least one of k runs passes, unbiased, from `passed` of `n`.
-
-    Chen et al. 2021, arXiv:2107.03374. None unless 1 <= k <= n.
-    """
-    return 1 - comb(n - passed, k) / comb(n, k) if 1 <= k <= n else None
-
-
-def pass_hat_k(n: int, passed: int, k: int) -> float | None:
-    """The chance that all of k runs pass, unbiased, from `passed` of `n`.
-
-    Yao et al. 2024 (tau-bench), arXiv:2406.12045. None unless 1 <= k <= n.
-    """
-    return comb(passed, k) / comb(n, k) if 1 <= k <= n else None

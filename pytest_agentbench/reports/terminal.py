@@ -6,68 +6,35 @@ import heapq
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from pytest_agentbench.reports import text
 from pytest_agentbench.reports.report import Report
-
-Markup = dict[str, bool]
+from pytest_agentbench.reports.table import (
+    Column,
+    Segment,
+    Style,
+    bar_cell,
+    column,
+    fit,
+    interval_text,
+    rate_cell,
+    write_row,
+    write_titles,
+)
+from pytest_agentbench.reports.terminal_breakdown import write_breakdown
 
 LISTED = 5
 """How many of the slowest runs and of the worst cases are named."""
-BAR = 10
-GOOD, FAIR = 0.8, 0.5
-"""Pass rates from which a bar is green and yellow where no gate says what is wanted."""
 MARKS = {"scripted": "scripted, not a model", "own_agent": "your own agent"}
 _NAME_WIDTH = 16
 _SHORTEST = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """What this output can show: `width` in cells, and whether colours and other than ASCII may be used."""
-
-    width: int
-    fancy: bool
-
-    @property
-    def dash(self) -> str:
-        """For what is unknown."""
-        return "–" if self.fancy else "-"
-
-    @property
-    def at_least(self) -> str:
-        """Before a sum that leaves unknown parts out."""
-        return "≥" if self.fancy else ">="
-
-    def clip(self, content: str, width: int) -> str:
-        """At most `width` cells of text that others wrote."""
-        return text.clip(text.visible(content[: 4 * self.width]), width, "…" if self.fancy else "...")
-
-
-Segment = tuple[str, Markup]
-
-
-@dataclass(slots=True)
-class Column:
-    """A column of the table: one list of coloured segments a row. The one with the highest `rank` is dropped first."""
-
-    title: str
-    rank: int
-    align: str = ">"
-    rows: list[list[Segment]] = field(default_factory=list)
-
-    @property
-    def width(self) -> int:
-        """Cells that the widest entry takes."""
-        return max(text.cells(self.title), *(sum(text.cells(part) for part, _ in row) for row in self.rows))
-
-
 def write_summary(terminalreporter: pytest.TerminalReporter, report: Report, path: str | None = None) -> None:
-    """Write the `agentbench` section: models, slowest runs, worst cases, totals, gate, where report.json lies.
+    """Write the `agentbench` section: models, groups of datasets, slowest runs, worst cases, totals, gate, report.json.
 
     `-q` leaves out the lists, `-qq` and `--no-summary` all but a gate that failed; a session without a run has that
     and its warnings.
@@ -83,6 +50,7 @@ def write_summary(terminalreporter: pytest.TerminalReporter, report: Report, pat
         terminalreporter.write_sep("=", "agentbench", cyan=True)
         _write_models(terminalreporter, report, style)
         if quiet < 1:
+            write_breakdown(terminalreporter, report, style)
             _write_slowest(terminalreporter, report, style)
             _write_worst(terminalreporter, report, style)
             terminalreporter.line("")
@@ -98,28 +66,15 @@ def write_summary(terminalreporter: pytest.TerminalReporter, report: Report, pat
 
 def _write_models(reporter: pytest.TerminalReporter, report: Report, style: Style) -> None:
     models = report["models"]
-    columns = _fit(_columns(report, style), style.width)
-    for at, title in enumerate(columns):
-        _write_cell(reporter, title, [(title.title, {"bold": True})], last=at == len(columns) - 1)
-    reporter.line("")
+    columns = fit(_columns(report, style), style.width)
+    write_titles(reporter, columns)
     for row, model in enumerate(models):
-        for at, column in enumerate(columns):
-            _write_cell(reporter, column, column.rows[row], last=at == len(columns) - 1)
-        reporter.line("")
+        write_row(reporter, columns, row)
         marks = [mark for name, mark in MARKS.items() if model[name]]
+        marks += [f"predictions from {text.visible(model['predictions'])}"] if model["predictions"] else []
         marks += [f"{model['reused']} of {model['runs']} runs reused"] if model["reused"] else []
         if marks:
             reporter.write_line(f"  {'; '.join(marks)}", yellow=model["scripted"], light=not model["scripted"])
-
-
-def _write_cell(reporter: pytest.TerminalReporter, column: Column, row: list[Segment], *, last: bool) -> None:
-    blanks = " " * (column.width - sum(text.cells(part) for part, _ in row))
-    if column.align == ">":
-        reporter.write(blanks)
-    for part, markup in row:
-        reporter.write(part, **markup)
-    if not last:
-        reporter.write((blanks if column.align == "<" else "") + "  ")
 
 
 def _columns(report: Report, style: Style) -> list[Column]:
@@ -127,28 +82,33 @@ def _columns(report: Report, style: Style) -> list[Column]:
     columns: list[Column] = []
 
     def add(title: str, rank: int, cell: Callable[[Any], str | list[Segment]], align: str = ">") -> None:
-        made = (cell(model) for model in models)
-        columns.append(Column(title, rank, align, [[(row, {})] if isinstance(row, str) else row for row in made]))
+        columns.append(column(title, rank, map(cell, models), align))
 
     def name(model: Any) -> str:
         label = "" if model["label"] in (None, model["model_id"]) else f" ({model['label']})"
         return style.clip(model["model_id"] + label, max(_NAME_WIDTH, style.width // 4))
 
-    add("agent" if all(model["own_agent"] for model in models) else "model", 0, name, "<")
+    add(_subject(models), 0, name, "<")
     add("runs", 2, lambda model: str(model["runs"]))
     if any(model["errors"] for model in models):
         add("errors", 3, lambda model: [(str(model["errors"]), {"yellow": model["errors"] > 0})])
     if any(model["skipped"] for model in models):
         add("skipped", 9, lambda model: str(model["skipped"]))
-    add("pass rate", 1, lambda model: _rate(model["pass_rate"], wanted, style))
+    add("pass rate", 1, lambda model: rate_cell(model["pass_rate"], wanted, style))
     if style.fancy:
-        add("", 8, lambda model: _bar(model["pass_rate"], wanted), "<")
-    add("95 % CI", 5, lambda model: _interval(model["pass_rate_ci95"], style))
+        add("", 8, lambda model: bar_cell(model["pass_rate"], wanted), "<")
+    add("95 % CI", 5, lambda model: interval_text(model["pass_rate_ci95"], style))
     _add_scores(add, models, style)
     add("cost", 4, lambda model: _cost(model, style))
     add("tokens", 7, lambda model: _tokens(model, style))
     add("time/run", 6, lambda model: text.seconds(model["duration_seconds"]["mean"], style.dash))
     return columns
+
+
+def _subject(models: Sequence[Any]) -> str:
+    """What the rows of the table are."""
+    names = {"predictions": "predictions", "own_agent": "agent"}
+    return next((title for mark, title in names.items() if all(model[mark] for model in models)), "model")
 
 
 def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -> None:
@@ -163,43 +123,6 @@ def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -
     names = list(dict.fromkeys(name for model in models for name in model["metrics"]))
     for name in names[:2]:
         add(style.clip(name, _NAME_WIDTH), 8, lambda model, key=name: shown(model["metrics"].get(key)))
-
-
-def _fit(columns: list[Column], width: int) -> list[Column]:
-    """The columns that fit into `width` cells, two apart; the model's name and the pass rate always stay."""
-    while sum(column.width + 2 for column in columns) - 2 > width and len(columns) > 2:
-        columns = [column for column in columns if column is not max(columns, key=lambda column: column.rank)]
-    return columns
-
-
-def _colour(rate: float, wanted: float | None) -> Markup:
-    if wanted is not None:
-        return {"green" if rate >= wanted else "red": True}
-    return {"green" if rate >= GOOD else "yellow" if rate >= FAIR else "red": True}
-
-
-def _rate(rate: float | None, wanted: float | None, style: Style) -> list[Segment]:
-    return [(style.dash, {})] if rate is None else [(_percent(rate), {"bold": True, **_colour(rate, wanted)})]
-
-
-def _percent(fraction: float) -> str:
-    """One decimal; 100.0 % and 0.0 % only where it is exactly that."""
-    rounded = round(fraction * 100, 1)
-    if 0 < fraction < 1:
-        rounded = min(99.9, max(0.1, rounded))
-    return f"{rounded:.1f} %"
-
-
-def _bar(rate: float | None, wanted: float | None) -> list[Segment]:
-    if rate is None:
-        return [("", {})]
-    halves = round(rate * BAR * 2)
-    filled = "━" * (halves // 2) + "╸" * (halves % 2)
-    return [(filled, _colour(rate, wanted)), ("━" * (BAR - len(filled)), {"light": True})]
-
-
-def _interval(interval: Sequence[float] | None, style: Style) -> str:
-    return style.dash if interval is None else f"{interval[0] * 100:.0f}{style.dash}{interval[1] * 100:.0f}"
 
 
 def _cost(entry: Any, style: Style) -> str:

@@ -1,14 +1,16 @@
-"""Ways to run a case: the built-in `llm_probe`, and a user's own callable."""
+"""Ways to run a case: the built-in `llm_probe`, a user's own callable, and predictions made elsewhere."""
 
 from pytest_agentbench.runners.adapter import adapt
 from pytest_agentbench.runners.base import ReportedCall, RunContext, RunEnd, Runner, RunOutput, conclude
 from pytest_agentbench.runners.llm_probe import llm_probe
+from pytest_agentbench.runners.predictions import Predictions
 from pytest_agentbench.runners.prompt import render_messages
 from pytest_agentbench.runners.recorder import Recorder
 from pytest_agentbench.runners.registry import BUILTIN_RUNNERS
 
 __all__ = [
     "BUILTIN_RUNNERS",
+    "Predictions",
     "Recorder",
     "ReportedCall",
     "RunContext",

@@ -79,10 +79,6 @@ class RunContext:
         return Toolbox((self.tools[name] for name in self.case.tools), context)
 
 
-Runner = Callable[[Case, RunContext], Awaitable[str | RunOutput | None]]
-"""Runs a case. May raise InfrastructureError, and UnavailableError for what is not to be had here."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunEnd:
     """How a run ended whose runner returned. `error` is present exactly where `status` is not success."""
@@ -92,12 +88,18 @@ class RunEnd:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+Runner = Callable[[Case, RunContext], Awaitable[str | RunOutput | RunEnd | None]]
+"""Runs a case. May raise InfrastructureError, and UnavailableError for what is not to be had here."""
+
+
 def conclude(returned: object, trace: Recorder) -> RunEnd:
     """Write what a runner returned into the trace and say how the run ended. Never raises.
 
-    Text is the final output; None leaves what the runner recorded itself. Anything but text, RunOutput and None breaks
-    the contract: status `invalid`.
+    Text is the final output; None leaves what the runner recorded itself. A RunEnd of a built-in runner stands as it
+    is. Anything but these and RunOutput breaks the contract: status `invalid`.
     """
+    if isinstance(returned, RunEnd):
+        return returned
     if returned is None or isinstance(returned, str):
         _final(returned, trace)
         return RunEnd("success")

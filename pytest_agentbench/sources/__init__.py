@@ -1,38 +1,61 @@
 """Sources of cases: files to Case records, and which of them a suite selects."""
 
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.lazy import lazy_exports
 from pytest_agentbench.sources.benchmark_item import BenchmarkItem
 from pytest_agentbench.sources.dataset import (
     EXACT_MATCH,
-    BadRow,
     Dataset,
-    Row,
     dataset_name,
     in_case_folder,
     is_dataset,
+    legal_id,
     open_dataset,
-    read_rows,
-    row_case,
 )
 from pytest_agentbench.sources.discovery import IndexedCase, find_cases, index_cases
+from pytest_agentbench.sources.evaluators import deciders
+from pytest_agentbench.sources.item_class import CodeNotRun
+from pytest_agentbench.sources.json_items import BadItem, read_items
+from pytest_agentbench.sources.predictions import as_prediction, read_predictions
+from pytest_agentbench.sources.row_cases import read_benchmark_items, row_case
+from pytest_agentbench.sources.rows import BadRow, Row, read_rows
 from pytest_agentbench.sources.selection import assign_agents, select, suite_problems
+from pytest_agentbench.sources.standard import parse_item
 from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
+
+if TYPE_CHECKING:
+    from pytest_agentbench.sources.quality import Doubt, find_doubts
+
+__getattr__ = lazy_exports(__name__, dict.fromkeys(("Doubt", "find_doubts"), "pytest_agentbench.sources.quality"))
 
 __all__ = [
     "CASE_FILES",
     "EXACT_MATCH",
+    "BadItem",
     "BadRow",
     "BenchmarkItem",
+    "CodeNotRun",
     "Dataset",
+    "Doubt",
     "IndexedCase",
     "Row",
+    "as_prediction",
     "assign_agents",
     "dataset_name",
+    "deciders",
     "find_cases",
+    "find_doubts",
     "in_case_folder",
     "index_cases",
     "is_dataset",
+    "legal_id",
     "load_case",
     "open_dataset",
+    "parse_item",
+    "read_benchmark_items",
+    "read_items",
+    "read_predictions",
     "read_rows",
     "row_case",
     "select",

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_agentbench.config import ConfigRoot, read
+from pytest_agentbench.config import DATA_SUFFIXES, ConfigRoot, is_descriptor_name, read
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.dataset import Row, is_dataset, open_dataset, read_rows
+from pytest_agentbench.sources.dataset import is_dataset, open_dataset
+from pytest_agentbench.sources.rows import Row, read_rows
 from pytest_agentbench.sources.test_yaml import CASE_FILES
 
-_DATA = (".json", ".jsonl")
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "workspace"})
 
 
@@ -26,22 +26,25 @@ class IndexedCase(NamedTuple):
 
 
 def find_cases(folder: Path) -> Iterator[Path]:
-    """Every `test.yaml` and dataset below a folder, in the order of their names.
+    """Every `test.yaml` and dataset below a folder, in the order of their names; of a dataset with a descriptor that.
 
-    JSON files below a case's folder are its attachments and fixtures; hidden folders, links to folders and agents'
+    Data files below a case's folder are its attachments and fixtures; hidden folders, links to folders and agents'
     workspaces are left out.
     """
-    yield from _walk(str(folder), in_case=False)
+    yield from _walk(str(folder), folder, in_case=False)
 
 
-def index_cases(root: ConfigRoot) -> Iterator[IndexedCase]:
-    """Every case below a config root, for suites. Files are not validated, so one bad file takes no other down."""
+def index_cases(root: ConfigRoot, *, run_code: bool = False) -> Iterator[IndexedCase]:
+    """Every case below a config root, for suites. Files are not validated, so one bad file takes no other down.
+
+    Without `run_code` a dataset that is read by code has no cases here.
+    """
     for path in find_cases(root.path):
         try:
             if path.name in CASE_FILES:
                 yield from _declared_case(path)
             else:
-                dataset = open_dataset(path, root.path)
+                dataset = open_dataset(path, root.path, run_code=run_code)
                 rows = (row for row in read_rows(dataset) if isinstance(row, Row))
                 yield from (IndexedCase(row.case_id, row.tags, path, row.line) for row in rows)
         except ConfigError:
@@ -56,7 +59,7 @@ def _declared_case(path: Path) -> Iterator[IndexedCase]:
         yield IndexedCase(data["case_id"], tuple(tag.strip() for tag in texts if isinstance(tag, str)), path, 1)
 
 
-def _walk(folder: str, *, in_case: bool) -> Iterator[Path]:
+def _walk(folder: str, top: Path, *, in_case: bool) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         ordered = sorted(entries, key=lambda entry: entry.name)
     names = {entry.name for entry in ordered}
@@ -64,6 +67,10 @@ def _walk(folder: str, *, in_case: bool) -> Iterator[Path]:
     for entry in ordered:
         if entry.is_dir(follow_symlinks=False):
             if not entry.name.startswith(".") and entry.name not in _SKIPPED:
-                yield from _walk(entry.path, in_case=in_case)
-        elif entry.name in CASE_FILES or (not in_case and entry.name.endswith(_DATA) and is_dataset(Path(entry.path))):
+                yield from _walk(entry.path, top, in_case=in_case)
+        elif entry.name in CASE_FILES or (
+            not in_case
+            and (entry.name.endswith(DATA_SUFFIXES) or is_descriptor_name(entry.name))
+            and is_dataset(Path(entry.path), top)
+        ):
             yield Path(entry.path)

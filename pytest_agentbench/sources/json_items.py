@@ -5,10 +5,10 @@ A bad line of a JSONL file does not keep the others from being read; a JSON docu
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
@@ -21,6 +21,7 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 """What a file of the wrong encoding begins with."""
 
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
 _INCOMPLETE = object()
 
 
@@ -41,19 +42,47 @@ class BadItem(NamedTuple):
     reason: str
 
 
-def read_items(path: Path) -> Iterator[Item | BadItem]:
-    """Every value of the file, in order and in one pass.
+def read_items(path: Path, inside: str = "items") -> Iterator[Item | BadItem]:
+    """Every value of the file, in order and in one pass; of a document the elements of its list.
 
-    JSONL is streamed line by line, a document is held whole. Raises ConfigError where the file cannot be read at all.
+    That list is the document itself or, in an object, what the key `inside` holds; without one the document is the only
+    value. JSONL is streamed line by line, a document is held whole. Raises ConfigError where the file cannot be read at
+    all.
     """
     try:
         with path.open("rb") as file:
             start = _skip_bom(path, file)
             first, second = _two_lines(file)
             file.seek(start)
-            yield from (_lines(file) if _holds_lines(first, second, path.suffix) else _document(file.read()))
+            lines = _holds_lines(first, second, path.suffix, inside)
+            yield from _lines(file) if lines else _document(file.read(), inside)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def parse_value(raw: bytes) -> Any:
+    """The value of an item's `raw`. Raises ValueError or RecursionError where it is not one."""
+    text = raw.decode()
+    value, end = _scan(text, 0)
+    _expect_end(text, end)
+    return value
+
+
+def first_character(path: Path) -> str:
+    """What the file's first value begins with, "" where there is none. For files that `read_items` could read."""
+    with path.open("rb") as file:
+        _skip_bom(path, file)
+        return _two_lines(file)[0][:1].decode(errors="replace")
+
+
+def repeated_keys(item: Item) -> Iterator[tuple[str, int, int]]:
+    """Each key that an item, an object, has had before: the key, the 1-based line of its first and of this value."""
+    text = item.raw.decode()
+    firsts: dict[str, int] = {}
+    for key, start in _pairs(text, 0):
+        first = firsts.setdefault(key, start)
+        if first != start:
+            yield key, item.line + text.count("\n", 0, first), item.line + text.count("\n", 0, start)
 
 
 def first_object(text: str) -> dict[str, Any] | None:
@@ -72,7 +101,7 @@ def first_element(text: str) -> dict[str, str] | None:
     """
     found: dict[str, str] = {}
     try:
-        at = _list_start(text)
+        at = _list_start(text, "items")
         if at is None or text[(at := _skip(text, at)) : at + 1] != "{":
             return None
         found.update((key, text[start : start + 1]) for key, start in _pairs(text, at))
@@ -82,11 +111,20 @@ def first_element(text: str) -> dict[str, str] | None:
 
 
 def _skip_bom(path: Path, file: BinaryIO) -> int:
-    head = file.read(4)
-    if head[:2] in UTF16_BOMS or b"\0" in head:
+    head = file.read(1024)
+    if head[:2] in UTF16_BOMS or b"\0" in head[:4] or (b"\0" in head and not _is_utf8(head)):
         raise ConfigError(f"{path}:1:1: found UTF-16 or binary data, expected UTF-8 text; save the file as UTF-8")
     file.seek(start := len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0)
     return start
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether bytes are the beginning of UTF-8 text; the last character may be cut off."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _two_lines(file: BinaryIO) -> tuple[bytes, bytes]:
@@ -99,12 +137,12 @@ def _strip(line: bytes) -> bytes:
     return line.strip(_SPACE)
 
 
-def _holds_lines(first: bytes, second: bytes, suffix: str) -> bool:
+def _holds_lines(first: bytes, second: bytes, suffix: str, inside: str) -> bool:
     """Whether every line is a value of its own, told by the first two lines; the suffix decides only what is open."""
     jsonl = suffix == ".jsonl"
     value = _parsed(first)
     if value is not _INCOMPLETE:
-        whole_file = isinstance(value, list) or (isinstance(value, dict) and isinstance(value.get("items"), list))
+        whole_file = isinstance(value, list) or (isinstance(value, dict) and isinstance(value.get(inside), list))
         return bool(second) or (jsonl and not whole_file)
     if first in (b"[", b"{"):
         return False
@@ -123,28 +161,36 @@ def _parsed(line: bytes | str) -> Any:
 
 
 def _lines(file: BinaryIO) -> Iterator[Item | BadItem]:
+    fast = _FAST.raw_decode
     for number, line in enumerate(file, 1):
         raw = line.strip(_SPACE)
         if not raw:
             continue
         try:
             text = raw.decode()
-            value, end = _scan(text, 0)
+            value, end = fast(text, 0)
+            if end != len(text):
+                raise json.JSONDecodeError("Extra data", text, end)
         except (ValueError, RecursionError) as error:
-            yield _bad_line(number, line, raw, error)
+            yield _other_line(number, line, raw, error)
         else:
-            if end == len(text):
-                yield Item(number, number, raw, value)
-            else:
-                yield _bad_line(number, line, raw, json.JSONDecodeError("Extra data", text, end))
+            yield Item(number, number, raw, value)
 
 
-def _bad_line(number: int, line: bytes, raw: bytes, error: Exception) -> BadItem:
+def _other_line(number: int, line: bytes, raw: bytes, error: Exception) -> Item | BadItem:
+    """A line that the fast decoder refuses: with a long integer, or bad."""
+    if _is_of_digits(error):
+        try:
+            return Item(number, number, raw, parse_value(raw))
+        except (ValueError, RecursionError) as later:
+            error = later
     offset, reason = _explain(error)
+    if isinstance(error, _NoJSONValueError):
+        offset = _constant(raw.decode(), 0)
     return BadItem(number, line.index(raw) + offset + 1, reason)
 
 
-def _document(content: bytes) -> Iterator[Item | BadItem]:
+def _document(content: bytes, inside: str) -> Iterator[Item | BadItem]:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -152,18 +198,20 @@ def _document(content: bytes) -> Iterator[Item | BadItem]:
         return
     line, seen = 1, 0
     try:
-        for number, (start, end, value) in enumerate(_values(text)):
+        for number, (start, end, value) in enumerate(_values(text, inside)):
             line += text.count("\n", seen, start)
             seen = start
             yield Item(line, number, text[start:end].encode(), value)
     except (ValueError, RecursionError) as error:
         offset, reason = _explain(error)
+        if isinstance(error, _NoJSONValueError):
+            offset = _constant(text, seen)
         yield BadItem(*_place(text, offset or seen), reason)
 
 
-def _values(text: str) -> Iterator[tuple[int, int, Any]]:
+def _values(text: str, inside: str) -> Iterator[tuple[int, int, Any]]:
     """Start, end and value of each element of the document's list, else of the one value that it is."""
-    start = _list_start(text)
+    start = _list_start(text, inside)
     if start is None:
         start = _skip(text, 0)
         value, end = _scan(text, start)
@@ -179,18 +227,18 @@ def _values(text: str) -> Iterator[tuple[int, int, Any]]:
             at = _skip(text, at + 1)
         elif text[at : at + 1] != "]":
             raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
-    if text[start - 1] == text[_skip(text, 0)]:  # the list is the document, not its `items`
+    if text[start - 1] == text[_skip(text, 0)]:  # the list is the document, not one inside it
         _expect_end(text, at + 1)
 
 
-def _list_start(text: str) -> int | None:
-    """Where the elements begin of the list that the document is, or has as its `items`. None: neither."""
+def _list_start(text: str, inside: str) -> int | None:
+    """Where the elements begin of the list that the document is, or has under the key `inside`. None: neither."""
     at = _skip(text, 0)
     if text[at : at + 1] == "[":
         return at + 1
     if text[at : at + 1] == "{":
         for key, start in _pairs(text, at):
-            if key == "items" and text[start : start + 1] == "[":
+            if key == inside and text[start : start + 1] == "[":
                 return start + 1
     return None
 
@@ -236,14 +284,21 @@ def _explain(error: Exception) -> tuple[int, str]:
             return error.start, f"not UTF-8: found byte 0x{error.object[error.start]:02x}; save the file as UTF-8"
         case RecursionError():
             return 0, "not readable: nested too deeply"
-        case _ if "set_int_max_str_digits" in str(error):
-            return 0, f"not readable: an integer of more than {sys.get_int_max_str_digits()} digits"
         case _:
             return 0, f"not valid JSON: {error}"
 
 
+class _NoJSONValueError(ValueError):
+    """NaN or an infinity: Python's parser takes them and does not say where they are."""
+
+
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON value")
+    raise _NoJSONValueError(f"{constant} is no JSON value")
+
+
+def _constant(text: str, start: int) -> int:
+    """Where the first NaN or infinity stands that is in no string; `start` is outside of strings."""
+    return next((found.start() for found in _STRING_OR_CONSTANT.finditer(text, start) if found[1]), start)
 
 
 def _finite(digits: str) -> float:
@@ -253,4 +308,28 @@ def _finite(digits: str) -> float:
     return value
 
 
-_scan = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).raw_decode
+def _integer(digits: str) -> int | str:
+    """Python takes 4300 digits by default; longer ones stay text, which an answer becomes anyway."""
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
+_FAST = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+_LONG = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
+
+
+def _scan(text: str, at: int) -> tuple[Any, int]:
+    """The value that begins at `at`, and where it ends."""
+    try:
+        return _FAST.raw_decode(text, at)
+    except ValueError as error:
+        if not _is_of_digits(error):
+            raise
+        return _LONG.raw_decode(text, at)
+
+
+def _is_of_digits(error: Exception) -> bool:
+    """Whether Python refused an integer for its length."""
+    return type(error) is ValueError and "set_int_max_str_digits" in str(error)

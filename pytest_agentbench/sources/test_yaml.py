@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from pydantic import TypeAdapter
 
 from pytest_agentbench.config import (
     UNVERIFIED,
-    CaseInput,
     ConfigRoot,
     Known,
     MessageSource,
@@ -60,7 +60,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         turns=_messages(given.turns, scope),
         attachments=tuple(_attachment(name, scope) for name in given.attachments),
         context=given.context,
-        tools=_tools(given),
+        tools=named_tools(given.context),
         expectations=file.expectations,
         rubric=file.rubric,
         checks=file.deterministic_checks,
@@ -74,8 +74,9 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     )
 
 
-def _tools(given: CaseInput) -> tuple[str, ...]:
-    probe = given.context.get("llm_probe") or {}
+def named_tools(context: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tools that a case's context lets `llm_probe` call."""
+    probe = context.get("llm_probe") or {}
     return tuple(dict.fromkeys(probe.get("tools") or ()))
 
 

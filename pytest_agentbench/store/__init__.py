@@ -5,17 +5,21 @@ whole or not there, and holds no secrets.
 """
 
 from pytest_agentbench.store.artifacts import Lane, Store, load_evaluation, load_run
+from pytest_agentbench.store.files import write_atomically
 from pytest_agentbench.store.fingerprints import (
     canonical_json,
     evaluation_fingerprint_input,
     fingerprint,
     run_fingerprint_input,
 )
+from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
 from pytest_agentbench.store.layout import slug
 from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 __all__ = [
+    "JUDGEMENTS",
     "REDACTED",
+    "Judgements",
     "Lane",
     "Redactor",
     "Store",
@@ -26,4 +30,5 @@ __all__ = [
     "load_run",
     "run_fingerprint_input",
     "slug",
+    "write_atomically",
 ]

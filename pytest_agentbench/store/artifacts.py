@@ -115,9 +115,10 @@ class Lane:
                 return relative
         return f"{prefix}_{full}"
 
-    def evaluation_fingerprint(self, run_fingerprint: str, case: Case) -> str:
+    def evaluation_fingerprint(self, run_fingerprint: str, case: Case, metric_judges: Sequence[Model] = ()) -> str:
         """`fingerprint(evaluation_fingerprint_input(...))` of the lane's profile and judges, with less work."""
-        return fingerprint(evaluation_input(run_fingerprint, case, self.evaluation_profile_fingerprint))
+        profile = self.evaluation_profile_fingerprint
+        return fingerprint(evaluation_input(run_fingerprint, case, profile, metric_judges))
 
     def write_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
         """Store a run; its path, relative to the output folder. Raises InfrastructureError where that cannot be.

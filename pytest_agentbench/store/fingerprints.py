@@ -140,11 +140,14 @@ def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[
     """What an evaluation profile adds to every evaluation: judges as they resolve, prompt, anchors, policy, metrics."""
     names = {"evaluation_profile_id", "title", "metadata", "judge_system_prompt_path", "judge_system_prompt"}
     settings = profile.model_dump(exclude=names)
-    models = [
+    return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
+
+
+def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:
+    return [
         {"requested_model": model.requested_model, "base_url": model.base_url, "parameters": model.parameters}
-        for model in judge_models
+        for model in models
     ]
-    return {**settings, "system_prompt": profile.system_prompt, "judge_models": models}
 
 
 def evaluation_fingerprint_input(
@@ -154,9 +157,16 @@ def evaluation_fingerprint_input(
     return evaluation_input(run_fingerprint, case, fingerprint(evaluation_profile_input(profile, judge_models)))
 
 
-def evaluation_input(run_fingerprint: str, case: Case, profile_fingerprint: str) -> dict[str, Any]:
-    """The same, for a profile whose fingerprint is known: it is one for all runs of a session."""
+def evaluation_input(
+    run_fingerprint: str, case: Case, profile_fingerprint: str, metric_judges: Sequence[Model] = ()
+) -> dict[str, Any]:
+    """The same, for a profile whose fingerprint is known: it is one for all runs of a session.
+
+    `metric_judges` are the models that the case's metrics ask.
+    """
+    asked = {"metric_judges": _judges(metric_judges)} if metric_judges else {}
     return {
+        **asked,
         "schema_version": SCHEMA_VERSION,
         "run": run_fingerprint,
         "profile": profile_fingerprint,

@@ -27,7 +27,8 @@ def _lines(evaluation: Evaluation, repetition: int) -> Iterator[str]:
         for metric in evaluation.metrics:
             value = metric.error if metric.score is None else f"{metric.score:.4g}"
             asked = "" if metric.threshold is None else f" (at least {metric.threshold:g})"
-            yield f"- {metric.name}: {value}{asked}"
+            reason = metric.details.get("reason")
+            yield f"- {metric.name}: {value}{asked}{f': {_one_line(reason)}' if isinstance(reason, str) else ''}"
     if evaluation.judge is not None:
         yield from _judge_lines(evaluation.judge)
 

@@ -55,7 +55,7 @@ def test_the_case_with_every_check_has_every_check() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "names"), [("writing-cases.md", BUILTIN_TOOLS), ("datasets.md", BUILTIN_METRICS)], ids=["tools", "metrics"]
+    ("page", "names"), [("writing-cases.md", BUILTIN_TOOLS), ("metrics.md", BUILTIN_METRICS)], ids=["tools", "metrics"]
 )
 def test_every_built_in_name_is_explained(page: str, names: dict[str, object]) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")

@@ -1,31 +1,14 @@
 from __future__ import annotations
 
 import difflib
-import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics import BUILTIN_METRICS, METRICS, measure, metric, score
-from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.metrics import score
 
-VECTORS = Path(__file__).parents[3] / "shared" / "data" / "datasets" / "metric_vectors.sample.jsonl"
 texts = st.text(max_size=60)
-
-
-@pytest.mark.parametrize("name", sorted(BUILTIN_METRICS))
-@given(ground_truth=texts, prediction=texts)
-def test_every_score_lies_between_0_and_1(name, ground_truth, prediction):
-    assert 0 <= score(name, ground_truth, prediction) <= 1
-
-
-@pytest.mark.parametrize("name", sorted(BUILTIN_METRICS))
-@given(text=texts.filter(str.strip))
-def test_a_text_agrees_with_itself(name, text):
-    assert score(name, text, text) == 1
 
 
 @given(
@@ -82,52 +65,7 @@ def test_similarity_is_the_ratio_of_difflib(one, other):
     assert score("similarity", one, other) == difflib.SequenceMatcher(None, one, other).ratio()
 
 
-@pytest.mark.skipif(not VECTORS.exists(), reason="the conformance data is not here")
-def test_recorded_scores_of_the_definitions_that_stayed_the_same():
-    for line in VECTORS.read_text().splitlines():
-        row = json.loads(line)
-        for name in ("exact_match", "similarity"):
-            assert score(name, row["ground_truth"], row["prediction"]) == row["scores_v1_benchmark"][name], row
-
-
-def test_measure_compares_with_the_threshold():
-    result = measure(MetricSpec(name="similarity", threshold=0.5), "abcd", "abxx", METRICS)
-    assert (result.score, result.passed) == (0.5, True)
-    assert measure(MetricSpec(name="similarity", threshold=0.51), "abcd", "abxx", METRICS).passed is False
-    assert measure(MetricSpec(name="similarity"), "abcd", "abxx", METRICS).passed is None
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda ground_truth, prediction: 1.5, "returned 1.5, expected a number from 0 to 1"),
-        (lambda ground_truth, prediction: float("nan"), "returned nan"),
-        (lambda ground_truth, prediction: "1", "returned '1'"),
-        (lambda ground_truth, prediction: 1 / 0, "division by zero"),
-        (lambda ground_truth: 1.0, "positional argument"),
-    ],
-)
-def test_a_metric_that_breaks_is_an_error_and_never_a_score(function, message):
-    result = measure(MetricSpec(name="mine", threshold=0), "a", "b", {"mine": function})
-    assert (result.score, result.passed) == (None, None)
-    assert message in result.error
-
-
-def test_an_unknown_metric_is_named_with_the_nearest_one():
-    with pytest.raises(ConfigError, match="unknown metric 'exact_mach'; did you mean 'exact_match'"):
-        score("exact_mach", "a", "a")
-
-
-def test_a_decorated_function_is_a_metric_with_its_options():
-    @metric("test_length_within")
-    def length_within(ground_truth: str, prediction: str, slack: int = 0) -> float:
-        return float(abs(len(ground_truth) - len(prediction)) <= slack)
-
-    try:
-        assert score("test_length_within", "ab", "abc") == 0
-        assert score("test_length_within", "ab", "abc", slack=1) == 1
-        with pytest.raises(ConfigError, match="registered twice"):
-            metric("test_length_within")(lambda ground_truth, prediction: 1.0)
-        assert "test_length_within" not in BUILTIN_METRICS
-    finally:
-        del METRICS["test_length_within"]
+def test_similarity_of_long_texts_is_bounded_from_above_by_difflib():
+    one, other = ("".join(chr(0x4E00 + n * step % 997) for n in range(30_000)) for step in (1, 3))
+    assert 0 <= score("similarity", one, other) < 0.01
+    assert score("similarity", one, one) == 1

@@ -52,8 +52,11 @@ def test_a_row_holds_what_the_records_say():
         "label": "GPT-4o",
         "scripted": False,
         "own_agent": False,
+        "predictions": None,
         "repetition": 2,
         "tags": ["smoke"],
+        "dataset": None,
+        "fields": {},
         "must_pass": True,
         "thresholds": {"pass_rate": 0.5, "pass_hat_k": None},
         "outcome": "failed",
@@ -164,6 +167,10 @@ def test_says_who_answered():
     assert (own["model_id"], own["scripted"], own["own_agent"], own["label"]) == ("my_agent", False, True, None)
 
 
+def judged_metric(cost, **details):
+    return MetricResult(name="llm_judgement", score=1.0, usage=Usage(cost_usd=cost), details=details)
+
+
 @pytest.mark.parametrize(
     ("artifact", "evaluation", "cost"),
     [
@@ -172,11 +179,26 @@ def test_says_who_answered():
         (make_run(), make_evaluation("passed"), 0.0),
         (make_run(), make_evaluation("passed", judge=make_judge(7)), 0.002),
         (make_run(), make_evaluation("passed", judge=make_judge(7, usage=Usage())), None),
-        (make_run(), make_evaluation("error", error="the judge never answered"), None),
+        (make_run(), make_evaluation("error", error="never answered", judge_usage=Usage()), None),
+        (make_run(), make_evaluation("error", error="never kept the form", judge_usage=Usage(cost_usd=0.003)), 0.003),
+        (make_run(), make_evaluation("error", error="a check broke, and no judge was asked"), 0.0),
+        (make_run(), make_evaluation(metrics=(judged_metric(0.001), judged_metric(0.004))), 0.005),
+        (make_run(), make_evaluation(judge=make_judge(7), metrics=(judged_metric(0.001),)), 0.003),
+        (make_run(), make_evaluation(judge=make_judge(7), metrics=(judged_metric(None),)), None),
         (make_run(), None, None),
     ],
 )
 def test_judging_is_free_only_where_no_judge_was_asked(artifact, evaluation, cost):
     row = run_row("x::c[m]", make_case(), MODEL, 1, artifact, evaluation, outcome="error", **NOTHING)
-    assert row["cost_usd"]["judge"] == cost
+    assert row["cost_usd"]["judge"] == (cost if cost is None else pytest.approx(cost))
     assert row["cost_usd"]["run"] == (None if artifact is None else USAGE.cost_usd)
+
+
+@pytest.mark.parametrize("agreement", [None, "all", -1, 2, float("nan")])
+def test_agreement_stands_only_where_several_votes_came(agreement):
+    evaluation = make_evaluation(
+        metrics=(judged_metric(0.0, agreement=1 / 3), judged_metric(0.0, agreement=agreement), judged_metric(0.0))
+    )
+    row = run_row("x::c[m]", make_case(), MODEL, 1, make_run(), evaluation, outcome="failed", **NOTHING)
+    assert row["agreement"] == {"llm_judgement": 1 / 3}
+    assert "agreement" not in make_row(metric=1.0)

@@ -179,3 +179,65 @@ def test_a_session_without_a_run_says_only_why_the_gate_failed(folder):
     assert "agentbench" not in piped(folder)
     save(folder, [], 0.5)
     assert "No run was judged" in piped(folder)
+
+
+def dataset_rows(levels, *, model=DEMO, dataset="math", tags=()):
+    return [
+        make_row(
+            "passed" if n % 4 < passes else "failed",
+            f"{dataset}.{level}-{n}",
+            model,
+            seconds=0.001,
+            metric=passes / 4,
+            dataset=dataset,
+            metadata={"level": level},
+            tags=tags,
+        )
+        for level, passes in levels.items()
+        for n in range(4)
+    ]
+
+
+def groups_of(output):
+    lines = [line.rstrip() for line in section(output)]
+    start = lines.index("breakdown")
+    return lines[start + 1 : next(at for at, line in enumerate(lines) if at > start and not line)]
+
+
+def test_the_groups_of_a_dataset_are_a_table(folder):
+    save(folder, dataset_rows({"easy": 4, "难\x1b[2J": 1}, tags=("t",)))
+    assert groups_of(piped(folder, columns=80)) == [
+        "field  value      items  pass rate  95 % CI  exact_match",
+        "level  easy           4    100.0 %   51-100         1.00",
+        "level  难\\x1b[2J      4     25.0 %     5-70         0.25",
+        "tag    t              8     62.5 %    31-86         0.62",
+    ]
+    assert "breakdown" not in piped(folder, "-q")
+
+
+def test_of_many_groups_the_weakest_are_named(folder):
+    save(folder, dataset_rows({f"l{n}": 0 if n == 17 else 1 + n % 4 for n in range(18)}))
+    lines = groups_of(piped(folder, columns=80))
+    assert len(lines) == 14
+    assert lines[1].split()[:5] == ["level", "l17", "4", "0.0", "%"]
+    assert lines[-1] == "  the weakest 12 of 18 groups; all: datasets[].breakdown in report.json"
+
+
+@pytest.mark.parametrize("columns", [40, 80, 130])
+def test_groups_of_several_datasets_and_models_fit_the_width(folder, columns):
+    levels = {"a level with quite a long name": 4, "b": 1}
+    rows = dataset_rows(levels) + dataset_rows(levels, model="a-model-with-a-long-name" * 2, dataset="数据" * 20)
+    save(folder, rows)
+    output = on_terminal(folder, columns)
+    lines = groups_of(re.sub(r"\x1b\[[0-9;]*m", "", output))
+    assert len(lines) == 5
+    assert max(map(cells, lines)) <= columns
+    assert columns == 40 or lines[0].split()[:4] == ["dataset", "model", "field", "value"]
+
+
+def test_without_groups_there_is_no_table(folder):
+    save(folder, [make_row(dataset="math"), make_row()])
+    assert "breakdown" not in section(piped(folder))
+    levels = ({"level": level} for level in "abab")
+    save(folder, [make_row("error", f"q{n}", dataset="math", metadata=level) for n, level in enumerate(levels)])
+    assert "breakdown" not in section(piped(folder))

@@ -198,6 +198,14 @@ def test_a_lane_gives_the_same_evaluation_fingerprint(tmp_path):
     assert lane.evaluation_fingerprint("r", CASE) == evaluation_key(profile=profile, judges=(MODEL,))
 
 
+def test_the_models_that_metrics_ask_change_the_evaluation(tmp_path):
+    lane = Store(tmp_path).lane(None, RunProfile.default(), evaluation_profile(), "gpt")
+    judges = [(), (MODEL,), (MODEL.model_copy(update={"base_url": "http://elsewhere/v1"}),)]
+    assert len({lane.evaluation_fingerprint("r", CASE, each) for each in judges}) == 3
+    renamed = MODEL.model_copy(update={"model_id": "other", "label": "Other"})
+    assert lane.evaluation_fingerprint("r", CASE, (renamed,)) == lane.evaluation_fingerprint("r", CASE, (MODEL,))
+
+
 def test_how_many_runs_go_at_once_is_no_setting_of_a_run():
     def profile(**fields) -> str:
         given = RunProfile(schema_version=1, run_profile_id="p", title="P", **fields)

@@ -1,0 +1,187 @@
+"""What scoring costs: `python benchmarks/metrics.py [--quick] [--only NAME]`; `--agreement VECTORS.jsonl` counts rows.
+
+Every side is a process of its own that prints the CPU seconds of its work, without its start and its imports; sides
+alternate over several rounds and the least of each counts, for other programs only ever add to a cost.
+
+`--agreement` reads rows of `ground_truth`, `prediction` and `scores_v1_benchmark`, the scores of the original metrics,
+and prints how many of them the definitions here give: `compat="v1"` should all, the default differs where the original
+was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+from throughput import Bench, Row, table
+
+TIMED = """
+import json, pathlib, sys, time
+{prepare}
+begun = time.process_time()
+{work}
+print(time.process_time() - begun)
+"""
+
+PAIRS = """
+import random
+rng = random.Random(1)
+VOCABULARY = [f"word{n}" for n in range(300)]
+PAIRS = [tuple(" ".join(rng.choices(VOCABULARY, k=20)) + "." for _ in range(2)) for _ in range(int(sys.argv[1]))]
+"""
+
+LIBRARY = PAIRS + "from rouge_score.rouge_scorer import RougeScorer\nscorer = RougeScorer(['rougeL'])"
+
+SCORE = PAIRS + "from pytest_agentbench.metrics import score\nscore('rouge_score', 'a', 'a')"
+
+MEASURE = (
+    PAIRS
+    + """
+from pytest_agentbench.metrics import METRICS, measure
+from pytest_agentbench.records import MetricSpec
+NAME = sys.argv[2]
+SPEC = MetricSpec(name=NAME, threshold=1.0)
+SAMPLES = {
+    "json_match": ('{"a": [1, 2], "b": "x"}', '{"b": "x", "a": [1, 3]}'),
+    "math_equal": ("x+1", "$1+x$"),
+    "multiple_choice": ("B", "A is too long, so the answer is (B)."),
+    "numeric_match": ("1,234", "It comes to 1234 in all."),
+    "exact_match": ("Paris", "Paris"),
+}
+PAIRS = [SAMPLES.get(NAME, pair) for pair in PAIRS]
+assert measure(SPEC, *PAIRS[0], METRICS).error is None
+"""
+)
+
+EVALUATE = """
+from pytest_agentbench import create_benchmark
+PATH = pathlib.Path("items.jsonl")
+loaded = create_benchmark(PATH)
+PREDICTIONS = {item.id: item.answer for item in loaded.items}
+"""
+
+SCENARIOS: dict[str, Callable[[Bench], Iterator[Row]]] = {}
+
+
+def scenario(function: Callable[[Bench], Iterator[Row]]) -> Callable[[Bench], Iterator[Row]]:
+    """Registers a scenario under its function's name."""
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def seconds(bench: Bench, folder: Path, *sides: tuple[str, str, tuple[object, ...]]) -> list[float]:
+    """The least CPU of each side: what it prepares, what is timed, its arguments."""
+    rounds = []
+    for _ in range(bench.rounds):
+        commands = (
+            (sys.executable, "-c", TIMED.format(prepare=prepare, work=work), *map(str, args))
+            for prepare, work, args in sides
+        )
+        rounds.append([float(bench.run(command, folder).printed) for command in commands])
+    return [min(side) for side in zip(*rounds, strict=True)]
+
+
+@scenario
+def rouge(bench: Bench) -> Iterator[Row]:
+    """ROUGE-L of 10,000 pairs of 20 words, by `score` and `measure`, and by the library with its own tokenizer."""
+    count = 10_000 // bench.scale
+    by_library, by_score, by_measure = seconds(
+        bench,
+        bench.project("rouge", {}),
+        (LIBRARY, "for pair in PAIRS: scorer.score(*pair)", (count,)),
+        (SCORE, "for pair in PAIRS: score('rouge_score', *pair)", (count,)),
+        (MEASURE, "for pair in PAIRS: measure(SPEC, *pair, METRICS)", (count, "rouge_score")),
+    )
+    for name, ours in (("score", by_score), ("measure", by_measure)):
+        ratio = ours / by_library
+        peer = f"{by_library:.2f} s (rouge_score alone)"
+        yield Row(f"{name}, rouge_score, {count:,} pairs", f"{ours:.2f} s", peer, ratio, "≤ 1.2 ×", ratio <= 1.2)
+
+
+@scenario
+def each(bench: Bench) -> Iterator[Row]:
+    """Every metric by `measure`: of exact_match 100,000 calls, of the others 10,000 (math_equal 1,000, elsewhere)."""
+    folder = bench.project("each", {})
+    names = ("exact_match", "contains_answer", "numeric_match", "similarity", "f1_score", "bleu_score", "json_match")
+    for name in (*names, "multiple_choice", "math_equal"):
+        count = {"exact_match": 100_000, "math_equal": 1_000}.get(name, 10_000) // bench.scale
+        (taken,) = seconds(bench, folder, (MEASURE, "for pair in PAIRS: measure(SPEC, *pair, METRICS)", (count, name)))
+        limited = name == "exact_match"
+        yield Row(
+            f"measure, {name}, {count:,} pairs",
+            f"{taken:.2f} s, {1e6 * taken / count:.0f} µs each",
+            "",
+            None,
+            "< 1 s" if limited else "",
+            taken < 1 if limited else None,
+        )
+
+
+@scenario
+def benchmark(bench: Bench) -> Iterator[Row]:
+    """Loading 100,000 items and `Benchmark.evaluate` with exact_match over them, on threads and without."""
+    count = 100_000 // bench.scale
+    items = ({"id": f"q{n}", "question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(count))
+    folder = bench.project("benchmark", {"items.jsonl": "".join(json.dumps(item) + "\n" for item in items)})
+    works = {
+        f"create_benchmark, {count:,} rows": ("create_benchmark(PATH)", 3.0),
+        f"Benchmark.evaluate, exact_match, {count:,} items": ("loaded.evaluate(PREDICTIONS, 'exact_match')", 1.5),
+        f"the same, concurrent=False, {count:,} items": ("loaded.evaluate(PREDICTIONS, 'exact_match', False)", 1.5),
+    }
+    taken = seconds(bench, folder, *((EVALUATE, work, ()) for work, _ in works.values()))
+    for (name, (_, limit)), ours in zip(works.items(), taken, strict=True):
+        yield Row(name, f"{ours:.2f} s", "", None, f"≤ {limit:g} s", ours <= limit)
+
+
+def agreement(vectors: Path) -> str:
+    """Markdown: of how many recorded rows each definition gives the very score."""
+    from pytest_agentbench.metrics import score
+
+    rows = [json.loads(line) for line in vectors.read_text(encoding="utf-8").splitlines()]
+    lines = ['| metric | rows | `compat="v1"` equal | default equal | default higher | default lower |']
+    lines.append("|---|---:|---:|---:|---:|---:|")
+    for name in rows[0]["scores_v1_benchmark"]:
+        recorded = [row["scores_v1_benchmark"][name] for row in rows]
+        original, default = (
+            [score(name, row["ground_truth"], row["prediction"], compat=compat) for row in rows]
+            for compat in ("v1", None)
+        )
+        signs = [(ours > theirs) - (ours < theirs) for ours, theirs in zip(default, recorded, strict=True)]
+        same = sum(ours == theirs for ours, theirs in zip(original, recorded, strict=True))
+        lines.append(f"| {name} | {len(rows)} | {same} | {signs.count(0)} | {signs.count(1)} | {signs.count(-1)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Prints the table; 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the items and one round, not judged")
+    parser.add_argument("--only", choices=SCENARIOS, help="one scenario")
+    parser.add_argument("--agreement", type=Path, metavar="VECTORS.jsonl", help="count equal scores; measures nothing")
+    args = parser.parse_args()
+    if args.agreement:
+        print(agreement(args.agreement))
+        return 0
+    chosen = [SCENARIOS[args.only]] if args.only else list(SCENARIOS.values())
+    with tempfile.TemporaryDirectory(prefix="agentbench-") as folder:
+        bench = Bench(Path(folder), rounds=1 if args.quick else 5, scale=10 if args.quick else 1)
+        found = [replace(row, met=None) if args.quick else row for measured in chosen for row in measured(bench)]
+    print(table(found))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("rouge-score", "sacrebleu", "math-verify"))
+    print(
+        f"\n{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {packages}; "
+        f"least of {bench.rounds} rounds"
+    )
+    return 0 if all(row.met is not False for row in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

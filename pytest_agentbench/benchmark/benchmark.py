@@ -1,0 +1,290 @@
+"""`Benchmark`: a file of questions and answers in Python (seed 001)."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_agentbench.benchmark.asking import DEFAULT_AT_ONCE, Desk, finish_all
+from pytest_agentbench.benchmark.lookup import MetricLookup, registered
+from pytest_agentbench.benchmark.predictions import align
+from pytest_agentbench.benchmark.results import EvaluationResult, summarize
+from pytest_agentbench.benchmark.saved import read_results, write_results
+from pytest_agentbench.benchmark.scoring import Asked, Pending, Scorer
+from pytest_agentbench.benchmark.threads import default_workers, in_chunks
+from pytest_agentbench.config import ConfigRoot, find_root, only_field
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.metrics import missing_extra
+from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.sources import (
+    EXACT_MATCH,
+    BadRow,
+    BenchmarkItem,
+    Dataset,
+    open_dataset,
+    parse_item,
+    read_benchmark_items,
+)
+
+PathLike = str | os.PathLike[str]
+
+_SHOWN = 5
+
+
+class BenchmarkWarning(UserWarning):
+    """Something was left out: rows that cannot be loaded, predictions of no item, items without a score."""
+
+
+class Benchmark:
+    """Questions with their answers, and how predictions compare with them.
+
+    Override `_parse_item` for rows of another shape. `dataset` is what was loaded (None: nothing), `load_errors` says
+    which rows could not be used and why, `file:line:column: reason` each. `evaluation_results` are those of the last
+    `evaluate`, and `unmatched_ids` the ids of its predictions that no item has.
+    """
+
+    _get_metric_function = MetricLookup(registered)
+    """The function of a metric's name. What is assigned to a benchmark's own may fall back to it."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__.get("_get_metric_function")
+        if own is not None and not isinstance(own, MetricLookup):
+            cls._get_metric_function = MetricLookup(own)
+
+    def __init__(self, data_path: PathLike | None = None, name: str | None = None, description: str = "") -> None:
+        self.name, self.description = name or "Benchmark", description
+        self._given = name, description
+        self.data_path: str | None = None
+        self.items: list[BenchmarkItem] = []
+        self._by_id: dict[str, BenchmarkItem] = {}
+        self._places: list[int] = []  # of the items among all rows of the data
+        self._rows = 0
+        self.load_errors: list[str] = []
+        self.evaluation_results: list[EvaluationResult] = []
+        self.unmatched_ids: list[str] = []
+        self.dataset: Dataset | None = None
+        self._summary: dict[str, Any] | None = None
+        if data_path is not None:
+            self.load_data(data_path)
+
+    def load_data(self, data_path: PathLike) -> None:
+        """Loads a data file (JSON, JSONL) or a dataset.yaml in place of what was loaded before.
+
+        Rows that cannot be used are left out, with a BenchmarkWarning and a line in `load_errors` each. Raises
+        ConfigError where the file cannot be read at all.
+        """
+        path = Path(data_path).absolute()
+        dataset = open_dataset(path, self._root(path).path, run_code=True)
+        if type(self)._parse_item is not Benchmark._parse_item:
+            dataset = replace(dataset, parse=self._parse_item)
+        rows = list(read_benchmark_items(dataset))
+        errors = [row.message for row in rows if isinstance(row, BadRow)]
+        self._set_items([row for row in rows if not isinstance(row, BadRow)])
+        self._places, self._rows = [place for place, row in enumerate(rows) if not isinstance(row, BadRow)], len(rows)
+        self.load_errors, self.dataset = errors, dataset
+        self.evaluation_results, self.unmatched_ids, self._summary = [], [], None
+        self.data_path = os.fspath(data_path)
+        declared = dataset.descriptor.name if dataset.descriptor else None
+        self.name = self._given[0] or declared or f"Benchmark_{path.name}"
+        self.description = self._given[1] or dataset.description
+        if errors:
+            _warn(f"rows that could not be loaded: {len(errors):,}; {errors[0]}")
+
+    @property
+    def metrics(self) -> tuple[MetricSpec, ...]:
+        """What the dataset asks for; exact_match where it asks for nothing."""
+        return self.dataset.metrics if self.dataset else (EXACT_MATCH,)
+
+    def get_items(self) -> list[BenchmarkItem]:
+        """All items, in order."""
+        return list(self.items)
+
+    def get_item(self, item_id: str) -> BenchmarkItem | None:
+        """The item of that id, None where there is none."""
+        return self._by_id.get(str(item_id))
+
+    def get_questions(self) -> list[str]:
+        """The questions of all items, in order."""
+        return [item.question for item in self.items]
+
+    def evaluate(
+        self,
+        predictions: Mapping[Any, Any] | Sequence[Any],
+        metric: str | MetricSpec | None = None,
+        concurrent: bool = True,
+        max_workers: int | None = None,
+        *,
+        missing: Literal["zero", "skip"] = "zero",
+        compat: Literal["v1"] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        output: PathLike = "outputs",
+        **kwargs: Any,
+    ) -> list[EvaluationResult]:
+        """The results of all items, in order. One item that cannot be scored never keeps the others from it.
+
+        `predictions` is `{item id: prediction}`, or a list with one for each item; a prediction is a text, a number,
+        true or false, None (there is none), or a list of these for metrics of samples. `metric` is a name, by default
+        what the dataset asks for first, else exact_match; `kwargs` are the metric's own options. A row with an
+        `evaluator` is decided by that. `missing` says whether an item without a prediction counts as 0. `compat="v1"`
+        picks the original's definitions.
+
+        Up to `max_workers` items are scored at the same time (default: of metrics that ask models 16, else as many as
+        `concurrent.futures` takes), one after the other without `concurrent`. `progress` gets the number of finished
+        items and of all. What models answer is kept below the folder `output`.
+
+        Raises ConfigError for an unknown metric, one whose package is missing, and predictions of a wrong shape.
+        """
+        _expect(missing in ("zero", "skip"), f"missing: found {missing!r}, expected 'zero' or 'skip'")
+        _expect(compat in (None, "v1"), f"compat: found {compat!r}, expected None or 'v1'")
+        _expect(max_workers is None or max_workers >= 1, f"max_workers: found {max_workers}, expected at least 1")
+        _expect(bool(self.dataset or self.items), "this benchmark has no data; load_data(path) first")
+        asked = self._asked(self._spec(metric, compat, kwargs))
+        name = self.dataset.name if self.dataset else self.name
+        aligned = align(predictions, [item.id for item in self.items], name, self._places, self._rows)
+        scorer = self._scorer(asked, 0.0 if missing == "zero" else None)
+        at_once = (max_workers,) * 2 if max_workers else (default_workers(), DEFAULT_AT_ONCE)
+        results = self._score(scorer, aligned.given, at_once if concurrent else (1, 1), Path(output), progress)
+        self.evaluation_results, self.unmatched_ids = results, aligned.unmatched
+        self._summary = summarize(self.name, self.description, len(self.items), asked.spec.name, results)
+        self._warn_of_results()
+        return list(results)
+
+    def get_summary(self) -> dict[str, Any]:
+        """Name, description, counts and scores of the last evaluation; scores are None before there is one."""
+        empty = summarize(self.name, self.description, len(self.items), None, self.evaluation_results)
+        return {**empty, **(self._summary or {})}
+
+    def save_results(self, file_path: PathLike) -> None:
+        """Writes `{benchmark_info, evaluation_results, summary}` as JSON, whole or not at all.
+
+        Raises ConfigError before there are results, InfrastructureError where the file cannot be written.
+        """
+        _expect(self._summary is not None, "there are no results to save; evaluate first")
+        info = {
+            "name": self.name,
+            "description": self.description,
+            "data_path": self.data_path,
+            "total_items": len(self.items),
+        }
+        write_results(Path(file_path), info, self.evaluation_results, self.get_summary())
+
+    def load_results(self, file_path: PathLike) -> None:
+        """Restores what `save_results` wrote; into a benchmark without data also its name and the items.
+
+        An item's metadata is not saved but for its evaluator. Raises ConfigError for a file that holds no results.
+        """
+        saved = read_results(Path(file_path))
+        if self.dataset is None:
+            self.name = str(saved.info.get("name") or self.name)
+            self.description = str(saved.info.get("description") or self.description)
+            self.data_path = saved.info.get("data_path")
+            self._set_items([_item(result) for result in saved.results])
+        self.evaluation_results, self.unmatched_ids, self._summary = saved.results, [], saved.summary
+
+    def _parse_item(self, data: dict[str, Any], line_num: int) -> BenchmarkItem:
+        """An object of the file as an item; `line_num` is its line in JSONL, its 0-based index in JSON.
+
+        What this raises makes the object a bad row.
+        """
+        return parse_item(data, line_num)
+
+    def _set_items(self, items: list[BenchmarkItem]) -> None:
+        self.items, self._by_id = items, {item.id: item for item in items}
+        self._places, self._rows = [*range(len(items))], len(items)
+
+    def _spec(self, metric: str | MetricSpec | None, compat: Literal["v1"] | None, args: dict[str, Any]) -> MetricSpec:
+        if metric is None:
+            metric = self.metrics[0]
+        spec = MetricSpec(name=metric) if isinstance(metric, str) else metric
+        return spec.model_copy(update={"compat": compat or spec.compat, "args": {**spec.args, **args}})
+
+    def _asked(self, spec: MetricSpec) -> Asked:
+        asked = Asked(spec, self._get_metric_function(spec.name))
+        lacking = missing_extra(spec.name, spec.compat) if asked.registered else None
+        _expect(lacking is None, lacking or "")
+        return asked
+
+    def _scorer(self, asked: Asked, missing: float | None) -> Scorer:
+        dataset = replace(self.dataset or Dataset(Path(self.name), self.name), metrics=(asked.spec,))
+        by_row = dataset.recipe is not None and any(only_field(value) for value in asked.spec.args.values())
+        return Scorer(asked, self._get_metric_function, dataset, by_row, missing)
+
+    def _score(
+        self,
+        scorer: Scorer,
+        given: Sequence[Any],
+        at_once: tuple[int, int],
+        output: Path,
+        progress: Callable[[int, int], None] | None,
+    ) -> list[EvaluationResult]:
+        """First what can be computed, on threads; then what has to be waited for."""
+        done, items = 0, self.items
+
+        def tell(more: int) -> None:
+            nonlocal done
+            done += more
+            if progress is not None and more:
+                progress(done, len(items))
+
+        found = in_chunks(
+            lambda at: scorer.score(items[at], given[at]),
+            len(items),
+            at_once[0],
+            lambda results: tell(sum(not isinstance(result, Pending) for result in results)),
+        )
+        pending = [result for result in found if isinstance(result, Pending)]
+        waited = iter(finish_all(pending, self._desk(output), at_once[1], tell) if pending else ())
+        return [next(waited) if isinstance(result, Pending) else result for result in found]
+
+    def _desk(self, output: Path) -> Desk:
+        if self.dataset is None:
+            return Desk(self._root(Path(self.name).absolute()), output, (), self.name)
+        path, recipe = self.dataset.path, self.dataset.recipe
+        return Desk(self._root(path), output, recipe.files if recipe else (path,), self.dataset.name)
+
+    @staticmethod
+    def _root(path: Path) -> ConfigRoot:
+        return find_root(path, Path.cwd(), None)
+
+    def _warn_of_results(self) -> None:
+        ids = self.unmatched_ids
+        if ids:
+            more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
+            shown = ", ".join(map(repr, ids[:_SHOWN]))
+            _warn(f"predictions that belong to no item of {self.name}: {shown}{more}", frames=4)
+        failed = [result for result in self.evaluation_results if result.failed]
+        if failed:
+            first = failed[0]
+            _warn(
+                f"items that could not be scored and are in no average: {len(failed):,} of {len(self.items):,}; "
+                f"{first.item_id!r}: {first.error}",
+                frames=4,
+            )
+
+
+def create_benchmark(data_path: PathLike, name: str | None = None, description: str = "") -> Benchmark:
+    """The benchmark of a data file or a dataset.yaml; `name` is `Benchmark_<file name>` if unsaid.
+
+    Raises ConfigError where the file cannot be read.
+    """
+    return Benchmark(data_path, name, description)
+
+
+def _item(result: EvaluationResult) -> BenchmarkItem:
+    evaluator = result.details.get("evaluator")
+    metadata = None if evaluator is None else {"evaluator": evaluator}
+    return BenchmarkItem(result.item_id, result.question, result.ground_truth, metadata)
+
+
+def _expect(met: bool, problem: str) -> None:
+    if not met:
+        raise ConfigError(problem)
+
+
+def _warn(message: str, frames: int = 3) -> None:
+    warnings.warn(message, BenchmarkWarning, stacklevel=frames)

@@ -1,0 +1,203 @@
+"""`agentbench evaluate DATA PREDICTIONS`: scores answers that are there already; no agent runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_agentbench.benchmark import Benchmark
+    from pytest_agentbench.records import MetricSpec
+
+_USAGE = 2
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "evaluate",
+        help="score a file of predictions against a dataset",
+        description="Score predictions against the answers of a dataset. No agent runs; only metrics that ask a model "
+        "do so. Exit status 0: every item was scored; 1: predictions are missing, items could not be scored, rows "
+        "could not be loaded, or a metric is below --fail-under; 2: wrong usage.",
+    )
+    parser.add_argument("data", type=Path, metavar="DATA", help="a .jsonl or .json of questions, or a dataset.yaml")
+    parser.add_argument(
+        "predictions", type=Path, metavar="PREDICTIONS", help="JSON or JSONL: {id: prediction}, or a list in item order"
+    )
+    parser.add_argument(
+        "--metric",
+        type=_metric,
+        action="append",
+        default=[],
+        metavar="NAME[>=T]",
+        help="score with this metric (repeatable); an item passes from T on. Default: what the dataset asks for, else "
+        "exact_match>=1",
+    )
+    parser.add_argument("--compat", choices=("v1",), help="use the original benchmark's definitions")
+    parser.add_argument(
+        "--missing",
+        choices=("zero", "skip"),
+        default="zero",
+        help="zero: an item without a prediction counts as 0 (default); skip: it is left out",
+    )
+    parser.add_argument("--model", metavar="MODEL", help="the model that metrics such as llm_judgement ask")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE.json",
+        help="save every item's result; with several metrics one file for each, FILE.METRIC.json",
+    )
+    parser.add_argument(
+        "--fail-under",
+        type=_fraction,
+        metavar="FRACTION",
+        help="fail where the pass rate, or without a threshold the mean score, is below this",
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of tables")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints a table for each metric; problems of the input go to stderr."""
+    for path in (args.data, args.predictions):
+        if not path.is_file():
+            return _refuse(f"{path}: there is no such file")
+    if args.output is not None and args.output.is_dir():
+        return _refuse(f"--output: found the folder {args.output}, expected a file to write")
+    from pytest_agentbench.benchmark import Benchmark, BenchmarkWarning
+    from pytest_agentbench.cli.scorecard import first_few
+    from pytest_agentbench.sources import read_predictions
+
+    predictions = read_predictions(args.predictions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BenchmarkWarning)  # what they say is told below, and in full
+        benchmark = Benchmark(args.data)
+        if isinstance(predictions, list):
+            _require_file_order(benchmark, args.predictions)
+        specs = args.metric or list(benchmark.metrics)
+        if problem := _wrong_metrics(specs, benchmark):
+            return _refuse(problem)
+        for error in benchmark.load_errors:
+            print(error, file=sys.stderr)
+        cards = [_evaluated(benchmark, spec, predictions, args, alone=len(specs) == 1) for spec in specs]
+    if unmatched := benchmark.unmatched_ids:
+        found = f"{args.predictions}: warning: found ids that no item has: {first_few(unmatched)}"
+        print(found, file=sys.stderr)
+    below = [card for card in cards if _is_below(card, args.fail_under)]
+    if args.json:
+        inputs = {"load_errors": benchmark.load_errors, "unmatched_ids": unmatched}
+        print(json.dumps({**inputs, "metrics": cards}, indent=2, ensure_ascii=False, default=str))
+    else:
+        _print(cards, below, args)
+    incomplete = any(card["failed"] or (card["missing_ids"] and args.missing == "zero") for card in cards)
+    return 1 if benchmark.load_errors or incomplete or below else 0
+
+
+def _evaluated(
+    benchmark: Benchmark, spec: MetricSpec, predictions: Any, args: argparse.Namespace, *, alone: bool
+) -> dict[str, Any]:
+    """The scorecard of one metric, its results saved where that is asked for."""
+    from pytest_agentbench.cli.scorecard import scorecard
+    from pytest_agentbench.metrics import asks_model
+    from pytest_agentbench.store import slug
+
+    model = {"model": args.model} if args.model and asks_model(benchmark._get_metric_function(spec.name)) else {}
+    with _progress(f"{spec.name}") as progress:
+        results = benchmark.evaluate(
+            predictions, spec, missing=args.missing, compat=args.compat, progress=progress, **model
+        )
+    card = scorecard(spec, benchmark.items, results, benchmark.get_summary())
+    if args.output is not None:
+        path = args.output if alone else args.output.with_suffix(f".{slug(spec.name)}{args.output.suffix}")
+        benchmark.save_results(path)
+        card["saved"] = str(path)
+    return card
+
+
+def _print(cards: list[dict[str, Any]], below: list[dict[str, Any]], args: argparse.Namespace) -> None:
+    from pytest_agentbench.cli.scorecard import print_scorecard
+
+    for card in cards:
+        print_scorecard(card, counted=args.missing == "zero")
+    for card in below:
+        what = "mean score" if card["threshold"] is None else "pass rate"
+        value = _gated(card)
+        found = "unknown" if value is None else f"{value:.4g}"
+        print(f"FAILED: {card['metric']}: the {what} is {found}, --fail-under asks for {args.fail_under:g}")
+
+
+def _is_below(card: dict[str, Any], fail_under: float | None) -> bool:
+    value = _gated(card)
+    return fail_under is not None and (value is None or value < fail_under)
+
+
+def _gated(card: dict[str, Any]) -> float | None:
+    """What --fail-under looks at."""
+    value: float | None = card["average_score"] if card["threshold"] is None else card["pass_rate"]
+    return value
+
+
+def _wrong_metrics(specs: list[MetricSpec], benchmark: Benchmark) -> str | None:
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.metrics import missing_extra
+
+    for at, spec in enumerate(specs):
+        try:
+            benchmark._get_metric_function(spec.name)
+        except ConfigError as error:
+            return f"--metric: {error}"
+        if (lacking := missing_extra(spec.name, spec.compat)) is not None:
+            return f"--metric: {lacking}"
+        if any(other.name == spec.name for other in specs[:at]):
+            return f"--metric: found {spec.name} twice, expected each metric once"
+    return None
+
+
+def _require_file_order(benchmark: Benchmark, predictions: Path) -> None:
+    from pytest_agentbench.errors import ConfigError
+
+    descriptor = benchmark.dataset.descriptor if benchmark.dataset else None
+    if descriptor is not None and descriptor.shuffle_seed is not None:
+        raise ConfigError(
+            f"{predictions}: a list of predictions answers rows in file order, but the dataset has a shuffle_seed; "
+            "name predictions by id instead: {item id: prediction}"
+        )
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on stderr where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _metric(text: str) -> MetricSpec:
+    from pytest_agentbench.options import parse_metric
+    from pytest_agentbench.records import MetricSpec
+
+    name, threshold = parse_metric(text)
+    return MetricSpec(name=name, threshold=threshold if ">=" in text else None)
+
+
+def _fraction(text: str) -> float:
+    from pytest_agentbench.options import parse_fraction
+
+    return parse_fraction(text)
+
+
+def _refuse(message: str) -> int:
+    print(f"agentbench evaluate: {message}", file=sys.stderr)
+    return _USAGE

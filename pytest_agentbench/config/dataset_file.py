@@ -1,0 +1,270 @@
+"""`dataset.yaml` (or `<name>.dataset.yaml`): how files of questions, or a Hugging Face dataset, become cases."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from pytest_agentbench.config.base import (
+    AtLeastOne,
+    ConfigFile,
+    Scope,
+    complain,
+    resolve_path,
+    scope_of,
+)
+from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.templates import parse_template
+from pytest_agentbench.records import MetricSpec, Record, RunnerSpec, Tags, Text
+
+DATA_SUFFIXES = (".json", ".jsonl")
+"""What the files of questions end in."""
+
+_DESCRIPTORS = ("dataset.yaml", "dataset.yml")
+_NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml")
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_LOCAL = (".", "/", "~", os.sep)
+
+
+def is_descriptor_name(name: str) -> bool:
+    """Whether a file of that name may be a dataset's descriptor."""
+    return name in _DESCRIPTORS or name.endswith(_NAMED_DESCRIPTORS)
+
+
+def match_files(pattern: str, folder: str) -> list[Path]:
+    """The files that a path or glob pattern of a descriptor in `folder` names, in the order of their names.
+
+    A pattern matches .json and .jsonl files only.
+    """
+    path = os.path.normpath(os.path.join(folder, os.path.expanduser(pattern)))
+    if not glob.has_magic(pattern) or os.path.exists(path):
+        return [Path(path)] if os.path.isfile(path) else []
+    start = "" if os.path.isabs(pattern) else glob.escape(folder)
+    found = glob.iglob(os.path.join(start, os.path.expanduser(pattern)), recursive=True)
+    return [Path(os.path.normpath(each)) for each in sorted(found) if each.endswith(DATA_SUFFIXES)]
+
+
+def _field_path(text: str) -> str:
+    if not all(part.strip() for part in text.split(".")):
+        raise ValueError(f"found {text!r}, expected the name of a field, or a path such as answers.text.0")
+    return text
+
+
+def _prompt(text: str) -> str:
+    if len(parse_template(text)) == 1:
+        raise ValueError(
+            "found no field in it, so every row would ask the same; put {{ question }} where the question goes"
+        )
+    return text
+
+
+def _class_name(text: str) -> str:
+    if not re.fullmatch(r"\w+(\.\w+)*:\w+", text):
+        raise ValueError(f"found {text!r}, expected module:Class")
+    return text
+
+
+def _data_file_problems(pattern: str, scope: Scope) -> Iterator[str]:
+    """What keeps a path or pattern from naming data files inside the root."""
+    try:
+        resolve_path(pattern, scope)
+        matches = match_files(pattern, scope.folder)
+        for match in matches:
+            resolve_path(str(match), scope)
+    except ValueError as error:
+        yield str(error)
+        return
+    if not matches:
+        yield f"found {pattern!r}, which matches no .json or .jsonl file below {scope.folder}"
+    elif matches[0].suffix not in DATA_SUFFIXES:
+        yield (
+            f"found {pattern!r}, expected a .json or .jsonl file; `source: hf:./{pattern}` in place of files reads "
+            "CSV and Parquet"
+        )
+
+
+FieldPath = Annotated[Text, AfterValidator(_field_path)]
+"""Dotted names from the top of a row; a number is a place in a list."""
+
+
+class RowFields(Record):
+    """Where in a row each part of an item stands; all other fields are its metadata."""
+
+    id: FieldPath = "id"
+    """Names the item; a row without it is named by its place."""
+    question: FieldPath = "question"
+    """What the agent is asked."""
+    answer: FieldPath = "answer"
+    """What is right; a row without it needs an evaluator or a judge."""
+    metadata: FieldPath = "metadata"
+    """An object whose pairs join the item's metadata and win."""
+    tags: FieldPath = "tags"
+    """A text or a list of texts."""
+    split: FieldPath = "split"
+    """Which split the row belongs to."""
+
+
+class Example(Record):
+    """A question with its answer; further fields are for the prompt template."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    question: Text
+    """What is asked."""
+    answer: str | StrictBool | StrictInt | StrictFloat
+    """The right answer, shown as the assistant's."""
+
+
+class FewShot(Record):
+    """Solved examples that are shown before each question: exactly one of examples, file and split."""
+
+    examples: tuple[Example, ...] | None = None
+    """Here."""
+    file: Text | None = None
+    """A data file whose rows have the dataset's fields."""
+    split: Text | None = None
+    """Another split of the dataset."""
+    count: AtLeastOne | None = None
+    """How many are shown; default: all `examples`, 5 of a file or split."""
+    shuffle_seed: StrictInt | None = None
+    """Take them in an order of its own instead of the first ones."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        given = [name for name in ("examples", "file", "split") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"found {' and '.join(given) or 'none'}, expected exactly one of examples, file and split")
+        if self.examples == ():
+            complain([(("examples",), "found none, expected at least one")])
+        return self
+
+    @field_validator("file")
+    @classmethod
+    def _file_exists(cls, file: str | None, info: ValidationInfo) -> str | None:
+        scope = scope_of(info)
+        complain(((), text) for text in (_data_file_problems(file, scope) if file is not None and scope else ()))
+        return file
+
+
+class DatasetDescriptor(ConfigFile):
+    """A dataset: where its rows are, how each becomes a case, and what decides it."""
+
+    name: Text | None = None
+    """Begins the case ids; default: the path of the only data file below the config root, else the folder's."""
+    description: str = ""
+    """For people."""
+    files: tuple[Text, ...] | None = None
+    """JSONL and JSON files, as paths or glob patterns relative to this file."""
+    source: Text | None = None
+    """Instead of files: `hf:<dataset id>` of the Hugging Face hub, or `hf:./<folder or file>` beside this file."""
+    config: Text | None = None
+    """The configuration of the Hugging Face dataset."""
+    split: Text | None = None
+    """Only this split: of a Hugging Face dataset, or the rows of files whose split field is equal."""
+    revision: Text | None = None
+    """Commit, tag or branch of the Hugging Face dataset."""
+    fields: RowFields = Field(default_factory=RowFields)
+    """Where question, answer and the rest stand in a row."""
+    prompt: Annotated[Text, AfterValidator(_prompt)] | None = None
+    """What the agent is asked, with `{{ field }}` for fields of the row; default: the question."""
+    metrics: Metrics = (MetricSpec(name="exact_match", threshold=1.0),)
+    """What decides rows with an answer; default: exact_match of 1. An arg may be a field: `"{{ choices }}"`."""
+    compat: Literal["v1"] | None = None
+    """`v1`: the metrics as the original benchmark defines them."""
+    runner: KnownRunner = RunnerSpec(type="llm_probe")
+    """The runner's type and settings that win over the run profile's."""
+    context: CaseContext = Field(default_factory=dict)
+    """What a runner wants to know: `llm_probe: {tools: [...]}`, your own."""
+    tags: Tags = ()
+    """Tags of every row."""
+    tags_from: tuple[FieldPath, ...] = ()
+    """Fields whose values are tags: a text itself, another value as `<field>-<value>`, of a list each element."""
+    few_shot: FewShot | None = None
+    """Solved examples before each question."""
+    limit: AtLeastOne | None = None
+    """At most so many rows, the first ones."""
+    shuffle_seed: StrictInt | None = None
+    """Take the rows in an order of its own, which new rows do not change for the others."""
+    benchmark: Annotated[Text, AfterValidator(_class_name)] | None = None
+    """`module:Class` whose `_parse_item(data, line_num)` makes the items, from the import path or beside this file."""
+
+    @field_validator("files")
+    @classmethod
+    def _files_exist(cls, files: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        scope = scope_of(info)
+        if files == ():
+            raise ValueError("found none, expected at least one path or pattern")
+        if scope is not None:
+            complain(((at,), text) for at, each in enumerate(files or ()) for text in _data_file_problems(each, scope))
+        return files
+
+    @field_validator("source")
+    @classmethod
+    def _source_exists(cls, source: str | None, info: ValidationInfo) -> str | None:
+        if source is None:
+            return None
+        kind, _, place = source.partition(":")
+        local = place.startswith(_LOCAL)
+        if kind != "hf" or not (local or _HUB_ID.fullmatch(place)):
+            raise ValueError(f"found {source!r}, expected hf:<dataset id>, or hf:./<folder or file> for a local one")
+        scope = scope_of(info)
+        if local and scope is not None and not os.path.exists(real := resolve_path(place, scope)):
+            raise ValueError(f"found {source!r}, expected a folder or file that exists; there is no {real}")
+        return source
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        complain([*self._source_problems(), *self._prompt_problems(), *self._class_problems()])
+        return self
+
+    @property
+    def local_source(self) -> str | None:
+        """The path that `source` names, as it is written; None where it names a dataset of the hub."""
+        place = (self.source or "").removeprefix("hf:")
+        return place if place.startswith(_LOCAL) else None
+
+    def _source_problems(self) -> Iterable[tuple[Loc, str]]:
+        if (self.files is None) == (self.source is None):
+            found = "neither" if self.files is None else "both"
+            yield (), f"found {found} files and source, expected exactly one of them"
+        if self.source is None:
+            for name in ("config", "revision"):
+                if getattr(self, name) is not None:
+                    yield (name,), f"only a source has a {name}; remove it"
+
+    def _prompt_problems(self) -> Iterable[tuple[Loc, str]]:
+        answer = self.fields.answer
+        answers = {"answer", answer, answer.removeprefix(f"{self.fields.metadata}.")}
+        for name in parse_template(self.prompt or "")[1::2]:
+            if any(_overlap(name, each) for each in answers) or (name == "metadata" and "." in answer):
+                yield ("prompt",), f"found {{{{ {name} }}}}, which would hand the answer to the agent; remove it"
+
+    def _class_problems(self) -> Iterable[tuple[Loc, str]]:
+        if self.benchmark is None:
+            return
+        for name in sorted(self.fields.model_fields_set - {"split"}):
+            yield ("fields", name), "the class of `benchmark` says what an item is; remove one of the two"
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one of two dotted paths leads into what the other leads to."""
+    first, second = (path.removeprefix("metadata.").split(".") for path in (one, other))
+    shared = min(len(first), len(second))
+    return first[:shared] == second[:shared]

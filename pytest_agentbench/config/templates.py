@@ -1,0 +1,36 @@
+"""Texts with `{{ field }}` in them: names of fields only, no expressions and no code."""
+
+from __future__ import annotations
+
+import re
+
+_FIELD = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_NAME = re.compile(r"[\w$@-]+(?:[. ][\w$@-]+)*")
+
+
+def parse_template(text: str) -> tuple[str, ...]:
+    """Literal texts, at even places, and the dotted names of fields, at odd ones.
+
+    :raises ValueError: something else than a name stands in braces.
+    """
+    parts = _FIELD.split(text)
+    for place, part in enumerate(parts):
+        if place % 2:
+            parts[place] = name = part.strip()
+            if not _NAME.fullmatch(name):
+                raise ValueError(
+                    f"found {{{{{part[:40]}}}}}, expected the name of a field, such as {{{{ question }}}}; "
+                    "there are no expressions"
+                )
+        elif "{{" in part:
+            raise ValueError("found {{ without }}, expected the name of a field between them")
+    return tuple(parts)
+
+
+def only_field(value: object) -> str | None:
+    """The field that a value names and nothing else: `answer` of "{{ answer }}". None for any other value."""
+    if not isinstance(value, str):
+        return None
+    found = _FIELD.fullmatch(value.strip())
+    name = found[1].strip() if found else ""
+    return name if _NAME.fullmatch(name) else None

@@ -1,0 +1,80 @@
+"""The metrics of a run, all at once: those that ask a model wait together, and a huge text stalls no other run."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.verdict import is_judged, metrics_of
+from pytest_agentbench.metrics import MetricContext, asks_model, measure, measure_async
+from pytest_agentbench.records import Case, MetricResult, MetricSpec, RunArtifact
+from pytest_agentbench.store import JUDGEMENTS
+
+LONG = 20_000
+"""Characters of reference and output together from which on a plain metric is computed on a thread."""
+
+
+async def measure_all(services: Services, job: Job, case: Case, artifact: RunArtifact) -> list[MetricResult]:
+    """The result of every metric of the case, in order. Books what asking models has cost.
+
+    A run that failed by its status is not shown to a model: such a metric is 0, as it is for an empty answer.
+    """
+    specs = metrics_of(case, job.plan.evaluation_profile)
+    asking = {spec.name for spec in specs if _asks(services, spec)}
+    reference, output = case.reference or "", artifact.final_output or ""
+    long = len(reference) + len(output) > LONG
+    if not asking and not long:
+        return [measure(spec, reference, output, services.registry.metrics) for spec in specs]
+
+    async def one(spec: MetricSpec) -> MetricResult:
+        if spec.name not in asking:
+            plain = partial(measure, spec, reference, output, services.registry.metrics)
+            return await services.threads.run(plain) if long else plain()
+        if not is_judged(case, artifact):
+            return _unasked(spec, artifact.status)
+        return await measure_async(spec, reference, output, services.registry.metrics, _context(services, job, case))
+
+    results = await asyncio.gather(*map(one, specs))
+    if costs := [result.usage.cost_usd for result in results if result.usage is not None]:
+        services.on_spent(costs)
+    return results
+
+
+def _asks(services: Services, spec: MetricSpec) -> bool:
+    function = services.registry.metrics.get(spec.name)
+    return function is not None and asks_model(function)
+
+
+def _context(services: Services, job: Job, case: Case) -> MetricContext:
+    lane = job.plan.lane
+    return MetricContext(
+        case_id=case.case_id,
+        question=question_of(case),
+        client=lambda name: services.client(job.plan.judge_model(name)),
+        redactor=lane.redactor,
+        cache=Path(lane.output, JUDGEMENTS),
+    )
+
+
+def question_of(case: Case) -> str:
+    """What the answer answers: the user messages at the end of the conversation."""
+    said: list[str] = []
+    for message in reversed((*case.messages, *case.turns)):
+        if message.role == "user":
+            said.append(message.content)
+        elif said:
+            break
+    return "\n\n".join(reversed(said))
+
+
+def _unasked(spec: MetricSpec, status: str) -> MetricResult:
+    return MetricResult(
+        name=spec.name,
+        score=0.0,
+        threshold=spec.threshold,
+        passed=None if spec.threshold is None else spec.threshold <= 0,
+        details={"reason": f"the run ended {status}, so no model was asked"},
+    )

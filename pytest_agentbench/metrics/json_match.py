@@ -1,0 +1,180 @@
+"""The metric `json_match`: how much of the expected JSON stands in the answer."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from decimal import Decimal, DecimalException
+from itertools import islice, zip_longest
+from math import isfinite
+from typing import Any
+
+from pytest_agentbench.metrics.numbers import are_close
+from pytest_agentbench.metrics.registry import Measured, metric
+
+_DEEPEST = 100
+_DIFFERING = 5
+_ABSENT = object()
+
+
+@metric("json_match")
+def json_match(ground_truth: str, prediction: str, *, tolerance: float = 0.0, ignore_order: bool = False) -> Measured:
+    """The share of leaves (values at their paths) that are equal, of all that either side has; 1 where both are equal.
+
+    The prediction is JSON alone or in its only code fence, 0 where it is neither. The order of keys never counts, that
+    of lists not with `ignore_order`: equal elements pair up first, then the others by their sorted values. Numbers are
+    compared by value, within the absolute `tolerance`. Details: `leaves`, `matched`, and up to 5 paths in `differing`.
+    Raises ValueError for a ground truth that is no JSON.
+    """
+    if not isinstance(tolerance, (int, float)) or not (isfinite(tolerance) and tolerance >= 0):
+        raise ValueError(f"json_match: tolerance is {tolerance!r}, expected a number from 0")
+    try:
+        expected = _parsed(ground_truth)
+    except ValueError as error:
+        raise ValueError(f"json_match: the ground truth is no JSON: {error}") from error
+    try:
+        found = _parsed(_unfenced(prediction))
+    except ValueError as error:
+        return Measured(0.0, {"reason": f"the answer is no JSON: {error}"})
+    comparison = _Comparison(tolerance, ignore_order)
+    comparison.compare(expected, found, "$")
+    details: dict[str, Any] = {"leaves": comparison.leaves, "matched": comparison.matched}
+    if comparison.differing:
+        details["differing"] = comparison.differing
+    return Measured(comparison.matched / comparison.leaves, details)
+
+
+def _unfenced(text: str) -> str:
+    """What the only code fence of the text holds; the text where it has none, or several."""
+    inside: list[list[str]] = []
+    is_open = False
+    for line in text.splitlines():
+        mark = line.strip()
+        if mark.startswith("```") and (mark == "```" or not is_open):
+            is_open = not is_open
+            if is_open:
+                inside.append([])
+        elif is_open:
+            inside[-1].append(line)
+    return "\n".join(inside[0]) if len(inside) == 1 and not is_open else text
+
+
+def _parsed(text: str) -> Any:
+    """JSON with exact numbers. Raises ValueError for what is none, and for what nests too deep."""
+    try:
+        value = json.loads(text.strip(), parse_int=_number, parse_float=_number, parse_constant=_number)
+        _check_depth(value, _DEEPEST)
+    except RecursionError:
+        raise ValueError(f"it nests deeper than {_DEEPEST} levels") from None
+    return value
+
+
+def _number(text: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except DecimalException:
+        raise ValueError("a number is out of all bounds") from None
+    if not number.is_finite():
+        raise ValueError(f"{text} is no JSON number")
+    return number
+
+
+def _check_depth(value: Any, left: int) -> None:
+    if left < 0:
+        raise RecursionError
+    for child in _children(value):
+        _check_depth(child, left - 1)
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _leaves(value: Any) -> int:
+    """How many leaves a value has; an empty list or object is one itself."""
+    if value is _ABSENT:
+        return 0
+    return sum(map(_leaves, _children(value))) or 1
+
+
+@dataclass
+class _Comparison:
+    """Counts the leaves of both sides and those on which they agree."""
+
+    tolerance: float
+    ignore_order: bool
+    leaves: int = 0
+    matched: int = 0
+    differing: list[str] = field(default_factory=list)
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    _known: dict[int, int] = field(default_factory=dict)
+
+    def compare(self, expected: Any, found: Any, path: str) -> None:
+        """Adds what stands at `path` on either side."""
+        if isinstance(expected, dict) and isinstance(found, dict) and (expected or found):
+            for key in expected | found:
+                self.compare(expected.get(key, _ABSENT), found.get(key, _ABSENT), f"{path}.{_shown(key)}")
+        elif isinstance(expected, list) and isinstance(found, list) and (expected or found):
+            if self.ignore_order:
+                expected, found = self._aligned(expected, found)
+            for index, (one, other) in enumerate(zip_longest(expected, found, fillvalue=_ABSENT)):
+                self.compare(one, other, f"{path}[{'*' if self.ignore_order else index}]")
+        elif self._are_equal(expected, found):
+            self.leaves += 1
+            self.matched += 1
+        else:
+            self.leaves += max(_leaves(expected), _leaves(found))
+            if len(self.differing) < _DIFFERING:
+                self.differing.append(path)
+
+    def _are_equal(self, expected: Any, found: Any) -> bool:
+        if isinstance(expected, Decimal) and isinstance(found, Decimal):
+            return are_close(expected, found, 0.0, self.tolerance)
+        return type(expected) is type(found) and bool(expected == found)
+
+    def _aligned(self, expected: list[Any], found: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Both lists with what they share in front, the rest sorted."""
+        places: dict[int, list[int]] = defaultdict(list)
+        for index, value in enumerate(found):
+            places[self._identity(value)].append(index)
+        shared, missing = [], []
+        taken = set()
+        for value in expected:
+            if same := places[self._identity(value)]:
+                shared.append(value)
+                taken.add(same.pop())
+            else:
+                missing.append(value)
+        other = [value for index, value in enumerate(found) if index not in taken]
+        return shared + sorted(missing, key=_rank), shared + sorted(other, key=_rank)
+
+    def _identity(self, value: Any) -> int:
+        """A number that equal values share, in whatever order their lists are; each value is visited once."""
+        if id(value) in self._known:
+            return self._known[id(value)]
+        content: Hashable = value
+        if isinstance(value, dict):
+            content = frozenset((key, self._identity(each)) for key, each in value.items())
+        elif isinstance(value, list):
+            content = tuple(sorted(map(self._identity, value)))
+        number = self._numbers.setdefault((type(value), content), len(self._numbers))
+        self._known[id(value)] = number
+        return number
+
+
+def _rank(value: Any) -> tuple[int, Decimal, str]:
+    """Numbers by value, all else by the beginning of its JSON."""
+    if isinstance(value, Decimal):
+        return 0, value, ""
+    text = json.JSONEncoder(sort_keys=True, default=str).iterencode(value)
+    return 1 + isinstance(value, (dict, list)), Decimal(0), "".join(islice(text, 20))
+
+
+def _shown(key: str) -> str:
+    """A key as part of a path, in text that can be written anywhere."""
+    short = key if len(key) <= 40 else f"{key[:39]}…"
+    return short if short.isidentifier() else json.dumps(short)

@@ -1,0 +1,110 @@
+"""The metric `llm_judgement`: a judge says whether the answer means what the reference means (seed 001)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import reduce
+from math import comb
+from operator import add
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_agentbench.metrics.registry import Measured, MetricContext, metric
+from pytest_agentbench.records import AnswerVerdict, Usage
+
+if TYPE_CHECKING:
+    from pytest_agentbench.judging import Asked
+    from pytest_agentbench.models import ChatClient
+
+
+@metric("llm_judgement")
+async def llm_judgement(
+    ground_truth: str,
+    prediction: str,
+    *,
+    context: MetricContext,
+    model: str | None = None,
+    repetitions: int = 1,
+    compat: Literal["v1"] | None = None,
+) -> Measured:
+    """1 where most of `repetitions` votes of a judge find the answer correct; 0 else, also at a tie.
+
+    `model` is the judge's model id. Votes are kept in `context.cache` and asked once. Details: `votes`, their
+    `agreement` (the share of pairs that agree, None for a single vote), the `reason` of the first vote on the winning
+    side, how many were `cached` and how many `failed`, the `model`. A blank answer is incorrect without asking.
+    Raises JudgeError where no vote came, ValueError for a blank reference (not in compat) and for options out of range.
+    """
+    if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
+        raise ValueError(f"repetitions: found {repetitions!r}, expected a whole number from 1")
+    if not prediction.strip():
+        return Measured(0.0, _details([], "the answer is empty, so no judge was asked"))
+    if not ground_truth.strip() and compat is None:
+        raise ValueError("the reference answer is empty: there is nothing to compare the answer with")
+    from pytest_agentbench.judging import answer_messages
+
+    client = context.client(model)
+    messages = answer_messages(context.question, ground_truth, prediction, compat)
+    if context.redactor is not None:
+        messages = context.redactor.value(messages)
+    votes = await asyncio.gather(
+        *(_vote(client, messages, context, number, compat) for number in range(1, repetitions + 1))
+    )
+    return _counted(votes, client.model.requested_model)
+
+
+async def _vote(
+    client: ChatClient,
+    messages: list[dict[str, str]],
+    context: MetricContext,
+    repetition: int,
+    compat: Literal["v1"] | None,
+) -> AnswerVerdict | Asked[AnswerVerdict]:
+    """A vote that was kept, or asked now and kept. Scripts may change, so what they say is not kept."""
+    from pytest_agentbench.judging import ask_vote, vote_key
+    from pytest_agentbench.store import Judgements
+
+    kept = None
+    if context.cache is not None and not client.model.scripted:
+        kept = Judgements(context.cache, context.redactor)
+    key = vote_key(client.model, messages, repetition, compat)
+    if kept is not None and (verdict := kept.find(key)) is not None:
+        return verdict
+    asked = await ask_vote(client, messages, case_id=context.case_id, repetition=repetition, compat=compat)
+    if kept is not None and asked.verdict is not None:
+        kept.keep(key, client.model.requested_model, asked.verdict)
+    return asked
+
+
+def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: str) -> Measured:
+    """The majority, what explains it, and what the votes that were asked for now have used."""
+    from pytest_agentbench.judging import VoteError
+
+    asked = [vote for vote in votes if not isinstance(vote, AnswerVerdict)]
+    used = [vote.usage for vote in asked if vote.usage is not None]
+    usage = (reduce(add, used) if used else Usage()) if asked else None
+    all_verdicts = [vote if isinstance(vote, AnswerVerdict) else vote.verdict for vote in votes]
+    verdicts = [verdict for verdict in all_verdicts if verdict is not None]
+    if not verdicts:
+        raise VoteError(model, asked, usage or Usage())
+    correct = sum(verdict.correct for verdict in verdicts) * 2 > len(verdicts)
+    reason = next(verdict.reason for verdict in verdicts if verdict.correct == correct)
+    details = _details(verdicts, reason)
+    details |= {"cached": len(votes) - len(asked), "failed": len(votes) - len(verdicts), "model": model}
+    return Measured(float(correct), details, usage)
+
+
+def _details(verdicts: Sequence[AnswerVerdict], reason: str) -> dict[str, Any]:
+    return {
+        "votes": [verdict.model_dump() for verdict in verdicts],
+        "agreement": agreement([verdict.correct for verdict in verdicts]),
+        "reason": reason,
+        "cached": 0,
+        "failed": 0,
+        "model": None,
+    }
+
+
+def agreement(votes: Sequence[bool]) -> float | None:
+    """The share of pairs of votes that agree, 0-1; None where there is no pair."""
+    correct, pairs = sum(votes), comb(len(votes), 2)
+    return (comb(correct, 2) + comb(len(votes) - correct, 2)) / pairs if pairs else None

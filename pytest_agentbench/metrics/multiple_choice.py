@@ -1,0 +1,144 @@
+"""The metric `multiple_choice`: which letter an answer chose."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from pytest_agentbench.metrics.registry import Measured, metric
+from pytest_agentbench.metrics.tokens import UNSPACED, folded, normal
+
+_FONT = re.compile(r"\\(?:text|math)[a-z]{0,6}\s?\{([^{}\\]*)\}")
+_MARKUP = re.compile(r"[*`$]+|\\[()\[\],;! ]|(?<!\w)_+|_+(?!\w)")
+_BOX = re.compile(r"\\f?box(?:ed)?\s?\{([^{}\\]*)\}")
+
+_ALPHABET = string.ascii_uppercase
+_OPEN, _CLOSE = r"[(\[{\"'“‘「【]\s?", r"\s?[)\]}\"'”’」】]"
+_WORDS_AFTER = r"(?:because|since|as|which|that|due|given|based|with|for|from|and|or)\b"
+# A letter in brackets; or one that a statement ends with; or one that is no English word, as A and I are.
+_CHOICE = re.compile(
+    r"(?:option\s|choice\s|letter\s|选项\s?)?"
+    rf"(?:{_OPEN}(?P<framed>[a-z]){_CLOSE}"
+    rf"|(?P<closed>[a-z])(?=\s*(?:$|[.,:;!?)\]}}<\"”」】…—/&。、]|-\s|{_WORDS_AFTER})|[{UNSPACED}])"
+    r"|(?P<bare>(?-i:[B-HJ-Z]))(?!['’\w+#=-]))",
+    re.IGNORECASE,
+)
+_ALSO = re.compile(r"\s?(?:,|/|、|&|or\b|and\b|和|或)\s?(?=[a-z\W])", re.IGNORECASE)
+_FILLER = r"(?:\s?(?:therefore|thus|clearly|definitely|probably|most|likely|the|answer|indeed)\b)*\s?"
+_CUES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\b(?:answer|choice|option|selection)[\"'”]?(?:(?!not\b|n't)[^:=\n]){0,60}?(?:\b(?:is|be|was)\b|[:=])\s?[:=]?"
+        + _FILLER,
+        r"(?<!not )(?<!n't )(?<!never )\b(?:choose|chose|select|selected|pick|picked|go with|opt for)\s" + _FILLER,
+        r"<\s?(?:final_?)?answer\s?>\s?",
+        r"(?:答案|选项|選項|正解|答え)[^:不\n]{0,12}?(?:是|为|為|选|は|:)\s?(?:选择?)?\s?",
+        r"(?<![不没别別勿])[选選](?![项項])[择擇]?\s?:?\s?",
+        r"정?답(?:은|는)?\s?:?\s?",
+    )
+)
+_PRAISED = re.compile(
+    r"(?:^|(?<=[\s(\[\"']))(?P<choice>[A-Z])[)\]\"']?"
+    r"(?:\sis\s(?:the\s)?(?:(?:most|only|clearly|definitely)\s)?(?:correct|right|best|answer)\b|[项項]?[是为]?正确)"
+)
+_ALONE = re.compile(
+    rf"(?:(?:final\s)?(?:option|choice|answer|letter)\s)?(?:{_OPEN})?(?P<choice>[a-z])(?:{_CLOSE})?\s?[.,:;!。]?",
+    re.IGNORECASE,
+)
+_LEADING = re.compile(r"(?:[(\[](?P<framed>[A-Za-z])[)\]]|(?P<closed>[A-Z])(?:[.):]|\s[-—–]))\s?(?=\S)")
+
+
+@metric("multiple_choice")
+def multiple_choice(ground_truth: str, prediction: str, *, choices: Sequence[object] | None = None) -> Measured:
+    r"""1 where the answer chose the letter of the ground truth: the last \boxed{B}, else the last line that names one.
+
+    A line names a letter by standing alone ("**B**"), by a phrase ("the answer is (B)", "答案是B"); failing those, by
+    beginning with one ("B. Paris"). Two letters in that line, or lines that begin with different ones, are no choice.
+    With `choices`, the options' texts in order, the ground truth may also be an option's text or its index from 0, the
+    prediction the text. Details: `expected`, `chosen`. Raises ValueError for a ground truth that is none of these.
+    """
+    options = [_clean(str(choice)) for choice in choices or ()]
+    if len(options) > len(_ALPHABET):
+        raise ValueError(f"multiple_choice: found {len(options)} choices, expected at most {len(_ALPHABET)}")
+    expected = _expected(ground_truth, options)
+    chosen = _chosen(_clean(prediction), options)
+    letter = (chosen.pop() or None) if len(chosen) == 1 else None
+    return Measured(float(letter == expected), {"expected": expected, "chosen": letter})
+
+
+def _clean(text: str) -> str:
+    """The text without fonts, emphasis and formula marks, and with single blanks within its lines."""
+    text = _MARKUP.sub("", _FONT.sub(r"\1", normal(text)))
+    return "\n".join(line for line in (" ".join(each.split()) for each in text.splitlines()) if line)
+
+
+def _expected(ground_truth: str, options: Sequence[str]) -> str:
+    text = _clean(ground_truth)
+    last = _letter(len(options or _ALPHABET) - 1)
+    for named in (_alone(text), _option(text, options), _chosen(text, options)):
+        letter = named.pop() if len(named) == 1 else ""
+        if "A" <= letter <= last:
+            return letter
+    if text.isdecimal() and len(text) < 3 and int(text) < len(options):
+        return _letter(int(text))
+    kinds = "a letter, the text of one option or its index from 0" if options else "a letter"
+    raise ValueError(f"multiple_choice: the ground truth is {ground_truth[:80]!r}, expected {kinds}")
+
+
+def _chosen(text: str, options: Sequence[str]) -> set[str]:
+    """The letters that the cleaned text chose: one, none, or several that contradict each other."""
+    lines = text.split("\n")
+    boxed = (_boxed(line, options) for line in reversed(lines))
+    stated = (_stated(line) | _alone(line) for line in reversed(lines))
+    return next(filter(None, chain(boxed, stated)), None) or _leading(lines) or _option(text, options)
+
+
+def _boxed(line: str, options: Sequence[str]) -> set[str]:
+    """What each box of the line names, an empty text where that is nothing."""
+    letters = set()
+    for content in _BOX.findall(line):
+        content = content.strip()
+        letters |= _alone(content) or _leading([content]) or _option(content, options) or {""}
+    return letters
+
+
+def _alone(line: str) -> set[str]:
+    match = _ALONE.fullmatch(line.lstrip(" >#-•"))
+    return {match["choice"].upper()} if match else set()
+
+
+def _stated(line: str) -> set[str]:
+    """The letters that phrases of the line name."""
+    letters = {match["choice"] for match in _PRAISED.finditer(line)}
+    for cue in _CUES:
+        for match in cue.finditer(line):
+            letters.update(_enumerated(line, match.end()))
+    return letters
+
+
+def _enumerated(line: str, start: int) -> Iterator[str]:
+    """The letter that stands at `start`, and those that follow it after a comma, "and" or "or"."""
+    match = _CHOICE.match(line, start)
+    while match:
+        yield (match["framed"] or match["closed"] or match["bare"]).upper()
+        also = _ALSO.match(line, match.end())
+        match = also and _CHOICE.match(line, also.end())
+        if match and match["bare"]:
+            return
+
+
+def _leading(lines: Sequence[str]) -> set[str]:
+    matches = [_LEADING.match(line.lstrip(" >#-•")) for line in lines]
+    return {(match["framed"] or match["closed"]).upper() for match in matches if match}
+
+
+def _option(text: str, options: Sequence[str]) -> set[str]:
+    """The letters of the options with this text."""
+    plain = folded(text).rstrip(".。 ")
+    return {_letter(index) for index, option in enumerate(options) if folded(option).rstrip(".。 ") == plain}
+
+
+def _letter(index: int) -> str:
+    return _ALPHABET[index]

@@ -1,0 +1,84 @@
+"""Each dataset on each model: rates, means and breakdown; one entry of report.json's `datasets[]`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from pytest_agentbench.reports.breakdown import Entry, breakdown
+from pytest_agentbench.reports.gate import Counts
+from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.reports.statistics import mean, mean_interval, pair, pass_rate_interval
+
+FINAL_SCORE = "final_score"
+"""What scores a dataset that a judge scored (0-10); any other is scored by a metric (0-1)."""
+
+_VERDICTS = {"passed": True, "failed": False}
+
+
+def dataset_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """One entry for each dataset and model, in order of first appearance. Rows that are of no dataset are left out."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["dataset"] is not None:
+            groups[row["dataset"], row["model_id"]].append(row)
+    return [_result(group) for group in groups.values()]
+
+
+def _result(rows: Sequence[Row]) -> dict[str, Any]:
+    counts = Counts.of(row["outcome"] for row in rows)
+    cases: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        cases[_case(row)].append(row)
+    judged = [Counts.of(row["outcome"] for row in group) for group in cases.values()]
+    scorer = _scorer(rows)
+    scores = [[score for row in group if (score := _score(row, scorer)) is not None] for group in cases.values()]
+    return {
+        "dataset": rows[0]["dataset"],
+        "model_id": rows[0]["model_id"],
+        "runs": counts.runs,
+        "items": len(cases),
+        "pass_rate": counts.pass_rate,
+        "pass_rate_ci95": pair(pass_rate_interval([(count.passed, count.judged) for count in judged])),
+        "completion": counts.completion,
+        "scored_by": scorer,
+        "mean_score": mean([score for group in scores for score in group]),
+        "score_ci95": pair(mean_interval(scores)),
+        "metrics": _metrics(list(cases.values())),
+        "breakdown": breakdown([_entry(row, scorer) for row in rows]),
+    }
+
+
+def _case(row: Row) -> str:
+    """The node id without model and repetition: two config roots may have a dataset of the same name."""
+    return str(row["nodeid"].rpartition("[")[0])
+
+
+def _scorer(rows: Sequence[Row]) -> str | None:
+    """FINAL_SCORE, else the metric that most rows have (of several the first), else None."""
+    if any(row["final_score"] is not None for row in rows):
+        return FINAL_SCORE
+    metrics = Counter(name for row in rows for name in row["metrics"])
+    return max(metrics, key=metrics.__getitem__, default=None)
+
+
+def _score(row: Row, scorer: str | None) -> float | None:
+    score: float | None = row["final_score"] if scorer == FINAL_SCORE else row["metrics"].get(scorer)
+    return score
+
+
+def _entry(row: Row, scorer: str | None) -> Entry:
+    return Entry(row["fields"], row["tags"], _score(row, scorer), _VERDICTS.get(row["outcome"]), _case(row))
+
+
+def _metrics(cases: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    """The mean of each metric with its interval, over the runs that have a score; None where none has."""
+    scores: dict[str, list[list[float]]] = defaultdict(list)
+    for rows in cases:
+        for name in dict.fromkeys(name for row in rows for name in row["metrics"]):
+            scores[name].append([score for row in rows if (score := row["metrics"].get(name)) is not None])
+    return {
+        name: {"mean": mean([score for group in groups for score in group]), "ci95": pair(mean_interval(groups))}
+        for name, groups in scores.items()
+    }

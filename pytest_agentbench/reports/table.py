@@ -1,0 +1,124 @@
+"""Tables for the terminal: columns of coloured cells that fit its width, plain ASCII where it is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from pytest_agentbench.reports import text
+
+Markup = dict[str, bool]
+Segment = tuple[str, Markup]
+
+BAR = 10
+GOOD, FAIR = 0.8, 0.5
+"""Pass rates from which a bar is green and yellow where no gate says what is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What this output can show: `width` in cells, and whether colours and other than ASCII may be used."""
+
+    width: int
+    fancy: bool
+
+    @property
+    def dash(self) -> str:
+        """For what is unknown."""
+        return "–" if self.fancy else "-"
+
+    @property
+    def at_least(self) -> str:
+        """Before a sum that leaves unknown parts out."""
+        return "≥" if self.fancy else ">="
+
+    def clip(self, content: str, width: int) -> str:
+        """At most `width` cells of text that others wrote."""
+        return text.clip(text.visible(content[: 4 * self.width]), width, "…" if self.fancy else "...")
+
+
+@dataclass(slots=True)
+class Column:
+    """A column of the table: one list of coloured segments a row. The one with the highest `rank` is dropped first."""
+
+    title: str
+    rank: int
+    align: str = ">"
+    rows: list[list[Segment]] = field(default_factory=list)
+
+    @property
+    def width(self) -> int:
+        """Cells that the widest entry takes."""
+        return max(text.cells(self.title), *(sum(text.cells(part) for part, _ in row) for row in self.rows))
+
+
+def column(title: str, rank: int, cells: Iterable[str | list[Segment]], align: str = ">") -> Column:
+    """A column with these cells; a text is plain."""
+    return Column(title, rank, align, [[(cell, {})] if isinstance(cell, str) else cell for cell in cells])
+
+
+def write_titles(reporter: pytest.TerminalReporter, columns: Sequence[Column]) -> None:
+    """The line above the rows."""
+    _write_line(reporter, columns, [[(column.title, {"bold": True})] for column in columns])
+
+
+def write_row(reporter: pytest.TerminalReporter, columns: Sequence[Column], row: int) -> None:
+    """One row of the table, the first one is 0."""
+    _write_line(reporter, columns, [column.rows[row] for column in columns])
+
+
+def _write_line(
+    reporter: pytest.TerminalReporter, columns: Sequence[Column], cells: Sequence[Sequence[Segment]]
+) -> None:
+    for column, segments in zip(columns, cells, strict=True):
+        blanks = " " * (column.width - sum(text.cells(part) for part, _ in segments))
+        if column.align == ">":
+            reporter.write(blanks)
+        for part, markup in segments:
+            reporter.write(part, **markup)
+        if column is not columns[-1]:
+            reporter.write((blanks if column.align == "<" else "") + "  ")
+    reporter.line("")
+
+
+def fit(columns: list[Column], width: int) -> list[Column]:
+    """The columns that fit into `width` cells, two apart; the model's name and the pass rate always stay."""
+    while sum(column.width + 2 for column in columns) - 2 > width and len(columns) > 2:
+        columns = [column for column in columns if column is not max(columns, key=lambda column: column.rank)]
+    return columns
+
+
+def colour(rate: float, wanted: float | None) -> Markup:
+    """Green, yellow or red; green or red where the gate says what is wanted."""
+    if wanted is not None:
+        return {"green" if rate >= wanted else "red": True}
+    return {"green" if rate >= GOOD else "yellow" if rate >= FAIR else "red": True}
+
+
+def rate_cell(rate: float | None, wanted: float | None, style: Style) -> list[Segment]:
+    """A pass rate in percent."""
+    return [(style.dash, {})] if rate is None else [(percent(rate), {"bold": True, **colour(rate, wanted)})]
+
+
+def percent(fraction: float) -> str:
+    """One decimal; 100.0 % and 0.0 % only where it is exactly that."""
+    rounded = round(fraction * 100, 1)
+    if 0 < fraction < 1:
+        rounded = min(99.9, max(0.1, rounded))
+    return f"{rounded:.1f} %"
+
+
+def bar_cell(rate: float | None, wanted: float | None) -> list[Segment]:
+    """A pass rate as a bar; only for fancy outputs."""
+    if rate is None:
+        return [("", {})]
+    halves = round(rate * BAR * 2)
+    filled = "━" * (halves // 2) + "╸" * (halves % 2)
+    return [(filled, colour(rate, wanted)), ("━" * (BAR - len(filled)), {"light": True})]
+
+
+def interval_text(interval: Sequence[float] | None, style: Style) -> str:
+    """An interval of a rate in percent."""
+    return style.dash if interval is None else f"{interval[0] * 100:.0f}{style.dash}{interval[1] * 100:.0f}"

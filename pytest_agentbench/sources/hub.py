@@ -1,0 +1,126 @@
+"""Rows of Hugging Face datasets: of the hub, or of local folders and files. No code of theirs is run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.config import resolve_path
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.sources.item_class import describe
+from pytest_agentbench.sources.json_items import BadItem, Item
+from pytest_agentbench.sources.standard import dump
+
+if TYPE_CHECKING:
+    from pytest_agentbench.sources.recipe import Recipe
+
+_BATCH = 1000
+_BUILDERS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".arrow": "arrow"}
+_MISSING = "found an hf: source, which needs the package datasets; install it with: pip install 'pytest-agentbench[hf]'"
+
+
+def read_source(recipe: Recipe, split: str | None) -> Iterator[Item | BadItem]:
+    """Every row of the descriptor's source: `line` is its 1-based number, `number` its 0-based index.
+
+    Raises ConfigError, at the source's place in the descriptor, where it cannot be loaded.
+    """
+    try:
+        with _quiet():
+            dataset = _one_split(_load(recipe, split), split)
+        batches = dataset.with_format("arrow").iter(batch_size=_BATCH)  # images and audio stay undecoded
+    except ImportError as error:
+        message = _MISSING if error.name == "datasets" else f"cannot be loaded: {describe(error)}"
+        raise ConfigError(recipe.place(("source",), message)) from error
+    except Exception as error:  # `datasets` raises errors of a dozen libraries
+        raise ConfigError(recipe.place(("source",), f"cannot be loaded: {describe(error)}")) from error
+    index = -1
+    for batch in batches:
+        for row in batch.to_pylist():
+            index += 1
+            yield _item(index, row)
+
+
+def _item(index: int, row: dict[str, Any]) -> Item | BadItem:
+    try:
+        value = {name: _json_value(each, name) for name, each in row.items()}
+        return Item(index + 1, index, dump(value), value)
+    except ValueError as error:
+        return BadItem(index + 1, 1, str(error))
+
+
+def _json_value(value: Any, path: str) -> Any:
+    """The value as JSON has it: dates and decimals are texts, what is no number is null.
+
+    Raises ValueError for binary data, such as images and audio.
+    """
+    match value:
+        case None | bool() | str() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {str(key): _json_value(each, f"{path}.{key}") for key, each in value.items()}
+        case list():
+            return [_json_value(each, f"{path}.{at}") for at, each in enumerate(value)]
+        case tuple():  # Arrow's pairs of a map
+            return [_json_value(each, path) for each in value]
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Decimal() | timedelta():
+            return str(value)
+        case bytes():
+            found = f"binary data ({len(value):,} bytes), such as an image or audio"
+            raise ValueError(f"{path}: found {found}, expected a JSON value; messages are texts so far")
+    raise ValueError(f"{path}: found {type(value).__name__}, expected a JSON value")
+
+
+def _load(recipe: Recipe, split: str | None) -> Any:
+    import datasets  # type: ignore[import-untyped]
+
+    descriptor = recipe.descriptor
+    options: dict[str, Any] = {"name": descriptor.config, "revision": descriptor.revision}
+    options = {name: value for name, value in options.items() if value is not None}
+    place = descriptor.local_source
+    if place is None:
+        name = (descriptor.source or "").removeprefix("hf:")
+        return datasets.load_dataset(f"hf://datasets/{name}", split=split, **options)  # never a folder of that name
+    path = Path(resolve_path(place, recipe.scope))
+    if path.is_dir():
+        saved = any((path / name).is_file() for name in ("state.json", "dataset_dict.json"))
+        return datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(str(path), split=split, **options)
+    builder = _BUILDERS.get(path.suffix.lower())
+    if builder is None:
+        raise ValueError(f"found {path.name!r}, expected a folder or a file that ends in {', '.join(_BUILDERS)}")
+    options |= {"delimiter": "\t"} if path.suffix.lower() == ".tsv" else {}
+    files = {split or "train": str(path)}
+    return datasets.load_dataset(builder, data_files=files, split=split or "train", **options)
+
+
+def _one_split(loaded: Any, split: str | None) -> Any:
+    """The split that is named, else the only one. Raises ValueError where it is not there, or none is named of many."""
+    if not isinstance(loaded, dict):
+        return loaded
+    if split is None and len(loaded) == 1:
+        return next(iter(loaded.values()))
+    if split not in loaded:
+        raise ValueError(f"split: found {split or 'none'}, expected one of {', '.join(map(str, loaded))}")
+    return loaded[split]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bars of `datasets`."""
+    import datasets
+
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()

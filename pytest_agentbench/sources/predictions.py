@@ -1,0 +1,154 @@
+"""Files of predictions: what an agent answered elsewhere, by item id or in the order of a dataset's items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.sources.json_items import BadItem, Item, first_character, read_items, repeated_keys
+
+_ID_KEYS = ("id", "item_id", "case_id")
+_PREDICTION_KEYS = ("prediction", "predictions")
+_RESULTS = "evaluation_results"
+_MOST_REPORTED = 20
+_EXPECTED = (
+    "expected JSON or JSONL: {item id: prediction}, a list of predictions in item order, or objects with an `id` and a "
+    "`prediction`"
+)
+_EXPECTED_VALUE = "expected a text, a number, a boolean, null, or a list of these"
+
+
+def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
+    """The predictions of a file as it has them: by item id, or, without ids, in item order.
+
+    Shapes, told by content: an object `{id: prediction}`, a list of predictions, a list or JSONL lines of objects with
+    an id (`id`, `item_id` or `case_id`) and a `prediction` (or `predictions`), and saved results (seed 001) with such
+    objects as `evaluation_results`. What a prediction is, `as_prediction` says: one of a wrong type is no error here.
+    Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each.
+    """
+    items = read_items(path, inside=_RESULTS)
+    first = next(items, None)
+    if first is None:
+        raise ConfigError(f"{path}:1:1: found no prediction, {_EXPECTED}")
+    rest = chain((first,), items)
+    if isinstance(first, Item):
+        in_document = first.number == 0
+        if in_document and not isinstance(first.value, dict):
+            if first_character(path) in "[{":
+                return _in_order(path, rest)
+            raise ConfigError(f"{path}:{first.line}:1: found {_kind(first.value)}, {_EXPECTED}")
+        if isinstance(first.value, dict) and not _is_record(first.value) and first_character(path) == "{":
+            second = next(items, None)
+            if second is None:
+                return _by_key(path, first)
+            rest = chain((first, second), items)
+    return _records(path, rest)
+
+
+def as_prediction(value: object) -> str | tuple[str, ...] | None:
+    """A prediction as metrics take it: a text, several (one per repetition), or None, which is no answer.
+
+    Numbers and booleans become their text. Raises ValueError for anything else.
+    """
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return tuple(_text(sample, f"{number}. sample: ") for number, sample in enumerate(value, 1))
+    return _text(value)
+
+
+def _text(value: object, place: str = "") -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)):
+        return str(value)
+    raise ValueError(f"{place}found {_kind(value)}, {_EXPECTED_VALUE}")
+
+
+def _in_order(path: Path, items: Iterable[Item | BadItem]) -> list[Any]:
+    problems: list[str] = []
+    values = [item.value for item in _good(path, items, problems)]
+    _raise(problems)
+    return values
+
+
+def _by_key(path: Path, item: Item) -> dict[str, Any]:
+    repeated = repeated_keys(item)
+    _raise([f"{path}:{line}:1: {_duplicate(key, first)}" for key, first, line in repeated])
+    predictions: dict[str, Any] = item.value
+    if not predictions:
+        raise ConfigError(f"{path}:{item.line}:1: found no prediction, {_EXPECTED}")
+    return predictions
+
+
+def _records(path: Path, items: Iterable[Item | BadItem]) -> dict[str, Any]:
+    problems: list[str] = []
+    predictions: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    for item in _good(path, items, problems):
+        try:
+            identifier, prediction = _record(item.value)
+            if identifier in lines:
+                raise ValueError(_duplicate(identifier, lines[identifier]))
+        except ValueError as error:
+            problems.append(f"{path}:{item.line}:1: {error}")
+            continue
+        predictions[identifier], lines[identifier] = prediction, item.line
+    _raise(problems)
+    return predictions
+
+
+def _good(path: Path, items: Iterable[Item | BadItem], problems: list[str]) -> Iterator[Item]:
+    """The values; what is none goes to `problems`."""
+    for item in items:
+        if isinstance(item, Item):
+            yield item
+        else:
+            hint = "" if problems else f"; {_EXPECTED}"
+            problems.append(f"{path}:{item.line}:{item.column}: {item.reason}{hint}")
+
+
+def _is_record(value: dict[str, Any]) -> bool:
+    return any(key in value for key in (*_ID_KEYS, *_PREDICTION_KEYS))
+
+
+def _record(value: Any) -> tuple[str, Any]:
+    """Id and prediction of an object that has both. Raises ValueError for any other value."""
+    if not isinstance(value, dict):
+        raise ValueError(f"found {_kind(value)}, expected an object with an `id` and a `prediction`")
+    names = [key for key in _ID_KEYS if key in value]
+    held = [key for key in _PREDICTION_KEYS if key in value]
+    if not names or len(held) != 1:
+        found = ", ".join(map(repr, list(value)[:10])) or "no key"
+        raise ValueError(
+            f"found an object with {found}, expected an id (`id`, `item_id` or `case_id`) and either `prediction` or "
+            "`predictions`"
+        )
+    identifier = value[names[0]]
+    if isinstance(identifier, (dict, list)) or identifier in (None, ""):
+        raise ValueError(f"{names[0]}: found {_kind(identifier)}, expected the item's id, a text or a number")
+    return str(identifier), value[held[0]]
+
+
+def _duplicate(identifier: str, line: int) -> str:
+    return f"found a second prediction for {identifier[:80]!r}, the first is on line {line}; several belong in one list"
+
+
+def _raise(problems: list[str]) -> None:
+    if not problems:
+        return
+    more = len(problems) - _MOST_REPORTED
+    shown = problems[:_MOST_REPORTED] + ([f"... and {more} more problems of this file"] if more > 0 else [])
+    raise ConfigError("\n".join(shown))
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", tuple: "a list", bool: "true or false", type(None): "null"}
+    if isinstance(value, str):
+        return "a text" if value else "an empty text"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return "a number"
+    return names.get(type(value), f"a {type(value).__name__}")

@@ -1,0 +1,183 @@
+"""What is doubtful about the rows of a dataset: each is a row that runs, and a score that may say nothing.
+
+One pass over the rows; of each question a hash is kept, never a text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_agentbench.sources.dataset import Dataset
+from pytest_agentbench.sources.encoding import encoding_damage
+from pytest_agentbench.sources.json_items import BadItem, parse_value
+from pytest_agentbench.sources.rows import Row
+from pytest_agentbench.sources.standard import answer_of, metadata_of
+
+MOST_OF_A_KIND = 20
+"""So many doubts of a kind are told for each file; the rest are counted."""
+
+CHOICES = frozenset({"choices", "options", "candidates"})
+"""Fields that hold what a multiple-choice question offers."""
+
+_PLACEHOLDERS = frozenset({"n/a", "#n/a", "todo", "tbd", "tba", "fixme", "null", "nan"})
+_MATERIAL = CHOICES | {
+    *("config", "context", "contexts", "doc", "doc_id", "document", "documents", "evaluator", "file", "file_name"),
+    *("files", "image", "images", "paragraph", "paragraphs", "passage", "passages", "table", "text", "url", "video"),
+}
+_SHORTEST_COPY = 3
+_LONGEST_QUESTION = 300
+_PLAIN = frozenset({"yes", "no", "true", "false"})
+_OFFERS = re.compile(r"\bor\b|还是|或|^\s*[(\[]?[A-Ea-e][.):\]]\s", re.IGNORECASE | re.MULTILINE)
+_SHOWN = 40
+
+
+class Doubt(NamedTuple):
+    """Where a row stands (`file:line:column`) and a sentence: field, what was found, what to do."""
+
+    place: str
+    text: str
+
+
+class _Item(NamedTuple):
+    row: Row
+    question: str
+    answer: str
+    metadata: dict[str, Any]
+
+
+def find_doubts(dataset: Dataset, rows: Iterable[Row]) -> Iterator[Doubt]:
+    """Doubts about rows of the dataset, in their order; at most 20 of a kind for each file, then how many more.
+
+    Raises ConfigError where few-shot examples cannot be read.
+    """
+    choices = any(metric.name == "multiple_choice" for metric in dataset.metrics)
+    kinds: dict[str, Callable[[_Item], Iterable[str]]] = {
+        "near-empty answers": _near_empty_answer,
+        **({} if choices else {"answers that stand in their question": _answer_in_question}),
+        "repeated questions": _Repeated(dataset),
+        "questions that a few-shot example solves": _Solved(
+            dataset.shots.questions if dataset.shots is not None else ()
+        ),
+        "damaged texts": _damaged_texts,
+    }
+    told: Counter[tuple[Path, str]] = Counter()
+    left_out: dict[tuple[Path, str], int] = {}
+    for item in map(_item, rows):
+        for kind, doubts_of in kinds.items():
+            for text in doubts_of(item):
+                key = item.row.path, kind
+                told[key] += 1
+                if told[key] <= MOST_OF_A_KIND:
+                    yield Doubt(_place(dataset, item.row.path, item.row.line), text)
+                else:
+                    left_out.setdefault(key, item.row.line)
+    for (path, kind), line in left_out.items():
+        more = told[path, kind] - MOST_OF_A_KIND
+        yield Doubt(_place(dataset, path, line), f"{more:,} more {kind} from here on")
+
+
+def _item(row: Row) -> _Item:
+    item = parse_value(row.raw)
+    return _Item(row, item["question"], answer_of(item) or "", metadata_of(item))
+
+
+def _place(dataset: Dataset, path: Path, line: int) -> str:
+    if dataset.recipe is not None:
+        return dataset.recipe.where(path, BadItem(line, 1, ""))
+    return f"{path}:{line}:1"
+
+
+def _near_empty_answer(item: _Item) -> Iterator[str]:
+    """Only punctuation and white space, or what stands where nobody has filled in an answer. Symbols may be answers."""
+    answer = item.answer
+    if not answer:
+        return
+    if answer.strip().casefold() in _PLACEHOLDERS or all(unicodedata.category(sign)[0] in "PZC" for sign in answer):
+        yield f"answer: found {_excerpt(answer)}, which looks like no answer; write the right one or remove the row"
+
+
+def _answer_in_question(item: _Item) -> Iterator[str]:
+    """As whole tokens. What is short, or offered as a choice, says nothing; a long question brings a text along."""
+    if len(item.question) > _LONGEST_QUESTION or not CHOICES.isdisjoint(item.metadata):
+        return
+    answer = " ".join(item.answer.casefold().split())
+    if len(answer) < _SHORTEST_COPY or answer in _PLAIN:
+        return
+    question = " ".join(item.question.casefold().split())
+    if (
+        answer in question
+        and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", question)
+        and not _OFFERS.search(item.question)
+    ):
+        yield f"answer: found {_excerpt(item.answer)}, which stands in the question too; it can be copied from there"
+
+
+class _Repeated:
+    """Questions that an earlier row asks about the same material, such as context, image or choices."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._first: dict[int, tuple[Path, int, int]] = {}
+
+    def __call__(self, item: _Item) -> Iterator[str]:
+        material = [(key, str(value)) for key, value in item.metadata.items() if key in _MATERIAL]
+        question = hash((" ".join(item.question.split()), *material))
+        answer = hash(" ".join(item.answer.split()))
+        here = (item.row.path, item.row.line, answer)
+        path, line, first_answer = first = self._first.setdefault(question, here)
+        if first is here:
+            return
+        where = f"line {line}" if path == item.row.path else _place(self._dataset, path, line)
+        if answer == first_answer:
+            yield f"question: found {_excerpt(item.question)} again, first on {where}; it counts twice, remove one"
+        else:
+            yield (
+                f"question: found {_excerpt(item.question)} again, but the answer on {where} is not "
+                f"{_excerpt(item.answer)}; keep the right one"
+            )
+
+
+class _Solved:
+    """Questions that an example solves in the prompt of every other row."""
+
+    def __init__(self, examples: Iterable[str]) -> None:
+        self._examples = frozenset(map(_loosely, examples))
+
+    def __call__(self, item: _Item) -> Iterator[str]:
+        if self._examples and _loosely(item.question) in self._examples:
+            yield (
+                f"question: found {_excerpt(item.question)}, which few_shot shows with its answer to the other rows; "
+                "take the examples from another split, or remove the row"
+            )
+
+
+def _damaged_texts(item: _Item) -> Iterator[str]:
+    for field, text in _texts([("question", item.question), ("answer", item.answer), *item.metadata.items()]):
+        damage = encoding_damage(text)
+        if damage is not None:
+            at, what = damage
+            yield f"{field}: found {_excerpt(text[max(0, at - 10) :])}, {what}"
+
+
+def _texts(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The texts of a row with their fields' names, also those in lists."""
+    for field, value in fields:
+        if isinstance(value, str):
+            yield field, value
+        elif isinstance(value, list):
+            yield from ((field, each) for each in value if isinstance(each, str))
+
+
+def _loosely(text: str) -> str:
+    """What remains of a question where case, width, white space and final punctuation say nothing."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(" .?!。")
+
+
+def _excerpt(text: str) -> str:
+    words = " ".join(text[: 4 * _SHOWN].split())
+    return repr(words if len(words) <= _SHOWN else f"{words[: _SHOWN - 1].rstrip()}…")

@@ -1,0 +1,181 @@
+"""What a descriptor says of rows, applied: which there are, what is asked, which tags and metrics they have."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.config import DatasetDescriptor, Loc, RowFields, Scope, only_field, parse_template, read
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.sources.item_class import CodeNotRun, ItemParser, call_parser
+from pytest_agentbench.sources.json_items import BadItem, Item, read_items
+from pytest_agentbench.sources.standard import (
+    MISSING,
+    field_of,
+    kind,
+    look_up,
+    map_fields,
+    metadata_of,
+    unknown,
+)
+
+_AS_THEY_ARE = RowFields()
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """A descriptor at `path` with its data files: none where it has a `source`. `only`: of these only one is read."""
+
+    path: Path
+    descriptor: DatasetDescriptor
+    scope: Scope
+    files: tuple[Path, ...]
+    only: Path | None = None
+
+    def parts(self, split: str | None = None) -> Iterator[tuple[Path, Iterable[Item | BadItem]]]:
+        """Each file with its values; for a source the descriptor itself with the values of `split`, if it is named."""
+        if self.descriptor.source is None:
+            files = self.files if self.only is None else (self.only,)
+            for file in files:
+                yield file, _values(file) if len(files) > 1 else read_items(file)
+        else:
+            from pytest_agentbench.sources.hub import read_source
+
+            yield self.path, read_source(self, split or self.descriptor.split)
+
+    def item(self, value: Any, number: int, parse: ItemParser | None) -> Any:
+        """A raw row in the standard form. Raises ValueError where it has none."""
+        if parse is None and self.descriptor.benchmark is not None:
+            message = f"{self.descriptor.benchmark} makes the items: it is code, which only pytest and evaluate run"
+            raise CodeNotRun(self.place(("benchmark",), message))
+        if not isinstance(value, dict):
+            raise ValueError(f"found {kind(value)}, expected an object")
+        if parse is not None:
+            return call_parser(parse, value, number)
+        return value if self.descriptor.fields == _AS_THEY_ARE else map_fields(value, self.descriptor.fields)
+
+    def default_id(self, path: Path, number: int) -> str:
+        """The id of a row that has none: `item_<number>`, of several files after the file's path."""
+        if len(self.files) < 2:
+            return f"item_{number}"
+        return f"{os.path.relpath(path.with_suffix(''), self.path.parent)}.item_{number}"
+
+    def split_of(self, value: Any) -> Any:
+        """The split that a row of a file says it is of."""
+        return look_up(value, self.descriptor.fields.split)
+
+    def prompt(self, item: Mapping[str, Any]) -> str:
+        """What the agent is asked of an item. Raises ValueError where it lacks a field of the template."""
+        if self._template is None:
+            return str(item["question"])
+        return "".join(_shown(self._value(item, part)) if at % 2 else part for at, part in enumerate(self._template))
+
+    def tags(self, item: Mapping[str, Any]) -> tuple[str, ...]:
+        """The descriptor's tags and those of the item's fields. Raises ValueError for a value that cannot be one."""
+        own = self._find(item, self.descriptor.fields.tags)
+        found = [*self.descriptor.tags, *([own] if isinstance(own, str) else own if isinstance(own, list) else [])]
+        for path in self.descriptor.tags_from:
+            value = self._find(item, path)
+            values = value if isinstance(value, list) else [value]
+            found += [_tag(path, each) for each in values if each is not None and each is not MISSING]
+        return tuple(tag for tag in found if isinstance(tag, str))
+
+    def metrics(self, metrics: tuple[MetricSpec, ...], item: Mapping[str, Any]) -> tuple[MetricSpec, ...]:
+        """The metrics with their arguments filled from the item. Raises ValueError where it lacks a field."""
+        return tuple(self._filled(metric, item) if metric.args else metric for metric in metrics)
+
+    def never_found(self) -> dict[str, Loc]:
+        """Fields that at least one row should have, with their places in the descriptor."""
+        named = {path: ("tags_from", at) for at, path in enumerate(self.descriptor.tags_from)}
+        fields = self.descriptor.fields
+        return named | {getattr(fields, name): ("fields", name) for name in fields.model_fields_set - {"split", "tags"}}
+
+    def lacks(self, item: Mapping[str, Any], path: str) -> bool:
+        """Whether the item has no such field."""
+        return self._find(item, path) is MISSING
+
+    def place(self, loc: Loc, message: str) -> str:
+        """`file:line:column: message` of a place in the descriptor."""
+        document = read(self.path)
+        return str(document.error([document.problem(loc, message)]))
+
+    def where(self, path: Path, value: Item | BadItem) -> str:
+        """`file:line:column` of a value; of a source the place that names it, and the row's number."""
+        if self.descriptor.source is None:
+            return f"{path}:{value.line}:{value.column if isinstance(value, BadItem) else 1}"
+        return f"{self._source_place} row {value.line}"
+
+    def _filled(self, metric: MetricSpec, item: Mapping[str, Any]) -> MetricSpec:
+        fields = {name: path for name, value in metric.args.items() if (path := only_field(value)) is not None}
+        filled = {name: self._value(item, path) for name, path in fields.items()}
+        return metric.model_copy(update={"args": {**metric.args, **filled}}) if filled else metric
+
+    def _value(self, item: Mapping[str, Any], path: str) -> Any:
+        value = self._find(item, path)
+        if value is MISSING:
+            raise ValueError(unknown(path, ("question", *metadata_of(item))))
+        return value
+
+    def _find(self, item: Mapping[str, Any], path: str) -> Any:
+        """The field by the name that it has in raw rows or in items."""
+        fields = self.descriptor.fields
+        for name in ("question", "id", "answer", "metadata"):
+            raw = getattr(fields, name)
+            if raw != name and (path == raw or path.startswith(f"{raw}.")):
+                path = name + path[len(raw) :]
+                break
+        return field_of(item, path)
+
+    @cached_property
+    def _source_place(self) -> str:
+        return self.place(("source",), "").rstrip(" ")
+
+    @cached_property
+    def _template(self) -> tuple[str, ...] | None:
+        return None if self.descriptor.prompt is None else parse_template(self.descriptor.prompt)
+
+
+def _values(file: Path) -> Iterator[Item | BadItem]:
+    """One file of several: that it cannot be read is no reason to lose the others."""
+    try:
+        yield from read_items(file)
+    except ConfigError as error:
+        yield BadItem(1, 1, re.sub(r"^(:\d+:\d+)?: ", "", str(error).removeprefix(str(file))))
+
+
+def _shown(value: Any) -> str:
+    """A field in a prompt: texts as they are, a list as lettered lines (A., B., ...), other values as JSON."""
+    if isinstance(value, list):
+        return "\n".join(f"{_letters(at)}. {_shown_inside(each)}" for at, each in enumerate(value))
+    return _shown_inside(value)
+
+
+def _shown_inside(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _letters(place: int) -> str:
+    """A to Z, then AA, AB, ..."""
+    letters = ""
+    place += 1
+    while place:
+        place, at = divmod(place - 1, 26)
+        letters = chr(ord("A") + at) + letters
+    return letters
+
+
+def _tag(path: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list):
+        raise ValueError(f"{path}: found {kind(value)}, expected a text, a number, true or false for a tag")
+    return f"{path}-{json.dumps(value)}"

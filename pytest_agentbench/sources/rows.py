@@ -1,0 +1,237 @@
+"""A dataset's items in one streaming pass: what collection needs of each, and what is wrong with those that are bad."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_agentbench.config import DatasetDescriptor, Loc
+from pytest_agentbench.sources.dataset import ANSWERED, Dataset, legal_id
+from pytest_agentbench.sources.evaluators import deciders
+from pytest_agentbench.sources.item_class import call_parser
+from pytest_agentbench.sources.json_items import BadItem, Item, read_items
+from pytest_agentbench.sources.recipe import Recipe
+from pytest_agentbench.sources.standard import dump, metadata_of, require_item
+
+_MOST_REPORTED = 100
+_MOST_SPLITS = 20
+_Place = int | tuple[Path, int]
+
+
+class Row(NamedTuple):
+    """An item as collection keeps it.
+
+    `raw` is its JSON in the standard form, parsed again when it runs. `path` and `line` (1-based) say where it stands:
+    its data file, or for a source the descriptor and the row's number. `index` is its 0-based place among all items of
+    the dataset (of its split), good or bad, before they are shuffled or limited.
+    """
+
+    line: int
+    case_id: str
+    tags: tuple[str, ...]
+    raw: bytes
+    path: Path
+    index: int  # type: ignore[assignment]  # the tuple's method is of no use here
+
+
+class BadRow(NamedTuple):
+    """An item that cannot be used; `message` is a whole sentence, `file:line:column: ...`."""
+
+    line: int
+    message: str
+    path: Path
+
+
+def read_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
+    """The items of the dataset, in one pass; after 100 bad ones the rest are only counted, in one last BadRow.
+
+    Raises ConfigError where the dataset cannot be read at all.
+    """
+    rows = _all_rows(dataset)
+    if dataset.descriptor is not None:
+        _ = dataset.shots  # what is wrong with the examples is told before any row
+        rows = _chosen(rows, dataset.descriptor)
+    bad = 0
+    for row in rows:
+        if isinstance(row, Row) or (bad := bad + 1) <= _MOST_REPORTED:
+            yield row
+        else:
+            last = row
+    if bad > _MOST_REPORTED:
+        yield BadRow(last.line, f"{last.path}:{last.line}:1: {bad - _MOST_REPORTED} more items are bad", last.path)
+
+
+def _all_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
+    """The rows of the dataset's split in file order."""
+    recipe = dataset.recipe
+    firsts: dict[str, _Place] = {}
+    splits: set[str] = set()
+    lacking = recipe.never_found() if recipe is not None and recipe.only is None else {}
+    index = 0
+    for path, values in _parts(dataset, splits):
+        for value in values:
+            if isinstance(value, BadItem):
+                yield _bad(dataset, path, value, value.reason)
+            else:
+                yield _row(dataset, path, value, index, firsts, lacking)
+            index += 1
+    if not index:
+        yield _nothing(dataset, splits)
+    elif recipe is not None and firsts:
+        for name, place in lacking.items():
+            yield BadRow(1, recipe.place(place, f"found no row with a field {name!r}"), recipe.path)
+
+
+def _parts(dataset: Dataset, splits: set[str]) -> Iterator[tuple[Path, Iterable[Item | BadItem]]]:
+    """Each file with its values, those of other splits left out; `splits` gets the names of all that were met."""
+    recipe = dataset.recipe
+    if recipe is None:
+        yield dataset.path, read_items(dataset.path)
+    elif recipe.descriptor.split is None or recipe.descriptor.source is not None:
+        yield from recipe.parts()
+    else:
+        for path, values in recipe.parts():
+            yield path, _of_split(values, recipe, recipe.descriptor.split, splits)
+
+
+def _of_split(
+    values: Iterable[Item | BadItem], recipe: Recipe, split: str, splits: set[str]
+) -> Iterator[Item | BadItem]:
+    for value in values:
+        own = split if isinstance(value, BadItem) else recipe.split_of(value.value)
+        if own == split:
+            yield value
+        elif isinstance(own, str) and len(splits) < _MOST_SPLITS:
+            splits.add(own)
+
+
+def _chosen(rows: Iterator[Row | BadRow], descriptor: DatasetDescriptor) -> Iterator[Row | BadRow]:
+    """The bad rows and, of the good ones, as many as the limit lets through, in the seed's order if there is one.
+
+    Without a seed nothing behind the limit is read.
+    """
+    limit, seed = descriptor.limit, descriptor.shuffle_seed
+    if seed is None:
+        good = 0
+        for row in rows:
+            yield row
+            good += isinstance(row, Row)
+            if good == limit:
+                return
+        return
+    kept: list[Row] = []
+    for row in rows:
+        if isinstance(row, Row):
+            kept.append(row)
+        else:
+            yield row
+    ranked = sorted(kept, key=lambda row: sha256(f"{seed}{row.case_id}".encode()).digest())
+    yield from ranked[:limit]
+
+
+def _row(
+    dataset: Dataset, path: Path, value: Item, index: int, firsts: dict[str, _Place], lacking: dict[str, Loc]
+) -> Row | BadRow:
+    """The value as a row. `firsts` maps the case ids so far to their places, `lacking` has fields that no row had."""
+    line, number, raw, item = value
+    recipe = dataset.recipe
+    try:
+        if recipe is not None or dataset.parse is not None:
+            item = standard_item(dataset, item, number)
+            raw = raw if item is value.value else dump(item)
+        _require_sound(dataset, raw, item)
+        if recipe is not None:
+            recipe.prompt(item)
+            tags = _shared_tags(recipe.tags(item))
+            for name in [name for name in lacking if not recipe.lacks(item, name)]:
+                del lacking[name]
+        else:
+            tags = _tags(item["tags"]) if "tags" in item else ()
+    except ValueError as error:
+        return _bad(dataset, path, value, str(error))
+    own_id = item.get("id")
+    identifier = str(own_id) if own_id is not None else _default_id(dataset, path, number)
+    case_id = f"{dataset.name}.{legal_id(identifier)}"
+    if case_id in firsts:
+        place = _first(dataset, firsts[case_id])
+        reason = f"id: found {identifier[:80]!r} again, first {place}; give each item its own id"
+        return _bad(dataset, path, value, reason)
+    firsts[case_id] = line if recipe is None else (path, line)
+    return Row(line, case_id, tags, raw, path, index)
+
+
+def standard_item(dataset: Dataset, value: Any, number: int) -> Any:
+    """A raw value in the standard form: what the user's class or the descriptor's fields make of it.
+
+    Raises ValueError where they cannot.
+    """
+    if dataset.recipe is not None:
+        return dataset.recipe.item(value, number, dataset.parse)
+    return call_parser(dataset.parse, value, number) if dataset.parse is not None else value
+
+
+def _require_sound(dataset: Dataset, raw: bytes, item: Any) -> None:
+    """Raises ValueError for a value, of the standard form, that cannot be a row."""
+    require_item(item)
+    if not ANSWERED.isdisjoint(item):
+        raise ValueError("found a `prediction`: predictions are no cases; pass the dataset that they answer")
+    if (b"\\ud" in raw or b"\\uD" in raw) and _is_no_text({key: item[key] for key in item if key != "id"}):
+        raise ValueError("found half of a surrogate pair (\\ud800-\\udfff), which is no text")
+    if "evaluator" in item or "metadata" in item or dataset.recipe is not None:
+        deciders(dataset, item, metadata_of(item))
+
+
+def _default_id(dataset: Dataset, path: Path, number: int) -> str:
+    return f"item_{number}" if dataset.recipe is None else dataset.recipe.default_id(path, number)
+
+
+def _tags(tags: object) -> tuple[str, ...]:
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        return ()
+    return _shared_tags(tuple(tags))
+
+
+@lru_cache(maxsize=1024)
+def _shared_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
+    """Stripped, deduplicated, sorted; one object for all rows that say the same."""
+    return tuple(sorted({tag.strip() for tag in tags} - {""}))
+
+
+def _is_no_text(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _first(dataset: Dataset, place: _Place) -> str:
+    """Where an id came first: in the file, in one of several, or in a source."""
+    if isinstance(place, int):
+        return f"on line {place}"
+    path, line = place
+    if dataset.recipe is not None and path == dataset.recipe.path:
+        return f"in row {line}"
+    return f"on line {line}" if path == dataset.path else f"at {path}:{line}"
+
+
+def _nothing(dataset: Dataset, splits: set[str]) -> BadRow:
+    recipe = dataset.recipe
+    if recipe is not None and splits:
+        message = f"found no row of it; there is {', '.join(sorted(splits))}"
+        return BadRow(1, recipe.place(("split",), message), recipe.path)
+    return _bad(
+        dataset, dataset.path, BadItem(1, 1, ""), "found no item, expected at least one object with a `question`"
+    )
+
+
+def _bad(dataset: Dataset, path: Path, value: Item | BadItem, reason: str) -> BadRow:
+    if dataset.recipe is not None:
+        place = dataset.recipe.where(path, value)
+    else:
+        place = f"{path}:{value.line}:{value.column if isinstance(value, BadItem) else 1}"
+    return BadRow(value.line, f"{place}: {reason}", path)

@@ -1,0 +1,39 @@
+"""Texts that several tests of metrics share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_VECTORS = Path(__file__).parents[3] / "shared" / "data" / "datasets" / "metric_vectors.sample.jsonl"
+
+
+def vectors() -> list[dict[str, Any]]:
+    """The recorded scores of the original metrics, none where the conformance data is not here."""
+    return [json.loads(line) for line in _VECTORS.read_text().splitlines()] if _VECTORS.exists() else []
+
+
+LENGTH = 200_000
+HOSTILE = {
+    "digits": "9" * LENGTH,
+    "digits, then a letter": "9" * LENGTH + "x",
+    "brackets": "(" * LENGTH,
+    "open braces": "{" * LENGTH,
+    "lists": "[" * LENGTH,
+    "one and a comma": "1," * (LENGTH // 2),
+    "nines": "9 " * (LENGTH // 2),
+    "thousands that end wrong": "234," * (LENGTH // 4) + "2345",
+    "fractions": "1/" * (LENGTH // 2),
+    "ranges": "1-" * (LENGTH // 2),
+    "letters and digits": "a1" * (LENGTH // 2),
+    "combining marks": "a" + "\u0301\u0316" * (LENGTH // 2),
+    "boxes": "\\boxed{" * (LENGTH // 7),
+    "LaTeX fractions": "\\frac{1" * (LENGTH // 7),
+    "fences": "```x\n" * (LENGTH // 5),
+    "answers": "answer is " * (LENGTH // 10),
+    "letters": "A, " * (LENGTH // 3),
+    "lines": "\n" * LENGTH,
+    "Chinese": "".join(chr(0x4E00 + n % 5000) for n in range(LENGTH // 3)),
+}
+"""Texts on which a careless regular expression takes a time that grows with their square."""

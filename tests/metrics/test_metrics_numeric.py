@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_agentbench.metrics import METRICS, measure, score
+from pytest_agentbench.metrics.numbers import answered_number
+from pytest_agentbench.records import MetricSpec
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("The answer is 42.", "42"),
+        ("1,234", "1234"),
+        ("1 234", "1234"),
+        ("1\u202f234", "1234"),
+        ("1'234.5", "1234.5"),
+        ("1’234", "1234"),
+        ("10,\\!000", "10000"),
+        ("1{,}234", "1234"),
+        ("１,２３４", "1234"),
+        ("٣", "3"),
+        ("1,2,3", "3"),
+        (".5", "0.5"),
+        ("-.5", "-0.5"),
+        ("1.5e3", "1.5e+3"),
+        ("1.5×10^3", "1.5e+3"),
+        ("1.5 \\times 10^{-3}", "0.0015"),
+        ("1.5·10⁻³", "0.0015"),
+        ("10^6", "1e+6"),
+        ("18.29%", "18.29%"),
+        ("18.29\\%", "18.29%"),
+        ("50 percent", "50%"),
+        ("3/4", "0.75"),
+        ("½", "0.5"),
+        ("1½", "1.5"),
+        ("1 1/2 cups", "1.5"),
+        ("\\frac{3}{4}", "0.75"),
+        ("-\\dfrac34", "-0.75"),
+        ("1\\frac{1}{2}", "1.5"),
+        ("−7", "-7"),
+        ("–7", "-7"),
+        ("-$5", "-5"),
+        ("$-5.00", "-5.00"),
+        ("€ 1,234.50", "1234.50"),
+        ("5 USD", "5"),
+        ("USD5", "5"),
+        ("x-5", "5"),
+        ("答案是-5。", "-5"),
+        ("第3个", "3"),
+        ("25 m^2", "25"),
+        ("25 m²", "25"),
+        ("3 t of CO2", "3"),
+        ("12.5 ± 0.3", "12.5"),
+        ("5/6/2023", "2023"),
+        ("2023-01-05", "5"),
+        ("10-20", "10 to 20"),
+        ("10–20", "10 to 20"),
+        ("$10 – $20", "10 to 20"),
+        ("10 to 20 %", "10 to 20%"),
+        ("-10 - -5", "-10 to -5"),
+        ("10至20", "10 to 20"),
+        ("20-10", "10"),
+        ("9 of 10.\n#### 7\nSure of 100 %", "7"),
+        ("#### 1,000 (of 3)", "1000"),
+        ("So \\boxed{12}, for 3 reasons", "12"),
+        ("\\boxed{1} then \\boxed{\\frac{1}{2}}", "0.5"),
+        ("\\boxed{25\\text{ cm}^2", "25"),
+    ],
+)
+def test_the_number_that_a_text_answers_with(text, number):
+    assert str(answered_number(text)) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "none", "1/0", "\\boxed{x} 5", "####", "2^10", "nan", "inf", "9e99999999999999999999"]
+)
+def test_texts_that_answer_with_no_number(text):
+    assert answered_number(text) is None
+    assert score("numeric_match", text, text) == 0
+
+
+@pytest.mark.parametrize(
+    ("ground_truth", "prediction", "expected"),
+    [
+        ("1,234", "1234", 1),
+        ("1234.0", "1,234", 1),
+        ("18.29%", "18.29", 1),
+        ("18.29%", "0.1829", 1),
+        ("0.1829", "18.29%", 1),
+        ("50%", "0.5%", 0),
+        ("50", "0.5", 0),
+        ("3/4", "0.75", 1),
+        ("1/3", "0.333333", 1),
+        ("1/3", "0.3333", 0),
+        ("2.5", "2.500001", 1),
+        ("1000000", "1000001", 0),
+        ("1.6e-19", "9.1e-31", 0),
+        ("10-20", "15", 1),
+        ("10-20", "20", 1),
+        ("10-20", "21", 0),
+        ("10-20%", "0.15", 1),
+        ("10 to 20", "10–20", 1),
+        ("10-20", "12-18", 0),
+        ("5", "3-5", 0),
+        ("5", "It is 3, or 5", 1),
+        ("5", "5 or 3", 0),
+        ("0", "-0.0", 1),
+        ("two", "2", 0),
+        ("９", "nine: 9", 1),
+        ("9e999999", "9e999999", 1),
+        ("9e999999", "8e999999", 0),
+        ("9" * 100_000, "9" * 100_000, 1),
+        ("9" * 100_000, "9" * 99_999 + "8", 0),
+    ],
+)
+def test_numbers_agree_by_value(ground_truth, prediction, expected):
+    assert score("numeric_match", ground_truth, prediction) == expected
+
+
+def test_tolerances():
+    assert score("numeric_match", "100", "101", rel_tol=0.01) == 1
+    assert score("numeric_match", "100", "102", rel_tol=0.01) == 0
+    assert score("numeric_match", "0", "0.05", abs_tol=0.1) == 1
+    assert score("numeric_match", "2.5", "2.500001", rel_tol=0) == 0
+    for wrong in ({"rel_tol": -1}, {"abs_tol": float("nan")}, {"abs_tol": "1"}):
+        with pytest.raises(ValueError, match="expected a number from 0"):
+            score("numeric_match", "1", "1", **wrong)
+
+
+def test_the_numbers_that_were_read_are_in_the_details():
+    result = measure(MetricSpec(name="numeric_match"), "10-20 %", "none", METRICS)
+    assert (result.score, result.details) == (0, {"expected": "10 to 20%", "found": None})
+
+
+@given(st.integers(-(10**12), 10**12), st.sampled_from(["{}", "{:,}", "It is {}.", "= ${}$", "{} %", "\\boxed{{{}}}"]))
+def test_whole_numbers_are_equal_or_not(number, form):
+    assert score("numeric_match", str(number), form.format(number)) == 1
+    assert score("numeric_match", str(number), form.format(number + 1)) == 0
+
+
+@given(st.integers(-999, 999), st.integers(1, 999))
+def test_fractions_equal_their_quotient(over, under):
+    assert score("numeric_match", f"{over}/{under}", f"{float(Fraction(over, under))!r}") == 1
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_are_read_as_python_writes_them(number):
+    value = answered_number(repr(number))
+    assert value is not None
+    assert float(value.low) == number

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_agentbench.sources import Row, find_doubts, open_dataset, read_rows
+from pytest_agentbench.sources.encoding import encoding_damage
+
+
+@pytest.fixture
+def doubts(tmp_path):
+    """Doubts about rows of (question, answer, other fields), one a line, and what a descriptor says of them."""
+
+    def find(*rows, **descriptor):
+        data = tmp_path / "data.jsonl"
+        lines = [{"question": row[0], "answer": row[1], **(row[2] if len(row) > 2 else {})} for row in rows]
+        data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        if descriptor:
+            path = tmp_path / "dataset.yaml"
+            path.write_text(yaml.safe_dump({"schema_version": 1, "files": ["data.jsonl"], **descriptor}))
+        return [(place.removeprefix(f"{tmp_path}/"), text) for place, text in doubts_of(data, tmp_path)]
+
+    return find
+
+
+def doubts_of(path, root):
+    dataset = open_dataset(path, root)
+    rows = list(read_rows(dataset))
+    assert all(isinstance(row, Row) for row in rows), rows
+    return list(find_doubts(dataset, rows))
+
+
+def at(line):
+    return f"data.jsonl:{line}:1"
+
+
+@pytest.mark.parametrize("answer", ["-", " ", "?", "...", "n/a", "N/A", "TODO", " tbd ", "nan", "。", "\u200b", '""'])
+def test_an_answer_that_says_nothing_is_doubtful(doubts, answer):
+    place, text = doubts(("How many?", "4"), ("Which one?", answer))[0]
+    assert place == at(2)
+    assert text.startswith("answer: found ")
+    assert text.endswith("which looks like no answer; write the right one or remove the row")
+
+
+@pytest.mark.parametrize("answer", ["0", "none", "None", "no", "+", "<=", "π", "∞", "👍", "A", "NA", "北京", ""])
+def test_short_answers_may_be_real(doubts, answer):
+    assert doubts(("Which one?", answer)) == []
+
+
+def test_an_answer_in_its_question_can_be_copied(doubts):
+    rows = [
+        ("What is the capital of   New\nYork State?", "new york state"),
+        ("What is the capital of France?", "Paris"),
+        ("What is parisian?", "Paris"),
+        ("Is Rome older than Paris, yes?", "yes"),
+        ("How much is 2 + 2?", "2"),
+        ("Is London or Paris larger?", "London"),
+        ("Which one is larger?\nA. London\nB. Paris", "London"),
+        ("Which of London and Paris is larger?", "London", {"options": ["London", "Paris"]}),
+        (f"Paris is a city.{' Much is told of it.' * 20} What is the city called?", "Paris"),
+        ("What is C++ written in?", "C++"),
+    ]
+    assert doubts(*rows) == [
+        (at(1), "answer: found 'new york state', which stands in the question too; it can be copied from there"),
+        (at(10), "answer: found 'C++', which stands in the question too; it can be copied from there"),
+    ]
+    assert doubts(*rows, metrics=[{"name": "multiple_choice", "threshold": 1.0}]) == []
+
+
+def test_a_question_that_comes_again_is_doubtful(doubts):
+    rows = [
+        ("2 + 2?", "4"),
+        ("2  +  2?", "4"),
+        ("2 + 2?", "5"),
+        ("2 - 2?", "0"),
+        ("ASCII code of 'A'?", "65"),
+        ("ASCII code of 'a'?", "97"),
+        ("What is it about?", "cats", {"document": "a.pdf"}),
+        ("What is it about?", "dogs", {"document": "b.pdf"}),
+        ("Which?", "A", {"choices": ["x", "y"]}),
+        ("Which?", "B", {"choices": ["y", "z"]}),
+        ("Which?", "A", {"choices": ["x", "y"], "difficulty": "hard"}),
+    ]
+    assert doubts(*rows) == [
+        (at(2), "question: found '2 + 2?' again, first on line 1; it counts twice, remove one"),
+        (at(3), "question: found '2 + 2?' again, but the answer on line 1 is not '5'; keep the right one"),
+        (at(11), "question: found 'Which?' again, first on line 9; it counts twice, remove one"),
+    ]
+
+
+def test_a_question_of_another_file_is_named_with_it(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": name, "question": "Why?", "answer": "because"}))
+    (tmp_path / "dataset.yaml").write_text("schema_version: 1\nfiles: ['*.jsonl']\n")
+    [(place, text)] = doubts_of(tmp_path / "dataset.yaml", tmp_path)
+    assert place == f"{tmp_path}/b.jsonl:1:1"
+    assert f"first on {tmp_path}/a.jsonl:1:1" in text
+
+
+def test_an_example_that_solves_a_row_is_doubtful(doubts):
+    rows = [("What is the capital of France?", "Paris"), ("What is 2 + 2?", "4"), ("What is 2 - 2?", "0")]
+    questions = ["what is the  capital of FRANCE", "What is 2+2?", "What is 2 - 2 ?"]
+    found = doubts(*rows, few_shot={"examples": [{"question": each, "answer": "x"} for each in questions]})
+    assert [place for place, _ in found] == [at(1), at(3)]
+    assert found[0][1] == (
+        "question: found 'What is the capital of France?', which few_shot shows with its answer to the other rows; "
+        "take the examples from another split, or remove the row"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("a caf\ufffd", "where a character was lost"),
+        ("锟斤拷", "锟斤拷"),
+        ("cafÃ©", "'café' in UTF-8, read as Windows-1252"),
+        ("itâ€™s", "'it’s' in UTF-8, read as Windows-1252"),
+        ("itâ€\x9d!", "'it”!' in UTF-8, read as Windows-1252"),
+        ("数据: cafÃ©", "UTF-8 that was read as Windows-1252"),
+        ("中文".encode().decode("latin-1"), "'中文' in UTF-8, read as Windows-1252"),
+        ("Это тест".encode().decode("latin-1"), "'Это тест' in UTF-8, read as Windows-1252"),
+        ("中文测试".encode().decode("gb18030"), "'中文测试' in UTF-8, read as GBK"),
+        ("caf\\u00e9", "escaped twice"),
+        ("R&amp;D", "HTML entity"),
+        ("it&#39;s", "HTML entity"),
+        ("\ufeffname", "byte order mark"),
+        ("a\x00b", "control character"),
+        ("a\x1b[31mb", "control character"),
+    ],
+)
+def test_damaged_text_is_doubtful(doubts, text, what):
+    damage = encoding_damage(text)
+    assert damage is not None
+    assert (what in damage[1]) or text.startswith(what)
+    [(_, told)] = doubts(("What?", "it", {"passage": [text]}))
+    assert told.startswith("passage: found ")
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "café « à » – “quoted” … €5 ½ Ünïcödé",
+        "Das macht Spaß“, sagte er",
+        "„Spaß“",
+        "VOILÀ»",
+        "北京是中国的首都",
+        "東京タワーの高さは？",
+        "Это тест",
+        "AT&T; R&D &unknown; a&b",
+        "C:\\users and \\underline{x}",
+        "tab\tline\nreturn\r",
+        "👩‍🚀 ∑ → ∞",
+        "\\frac{1}{2}",
+    ],
+)
+def test_sound_text_is_not(doubts, text):
+    assert encoding_damage(text) is None
+    assert doubts(("What is it?", text)) == []
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_looked_at(text):
+    damage = encoding_damage(text)
+    assert damage is None or 0 <= damage[0] < len(text)
+
+
+@given(st.text(st.characters(codec="latin-1", categories=["L", "P", "S"]), min_size=1, max_size=20))
+def test_what_was_misread_once_is_noticed(text):
+    misread = text.encode().decode("latin-1")
+    common = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖ×ØÙÚÛÜÝÞßàáâãäåæçèéêëìíîïðñòóôõö÷øùúûüýþÿ"
+    if any(sign in common for sign in text):
+        assert encoding_damage(misread) is not None
+
+
+def test_of_a_kind_twenty_are_told_and_the_rest_are_counted(doubts):
+    found = doubts(*[(f"Question {number}?", "n/a") for number in range(1, 36)], ("2?", "2\ufffd"))
+    assert [place for place, _ in found[:20]] == [at(line) for line in range(1, 21)]
+    assert found[20:] == [
+        (at(36), "answer: found '2\ufffd', where a character was lost; convert the source again as UTF-8"),
+        (at(21), "15 more near-empty answers from here on"),
+    ]
+
+
+def test_examples_of_a_file_that_are_shown_are_looked_for(doubts, tmp_path):
+    shots = [{"question": f"Shot {n}?", "answer": "x"} for n in range(9)]
+    (tmp_path / "shots.json").write_text(json.dumps(shots))
+    rows = [(f"shot {n}", "x") for n in range(9)]
+    found = doubts(*rows, few_shot={"file": "shots.json", "count": 3})
+    assert [place for place, _ in found] == [at(1), at(2), at(3)]
+
+
+def test_fields_have_the_names_of_items_where_a_descriptor_maps_them(doubts):
+    found = doubts(("unused", "tbd", {"problem": "R&amp;D?"}), fields={"question": "problem"})
+    assert [text.partition(":")[0] for _, text in found] == ["answer", "question"]
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_rows_take_a_few_seconds(doubts, tmp_path):
+    assert doubts(*((f"What is the value of number {n}, plus one?", str(n + 1)) for n in range(100_000))) == []
+    dataset = open_dataset(tmp_path / "data.jsonl", tmp_path)
+    rows = list(read_rows(dataset))
+    begun = time.process_time()
+    assert list(find_doubts(dataset, rows)) == []
+    assert time.process_time() - begun < 5
