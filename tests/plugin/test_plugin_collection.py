@@ -130,7 +130,9 @@ def test_a_foreign_file_that_is_named_is_an_error(bench):
     assert "schema_version" in finished.text
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize(
+    "workers", [pytest.param((), id="serial"), pytest.param(("-n", "2"), id="xdist", marks=pytest.mark.slow)]
+)
 def test_an_unknown_profile_is_one_clear_error(bench, workers):
     bench.profile("standard")
     bench.case("one")
@@ -157,7 +159,9 @@ def test_strict_makes_such_a_skip_an_error(bench):
     assert finished.outcomes == {"one[none]": "error"}
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize(
+    "workers", [pytest.param((), id="serial"), pytest.param(("-n", "2"), id="xdist", marks=pytest.mark.slow)]
+)
 def test_a_missing_key_is_said_once_before_anything_runs(bench, workers):
     bench.case("one")
     bench.write("test_other.py", "def test_other(): open('ran.txt', 'w')\n")

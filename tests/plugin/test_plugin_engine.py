@@ -56,7 +56,7 @@ def test_maxfail_counts_failures(bench):
     assert len(bench.lines("started.txt")) <= 12
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize("workers", SOME_SLOW)
 def test_fail_fast_ends_the_session_after_a_failure(bench, workers):
     bench.agent(ONE_AFTER_ANOTHER)
     bench.profile("strict", policy={"fail_fast": True, "max_concurrency": 2})
@@ -110,7 +110,7 @@ async def agent(case):
 )
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize("workers", SOME_SLOW)
 def test_a_used_up_budget_skips_the_rest(bench, workers):
     bench.agent(COSTLY.replace("COST)", "0.5)"))
     bench.questions(200)
@@ -162,7 +162,7 @@ def test_a_dead_engine_is_an_error_of_each_pending_item(bench, workers):
     assert all("the engine died" in message and "the scheduler broke" in message for message in messages)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["serial", "xdist"])
+@pytest.mark.parametrize("workers", SOME_SLOW)
 def test_interrupt_ends_soon_and_keeps_what_is_done(bench, workers):
     bench.agent(
         HEAD

@@ -78,7 +78,13 @@ def pytest_agentbench_checks():
 
 @pytest.mark.parametrize(
     ("hook", "workers"),
-    [("runners", ()), ("runners", ("-n", "2")), ("tools", ()), ("checks", ()), ("metrics", ())],
+    [
+        ("runners", ()),
+        pytest.param("runners", ("-n", "2"), marks=pytest.mark.slow),
+        ("tools", ()),
+        ("checks", ()),
+        ("metrics", ()),
+    ],
 )
 def test_a_name_that_is_taken_is_one_clear_error(bench, hook, workers):
     name = {"runners": "llm_probe", "tools": "read_file", "checks": "status_is", "metrics": "exact_match"}[hook]

@@ -286,6 +286,7 @@ def test_a_marked_row_gets_its_prediction_from_a_list(project):
     assert finished.outcomes == {"test_row[preds]": "passed"}
 
 
+@pytest.mark.slow
 def test_workers_share_predictions_and_the_controller_warns(bench):
     bench.questions(20)
     answers = {f"q{n}": "Paris" for n in range(19)} | {"q99": "Paris"}

@@ -75,15 +75,15 @@ def test_an_unknown_suite_is_an_error_with_a_hint(project, paths):
     assert finished.runs == {}
 
 
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=["serial", "xdist"])
 @pytest.mark.parametrize("key", ["include_case_ids", "exclude_case_ids"])
-def test_unknown_ids_in_a_suite_are_one_error(project, key):
+def test_unknown_ids_in_a_suite_are_one_error(project, key, workers):
     suite(project, "odd", **{key: ["one", "oen"]}, include_tags=["smoke"])
-    for workers in ((), ("-n", "2")):
-        finished = project.run("--agentbench-suite", "odd", *workers)
-        assert finished.exit != 0
-        assert f"odd.yaml:4:5: case_selection.{key}[1]: references unknown case_id values" in finished.text
-        assert "oen" in finished.text
-        assert finished.runs == {}
+    finished = project.run("--agentbench-suite", "odd", *workers)
+    assert finished.exit != 0
+    assert f"odd.yaml:4:5: case_selection.{key}[1]: references unknown case_id values" in finished.text
+    assert "oen" in finished.text
+    assert finished.runs == {}
 
 
 def test_model_on_the_command_line_wins_over_the_suites_models(project):

@@ -17,6 +17,7 @@ def crashing(case_ids, *, before="await asyncio.sleep(0.01)"):
     )
 
 
+@pytest.mark.slow
 def test_a_crash_names_the_culprit_and_loses_nothing(bench):
     bench.agent(crashing(["q30"]))
     bench.questions(60)
@@ -52,6 +53,7 @@ def test_a_crash_of_the_only_worker_ends_with_everything_reported(bench):
     assert finished.outcomes["cases/many.q5[agent]"] == "error"
 
 
+@pytest.mark.slow
 def test_without_restarts_what_never_ran_fails_the_session(bench):
     bench.agent(crashing(["q5"]))
     bench.questions(10)
@@ -61,6 +63,7 @@ def test_without_restarts_what_never_ran_fails_the_session(bench):
     assert "collected items were never reported" in finished.text
 
 
+@pytest.mark.slow
 def test_a_session_whose_every_worker_is_lost_before_the_first_result_fails(bench):
     bench.agent(crashing(["q0"]))
     bench.questions(4)
@@ -69,6 +72,7 @@ def test_a_session_whose_every_worker_is_lost_before_the_first_result_fails(benc
     assert "4 collected items were never reported" in finished.text
 
 
+@pytest.mark.slow
 def test_a_crash_under_another_distribution_is_told_from_other_tests(bench):
     bench.agent(crashing(["q2"]))
     bench.questions(4)
@@ -79,7 +83,8 @@ def test_a_crash_under_another_distribution_is_told_from_other_tests(bench):
     assert reason.endswith("crashed while running 'cases/many.jsonl::cases/many.q2[agent]'.")
 
 
-@pytest.mark.parametrize("dist", ["loadfile", *(pytest.param(d, marks=pytest.mark.slow) for d in REST)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dist", ["loadfile", *REST])
 def test_other_distributions_run_every_case(bench, dist):
     bench.agent(HEAD + "def agent(case):\n    return 'Paris'\n")
     bench.questions(6)
@@ -101,6 +106,7 @@ def test_loadfile_keeps_a_file_on_one_worker(bench):
     assert len(set(bench.lines("workers.txt"))) == 1
 
 
+@pytest.mark.slow
 def test_limits_are_divided_among_workers(bench):
     bench.agent(COUNTING)
     bench.questions(80)
@@ -108,6 +114,7 @@ def test_limits_are_divided_among_workers(bench):
     assert bench.lines("most.txt") == ["3", "3"]
 
 
+@pytest.mark.slow
 def test_a_stop_reaches_the_workers(bench):
     bench.agent(
         HEAD
