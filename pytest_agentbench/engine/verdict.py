@@ -44,6 +44,11 @@ def require_decision(case: Case, profile: EvaluationProfile) -> None:
             f"{case.path}:{case.line}: nothing decides this case: its only checks are Python hooks, which are off; "
             "set security_policy.allow_local_python_hooks: true in an evaluation profile that you trust them with"
         )
+    if case.dataset is not None and not case.reference:
+        raise ConfigError(
+            f"{case.path}:{case.line}: there is nothing to score against: the row has neither an answer nor an "
+            "evaluator; give it one, or name an evaluation profile with a judge"
+        )
     raise ConfigError(
         f"{case.path}:{case.line}: nothing decides this case; give it a check, an answer, a metric with a threshold, "
         "expectations and an evaluation profile with a judge, or report_only: true"
