@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
 
 class AgentbenchError(Exception):
     """Root of everything this package raises on purpose."""
 
 
 class ConfigError(AgentbenchError):
-    """A file or an option is wrong. The text holds every problem of the file, one `file:line:column: ...` a line."""
+    """A file or an option is wrong. The text holds every problem of the file, one `file:line:column: ...` a line.
+
+    What it quotes cannot steer a terminal.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(visible(message))
 
 
 class InfrastructureError(AgentbenchError):
@@ -34,3 +44,8 @@ class JudgeError(InfrastructureError):
 
 class UnavailableError(AgentbenchError):
     """What a case needs is not to be had here (a runner, a key, a program): pytest skips it with this reason."""
+
+
+def visible(text: str) -> str:
+    """The text with escapes for what a terminal would obey, hide or turn around; lines and tabs stay."""
+    return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

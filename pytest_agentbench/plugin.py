@@ -170,6 +170,6 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
             if path.suffix == ".jsonl" and len(head) == _HEAD_BYTES and b"\n" not in head:
                 return True  # its first row alone is longer: collecting it will tell
     except OSError:
-        return yaml  # collecting it will say why
+        return yaml or path.suffix == ".jsonl"  # collecting it will say why
     words = (b"schema_version",) if descriptor else (b"case_id", b"schema_version") if yaml else (b'"question"',)
     return any(word in head for word in words)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_agentbench.config import ConfigRoot
 from pytest_agentbench.errors import ConfigError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from pytest_agentbench.benchmark.results import EvaluationResult
-    from pytest_agentbench.benchmark.scoring import Pending
     from pytest_agentbench.models import ChatClient, Endpoints
 
 T = TypeVar("T")
@@ -82,6 +81,13 @@ class Desk:
                 self._scripts.load_beside(_any_case(file, self.dataset))
             self._clients[model_id] = self._endpoints.client(model)
         return self._clients[model_id]
+
+
+class Pending(NamedTuple):
+    """An item whose result is awaited: it asks a model, or runs a check."""
+
+    item: BenchmarkItem
+    finish: Callable[[Desk], Awaitable[EvaluationResult]]
 
 
 def finish_all(

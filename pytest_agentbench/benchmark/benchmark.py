@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_agentbench.benchmark.asking import DEFAULT_AT_ONCE, Desk, finish_all
+from pytest_agentbench.benchmark.asking import DEFAULT_AT_ONCE, Desk, Pending, finish_all
 from pytest_agentbench.benchmark.lookup import MetricLookup, registered
 from pytest_agentbench.benchmark.predictions import align
 from pytest_agentbench.benchmark.results import EvaluationResult, summarize
 from pytest_agentbench.benchmark.saved import read_results, write_results
-from pytest_agentbench.benchmark.scoring import Asked, Pending, Scorer
+from pytest_agentbench.benchmark.scoring import Asked, Scorer
 from pytest_agentbench.benchmark.threads import default_workers, in_chunks
 from pytest_agentbench.config import ConfigRoot, find_root, only_field
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics import missing_extra
+from pytest_agentbench.metrics import missing_extra, wrong_names
 from pytest_agentbench.records import MetricSpec
 from pytest_agentbench.sources import (
     EXACT_MATCH,
@@ -33,6 +34,7 @@ from pytest_agentbench.sources import (
 PathLike = str | os.PathLike[str]
 
 _SHOWN = 5
+_PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 class BenchmarkWarning(UserWarning):
@@ -71,6 +73,10 @@ class Benchmark:
         self._summary: dict[str, Any] | None = None
         if data_path is not None:
             self.load_data(data_path)
+
+    def __repr__(self) -> str:
+        where = f" of {self.data_path}" if self.data_path is not None else ""
+        return f"<{type(self).__name__} {self.name!r}: {len(self.items):,} items{where}>"
 
     def load_data(self, data_path: PathLike) -> None:
         """Loads a data file (JSON, JSONL) or a dataset.yaml in place of what was loaded before.
@@ -141,7 +147,10 @@ class Benchmark:
         """
         _expect(missing in ("zero", "skip"), f"missing: found {missing!r}, expected 'zero' or 'skip'")
         _expect(compat in (None, "v1"), f"compat: found {compat!r}, expected None or 'v1'")
-        _expect(max_workers is None or max_workers >= 1, f"max_workers: found {max_workers}, expected at least 1")
+        _expect(
+            max_workers is None or (isinstance(max_workers, int) and max_workers >= 1),
+            f"max_workers: found {max_workers!r}, expected a whole number, at least 1",
+        )
         _expect(bool(self.dataset or self.items), "this benchmark has no data; load_data(path) first")
         asked = self._asked(self._spec(metric, compat, kwargs))
         name = self.dataset.name if self.dataset else self.name
@@ -200,13 +209,18 @@ class Benchmark:
     def _spec(self, metric: str | MetricSpec | None, compat: Literal["v1"] | None, args: dict[str, Any]) -> MetricSpec:
         if metric is None:
             metric = self.metrics[0]
+        if not isinstance(metric, (str, MetricSpec)) or not metric:
+            raise ConfigError(
+                f"metric: found {metric!r}, expected a name; `@metric(name)` gives a function of your own one"
+            )
         spec = MetricSpec(name=metric) if isinstance(metric, str) else metric
         return spec.model_copy(update={"compat": compat or spec.compat, "args": {**spec.args, **args}})
 
     def _asked(self, spec: MetricSpec) -> Asked:
         asked = Asked(spec, self._get_metric_function(spec.name))
         lacking = missing_extra(spec.name, spec.compat) if asked.registered else None
-        _expect(lacking is None, lacking or "")
+        wrong = lacking or wrong_names(asked.function, spec.args)
+        _expect(wrong is None, f"metric {spec.name}: {wrong}")
         return asked
 
     def _scorer(self, asked: Asked, missing: float | None) -> Scorer:
@@ -256,14 +270,13 @@ class Benchmark:
         if ids:
             more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
             shown = ", ".join(map(repr, ids[:_SHOWN]))
-            _warn(f"predictions that belong to no item of {self.name}: {shown}{more}", frames=4)
+            _warn(f"predictions that belong to no item of {self.name}: {shown}{more}")
         failed = [result for result in self.evaluation_results if result.failed]
         if failed:
             first = failed[0]
             _warn(
                 f"items that could not be scored and are in no average: {len(failed):,} of {len(self.items):,}; "
-                f"{first.item_id!r}: {first.error}",
-                frames=4,
+                f"{first.item_id!r}: {first.error}"
             )
 
 
@@ -286,5 +299,9 @@ def _expect(met: bool, problem: str) -> None:
         raise ConfigError(problem)
 
 
-def _warn(message: str, frames: int = 3) -> None:
-    warnings.warn(message, BenchmarkWarning, stacklevel=frames)
+def _warn(message: str) -> None:
+    """Warns at the line outside of this package that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, BenchmarkWarning, stacklevel=level)

@@ -27,7 +27,7 @@ def align(
     """
     if isinstance(predictions, Mapping):
         return _by_id(_with_text_ids(predictions), ids, dataset)
-    if not isinstance(predictions, (list, tuple)):
+    if not isinstance(predictions, Sequence) or isinstance(predictions, (str, bytes, bytearray)):
         raise ConfigError(
             f"predictions: found {type(predictions).__name__}, expected a mapping {{id: prediction}}, or a list with "
             "one prediction for each item, in order"

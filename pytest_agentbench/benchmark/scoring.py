@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from pytest_agentbench.benchmark.asking import Desk, Pending
 from pytest_agentbench.benchmark.deciding import check_output, decide
 from pytest_agentbench.benchmark.results import EvaluationResult
 from pytest_agentbench.metrics import BUILTIN_METRICS, METRICS, Metric, asks_model, find_metric, measure, measure_async
 from pytest_agentbench.records import Check, MetricResult, MetricSpec
 from pytest_agentbench.sources import BenchmarkItem, Dataset, as_prediction
 
-if TYPE_CHECKING:
-    from pytest_agentbench.benchmark.asking import Desk
-
 _NOTHING = "there is nothing to score against: the item has neither an answer nor an evaluator"
-
-
-class Pending(NamedTuple):
-    """An item whose result is awaited: it asks a model, or runs a check."""
-
-    item: BenchmarkItem
-    finish: Callable[[Desk], Awaitable[EvaluationResult]]
 
 
 class Asked:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pytest_agentbench.checks.base import CheckContext, Unmet, Verdict, excerpt, verdict
 from pytest_agentbench.checks.json_values import compact, json_equal, parse_json
 from pytest_agentbench.checks.places import read_text
-from pytest_agentbench.metrics import measure
+from pytest_agentbench.metrics import measure, takes_long
 from pytest_agentbench.records import (
     FinalResponsePresent,
     JsonPathEquals,
@@ -78,11 +79,13 @@ def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
     return verdict(equal, message, compact(spec.value), shown)
 
 
-def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict:
+async def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict:
     """The metric of the text against `reference` reaches the threshold."""
     text, name = _text(spec.path, context)
     asked = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args, compat=context.compat)
-    result = measure(asked, spec.reference, text, context.metrics)
+    computed = partial(measure, asked, spec.reference, text, context.metrics)
+    long = takes_long(spec.name, context.metrics, spec.reference, text)
+    result = await context.in_thread(computed) if long else computed()
     if result.score is None:
         raise ValueError(result.error)
     message = f"{name}: {spec.name} is {result.score:.4g}, expected at least {spec.threshold:g}"

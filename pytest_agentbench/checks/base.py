@@ -1,8 +1,9 @@
-"""What a check is: a function `(spec, context) -> Verdict`. A plugin's kinds are made of the same parts."""
+"""What a check is: a function `(spec, context) -> Verdict`, plain or a coroutine function; also for plugins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,13 +17,17 @@ _MAX_LINES = 8
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a check may look at. `workspace` is None where the run made none; `compat` is the profile's, for metrics."""
+    """What a check may look at. `workspace` is None where the run made none; `compat` is the profile's, for metrics.
+
+    `in_thread` runs what takes long off the event loop that all runs share.
+    """
 
     case: Case
     artifact: RunArtifact
     workspace: Workspace | None
     metrics: Mapping[str, Metric]
     compat: Literal["v1"] | None = None
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,9 @@ class Verdict:
     outputs: dict[str, Any] = field(default_factory=dict)
 
 
-CheckFunction = Callable[[Any, CheckContext], Verdict]
-"""Gets the declarative spec and the context. What it raises is an `error`, but Unmet is a `failed`."""
+CheckFunction = Callable[[Any, CheckContext], Verdict | Awaitable[Verdict]]
+"""Gets the declarative spec and the context; may be a coroutine function. What it raises is an `error`, but Unmet is a
+`failed`."""
 
 
 class Unmet(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -104,7 +105,7 @@ async def _run(
 
             found = await run_hook(check.python_hook, context, policy)
         else:
-            found = _declarative(check, context, kinds)
+            found = await _declarative(check, context, kinds)
         return _result(check, found)
     except Unmet as unmet:
         return _result(check, Verdict("failed", str(unmet), actual=unmet.actual))
@@ -129,13 +130,15 @@ def _beyond_answers(check: Check) -> bool:
     return check.kind in BEYOND_ANSWERS or getattr(check.declarative, "path", None) is not None
 
 
-def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckFunction]) -> Verdict:
+async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckFunction]) -> Verdict:
     function = kinds.get(check.kind)
     if function is None:
         raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
     if context.artifact.runner_type == "predictions" and _beyond_answers(check):
         return Verdict("error", "predictions are answers only: tool calls, files, time and cost are not known of them")
     found = function(check.declarative, context)
+    if inspect.isawaitable(found):
+        found = await found
     if not isinstance(found, Verdict):
         raise TypeError(f"the check {check.kind} returned {type(found).__name__}, expected a Verdict")
     return found

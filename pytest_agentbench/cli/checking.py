@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 
 from pytest_agentbench.cli.places import project_of
@@ -64,19 +63,23 @@ class Checker:
     def check(self, given: Path) -> None:
         """Everything below a folder, or one file."""
         project = project_of(given)
-        for path, kind in self._files(given):
-            self.files += 1
-            root = find_root(path, project, None)
+        try:
+            for path, kind in self._files(given):
+                self.files += 1
+                self._check(path, kind, find_root(path, project, None))
+        except ConfigError as error:  # of folders that cannot be read
+            self.errors += str(error).splitlines()
+
+    def _check(self, path: Path, kind: type[ConfigFile] | None, root: ConfigRoot) -> None:
+        try:
             if kind is None or kind is DatasetDescriptor:
-                check = partial(self._dataset, path, root)
+                self._dataset(path, root)
             elif kind is TestCaseFile:
-                check = partial(self._case_file, path, root)
+                self._case(load_case(path, root), root)
             else:
-                check = partial(self._config_file, path, root, kind)
-            try:
-                check()
-            except ConfigError as error:
-                self.errors += str(error).splitlines()
+                self._config_file(path, root, kind)
+        except ConfigError as error:
+            self.errors += str(error).splitlines()
 
     def _files(self, given: Path) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
         """Files with their kinds; None is a file of questions."""
@@ -90,9 +93,6 @@ class Checker:
                 f"{given}:1:1: found no kind of file that is known, expected one by its place (suites/, run_profiles/, "
                 "...), its name (test.yaml, models.yaml), its id (case_id, suite_id, ...), or a dataset"
             )
-
-    def _case_file(self, path: Path, root: ConfigRoot) -> None:
-        self._case(load_case(path, root), root)
 
     def _dataset(self, path: Path, root: ConfigRoot) -> None:
         dataset = open_dataset(path, root.path)

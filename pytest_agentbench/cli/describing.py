@@ -12,11 +12,16 @@ from pytest_agentbench.cli.guessing import DatasetGuess
 
 _IN_TEMPLATE = re.compile(r"[\w$@-]+(?:[. ][\w$@-]+)*")
 _METRICS: dict[str, tuple[str, float, str]] = {
-    "choice": ("multiple_choice", 1.0, "the answer is the letter of a choice, its place from 0, or its text"),
+    "choice": (
+        "multiple_choice",
+        1.0,
+        "the answer is a choice's letter; with `choices` also its place from 0 or its text",
+    ),
     "number": ("numeric_match", 1.0, "the answers are numbers: the last one in the reply counts"),
     "formula": ("math_equal", 1.0, "the answers are formulas; needs pip install 'pytest-agentbench[metrics]'"),
     "long": ("f1_score", 0.5, "the answers are long, so words in common count; 0.5 is a guess"),
     "short": ("exact_match", 1.0, "the reply must be the answer and nothing else"),
+    "boolean": ("exact_match", 1.0, "the answers are true and false, which read True and False"),
 }
 _INSTEAD = {
     "number": "exact_match, if the reply is to be the number and nothing else",
@@ -24,6 +29,7 @@ _INSTEAD = {
     "short": "contains_answer, if the reply may be a sentence; f1_score with a threshold; llm_judgement",
     "formula": "exact_match or contains_answer, without math",
 }
+_REPLY = {"choice": "Answer with the letter only.", "boolean": "Answer with True or False only."}
 Block = tuple[str, Any, Sequence[str]]
 """A key at the top of the file, its value, and the comments above it."""
 
@@ -66,7 +72,7 @@ def metric_of(guess: DatasetGuess) -> dict[str, Any] | None:
         return None
     name, threshold, _ = _METRICS[guess.answers_are]
     spec: dict[str, Any] = {"name": name, "threshold": threshold}
-    if guess.choices is not None and not guess.choices.letters and _IN_TEMPLATE.fullmatch(guess.choices.field):
+    if guess.choices is not None and not guess.choices.lettered and _IN_TEMPLATE.fullmatch(guess.choices.field):
         spec["args"] = {"choices": f"{{{{ {guess.choices.field} }}}}"}
     return spec
 
@@ -94,22 +100,33 @@ def _blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
 
 
 def _prompt(guess: DatasetGuess) -> str | None:
-    """Context, question and choices, as far as there are any beside the question. A list is shown as A., B., ..."""
-    fields = [*([guess.context] if guess.context is not None else []), "question"]
+    """Context, question, input, choices and how to reply; None where the question is all.
+
+    A list is shown as A., B., ...
+    """
+    fields = [field for field in (guess.context, "question", guess.input) if field is not None]
     blocks = [f"{{{{ {field} }}}}" for field in fields]
     if guess.choices is not None:
-        field, letters = guess.choices
-        fields += [f"{field}.{letter}" for letter in letters] or [field]
-        lines = [f"{letter}. {{{{ {field}.{letter} }}}}" for letter in letters]
-        blocks += ["\n".join(lines) or f"{{{{ {field} }}}}", "Answer with the letter only."]
-    if len(fields) == 1 or not all(map(_IN_TEMPLATE.fullmatch, fields)):
+        fields += guess.choices.fields
+        lines = [f"{letter}. {{{{ {field} }}}}" for letter, field in guess.choices.lettered]
+        blocks.append("\n".join(lines) or f"{{{{ {guess.choices.field} }}}}")
+    if guess.answers_are in _REPLY:
+        blocks.append(_REPLY[guess.answers_are])
+    answer = "" if guess.answer is None else f"{guess.answer.field}."
+    tells_answer = any(
+        answer.startswith(f"{field}.") or (answer and f"{field}.".startswith(answer)) for field in fields
+    )
+    if len(blocks) == 1 or tells_answer or not all(map(_IN_TEMPLATE.fullmatch, fields)):
         return None
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(blocks)
 
 
 def _suggestions(guess: DatasetGuess) -> Iterator[str]:
     if guess.answer is None:
         yield "No field looks like the right answer: name it in fields.answer, or let a judge decide."
+    if guess.unshown is not None:
+        name = shown(guess.unshown)
+        yield f"The agent is not shown {name}, which is no text; {{{{ {name} }}}} in a prompt shows it as JSON."
     if guess.split is None:
         return
     if len(guess.splits) == 1:

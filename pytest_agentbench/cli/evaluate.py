@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints a table for each metric; problems of the input go to stderr."""
     for path in (args.data, args.predictions):
         if not path.is_file():
-            return _refuse(f"{path}: there is no such file")
+            return _refuse(f"{path}: {_no_file(path)}")
     if args.output is not None and args.output.is_dir():
         return _refuse(f"--output: found the folder {args.output}, expected a file to write")
     from pytest_agentbench.benchmark import Benchmark, BenchmarkWarning
@@ -85,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
             return _refuse(problem)
         for error in benchmark.load_errors:
             print(error, file=sys.stderr)
+        if args.model and not any(_asks_model(benchmark, spec) for spec in specs):
+            print("agentbench evaluate: warning: --model: no metric here asks a model", file=sys.stderr)
         cards = [_evaluated(benchmark, spec, predictions, args, alone=len(specs) == 1) for spec in specs]
     if unmatched := benchmark.unmatched_ids:
         found = f"{args.predictions}: warning: found ids that no item has: {first_few(unmatched)}"
@@ -96,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(cards, below, args)
     incomplete = any(card["failed"] or (card["missing_ids"] and args.missing == "zero") for card in cards)
-    return 1 if benchmark.load_errors or incomplete or below else 0
+    unsaved = args.output is not None and any("saved" not in card for card in cards)
+    return 1 if benchmark.load_errors or incomplete or below or unsaved else 0
 
 
 def _evaluated(
@@ -104,20 +107,31 @@ def _evaluated(
 ) -> dict[str, Any]:
     """The scorecard of one metric, its results saved where that is asked for."""
     from pytest_agentbench.cli.scorecard import scorecard
-    from pytest_agentbench.metrics import asks_model
+    from pytest_agentbench.errors import ConfigError, InfrastructureError
     from pytest_agentbench.store import slug
 
-    model = {"model": args.model} if args.model and asks_model(benchmark._get_metric_function(spec.name)) else {}
-    with _progress(f"{spec.name}") as progress:
-        results = benchmark.evaluate(
-            predictions, spec, missing=args.missing, compat=args.compat, progress=progress, **model
-        )
+    model = {"model": args.model} if args.model and _asks_model(benchmark, spec) else {}
+    options = {"missing": args.missing, "compat": args.compat, **model}
+    with _progress(spec.name) as progress:
+        try:
+            results = benchmark.evaluate(predictions, spec, progress=progress, **options)
+        except ConfigError as error:
+            raise ConfigError(f"{args.predictions}: {error}") from error
     card = scorecard(spec, benchmark.items, results, benchmark.get_summary())
     if args.output is not None:
         path = args.output if alone else args.output.with_suffix(f".{slug(spec.name)}{args.output.suffix}")
-        benchmark.save_results(path)
-        card["saved"] = str(path)
+        try:
+            benchmark.save_results(path)
+            card["saved"] = str(path)
+        except InfrastructureError as error:
+            print(error, file=sys.stderr)
     return card
+
+
+def _asks_model(benchmark: Benchmark, spec: MetricSpec) -> bool:
+    from pytest_agentbench.metrics import asks_model
+
+    return asks_model(benchmark._get_metric_function(spec.name))
 
 
 def _print(cards: list[dict[str, Any]], below: list[dict[str, Any]], args: argparse.Namespace) -> None:
@@ -196,6 +210,12 @@ def _fraction(text: str) -> float:
     from pytest_agentbench.options import parse_fraction
 
     return parse_fraction(text)
+
+
+def _no_file(path: Path) -> str:
+    if not path.exists():
+        return "there is no such file"
+    return "found a folder, expected a file" if path.is_dir() else "found no regular file, expected one"
 
 
 def _refuse(message: str) -> int:

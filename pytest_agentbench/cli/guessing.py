@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from statistics import median
-from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-Values = dict[int, Any]
-"""The values of a field by the places of the rows that have it."""
+from pytest_agentbench.cli.choices import CHOICES, Choices, find_choices, letters_of, numbering_doubt
+from pytest_agentbench.cli.columns import Values, below, columns_of, last, named, plain
+from pytest_agentbench.cli.conversations import Exchange, first_exchange
 
-QUESTION = ("question", "problem", "prompt", "instruction", "query", "input", "text", "task", "goal", "问题", "题目")
+QUESTION = (
+    *("question", "questionstem", "problem", "problemstatement", "prompt", "instruction", "query", "input", "text"),
+    *("task", "goal", "问题", "题目"),
+)
 ANSWER = (
-    *("answer", "finalanswer", "answers", "groundtruth", "expectedanswer", "correctanswer", "goldanswer", "expected"),
-    *("target", "gold", "output", "expectedoutput", "label", "solution", "reference", "answerkey", "答案", "参考答案"),
+    *("answer", "finalanswer", "bestanswer", "answers", "groundtruth", "expectedanswer", "correctanswer", "goldanswer"),
+    *("expected", "target", "gold", "ideal", "output", "expectedoutput", "label", "solution", "reference", "answerkey"),
+    *("answersspans", "答案", "参考答案"),
 )
 ID = (
-    "id",
-    "uid",
-    "uuid",
-    "guid",
-    "qid",
-    "questionid",
-    "taskid",
-    "itemid",
-    "exampleid",
-    "uniqueid",
-    "key",
-    "index",
-    "idx",
+    *("id", "uid", "uuid", "guid", "qid", "questionid", "queryid", "taskid", "itemid", "instanceid", "exampleid"),
+    *("uniqueid", "key", "index", "idx"),
 )
-CONTEXT = ("context", "passage", "paragraph", "article", "story", "document", "table")
-CHOICES = ("choices", "options", "candidates")
+CONTEXT = ("context", "passage", "paragraph", "article", "story", "document", "table", "support")
 TAGS = ("tags", "tag", "keywords")
 SPLIT = ("split", "fold", "subset", "set", "partition")
 GROUPS = (
@@ -42,15 +33,14 @@ GROUPS = (
     *("source", "language", "lang", "answertype", "answerformat", "questiontype", "grade", "field", "area"),
 )
 
-_NEVER_ASKED = frozenset({*ID, "prediction", "predictions", "role"})
+_NEVER_ASKED = frozenset({*ID, "prediction", "predictions", "role", "from"})
 _SPLITS = {"test": 0, "validation": 1, "val": 1, "valid": 1, "dev": 1, "eval": 1, "train": 2, "training": 2}
-_INNER = ("text", "value", "stem", "content", "body")
-_DEPTH = 4
-_MOST_FIELDS = 500
 _MOST_GROUPS = 4
 _MOSTLY = 0.8
 _NEARLY_ALL = 0.95
-_LONG_ANSWER = 12
+_LONG_ANSWER = 5
+_WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{1,2}|[^\s\u3040-\u30ff\u4e00-\u9fff]+")
+_IS_ID = re.compile(r"(?:^|[_\s-])(?:id|ids|uid|hash)$|[a-z]I[Dd]s?$", re.ASCII)
 _NUMBER = re.compile(r"\s*[-+]?[$€£¥]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?\s?%?\s*")
 _LAST_NUMBER = re.compile(r"####\s*[-+$]*\d[\d,]*(?:\.\d+)?\s*$")
 _FORMULA = re.compile(r"\\(?:frac|sqrt|boxed|pi|cdot|left|text)\b|\$[^$]+\$|\^\{")
@@ -61,13 +51,6 @@ class Found(NamedTuple):
 
     field: str
     doubt: str | None = None
-
-
-class Choices(NamedTuple):
-    """The field that holds the choices of a row: a list, or an object of them by these letters."""
-
-    field: str
-    letters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +65,15 @@ class DatasetGuess:
     splits: tuple[str, ...] = ()
     """The splits seen, those to evaluate on first."""
     context: str | None = None
-    """What the question is about."""
+    """What the question is about, or the system message of a conversation: told before it."""
+    input: str | None = None
+    """What an instruction is to be applied to."""
+    unshown: str | None = None
+    """A context that is no text."""
     choices: Choices | None = None
     tags_from: tuple[str, ...] = ()
     answers_are: str = "short"
-    """`choice`, `number`, `formula`, `long` or `short`."""
+    """`choice`, `boolean`, `number`, `formula`, `long` or `short`."""
 
     @property
     def parts(self) -> dict[str, Found]:
@@ -103,22 +90,24 @@ class DatasetGuess:
 
 def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     """What the rows' fields are for; None where no field holds a text that could be asked."""
-    columns = _columns(rows)
-    count = len(rows)
-    question = _question(columns, count)
+    columns, count = columns_of(rows), len(rows)
+    exchange = first_exchange(columns, count)
+    choices = find_choices(columns, count)
+    question = _question(columns, count, exchange, choices)
     if question is None:
         return None
-    taken = {question.field}
-    answer = _answer(columns, count, taken)
-    taken |= {answer.field} if answer is not None else set()
+    if exchange is not None and question.field != exchange.question:
+        exchange = None
+    answer = _answer(columns, count, {question.field}, exchange)
+    answer, chosen = _chosen(columns, answer, choices, {question.field})
+    taken = {question.field, *([answer.field] if answer is not None else []), *(choices.fields if choices else ())}
     split = _split(columns, taken)
     taken |= {split.field} if split is not None else set()
-    choices = _choices(columns, count)
-    if answer is not None and choices is not None and _counts_from_one(columns[answer.field], columns[choices.field]):
-        answer = Found(answer.field, "its numbers seem to count the choices from 1, multiple_choice counts from 0")
     tags = _tags(columns, taken)
     identifier = _id(columns, count, taken)
     taken |= {found.field for found in (identifier, tags) if found is not None}
+    context = exchange.system if exchange is not None else _told(columns, count, CONTEXT, taken)
+    instructed = plain(last(question.field)) == "instruction"
     return DatasetGuess(
         question=question,
         answer=answer,
@@ -126,72 +115,64 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
         tags=tags,
         split=split,
         splits=_splits(columns[split.field]) if split is not None else (),
-        context=_context(columns, count, question, taken),
+        context=context,
+        input=_told(columns, count, ("input",), taken) if instructed else None,
+        unshown=_unshown(columns, count, taken) if context is None else None,
         choices=choices,
-        tags_from=_groups(columns, taken),
-        answers_are=_answer_kind(columns[answer.field], choices) if answer is not None else "short",
+        tags_from=_groups(columns, taken | below(columns, (*CHOICES, *ANSWER))),
+        answers_are="choice" if chosen else _answer_kind(columns[answer.field]) if answer is not None else "short",
     )
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Values]:
-    """All fields down to a depth of 4 that a dotted path can name; of a list its first element. Null is no value."""
-    columns: dict[str, Values] = {}
-    for at, row in enumerate(rows):
-        for path, value in islice(_leaves(row, "", _DEPTH), _MOST_FIELDS):
-            if value is not None:
-                columns.setdefault(path, {})[at] = value
-    return columns
-
-
-def _leaves(value: object, path: str, depth: int) -> Iterator[tuple[str, object]]:
-    if path:
-        yield path, value
-    inner: list[tuple[str, Any]] = []
-    if isinstance(value, Mapping):
-        inner = [(key, each) for key, each in value.items() if key.strip() and "." not in key]
-    elif isinstance(value, list) and value:
-        inner = [("0", value[0])]
-    if depth:
-        for key, each in inner:
-            yield from _leaves(each, f"{path}.{key}" if path else key, depth - 1)
-
-
-def _question(columns: Mapping[str, Values], count: int) -> Found | None:
+def _question(
+    columns: Mapping[str, Values], count: int, exchange: Exchange | None, choices: Choices | None
+) -> Found | None:
     def asks(values: Values) -> bool:
         return len(values) >= _MOSTLY * count and all(isinstance(value, str) for value in values.values())
 
-    others = _below(columns, (*CHOICES, *ANSWER))
-    named = _named(columns, QUESTION, asks, others)
-    if named is not None:
-        return Found(named, _gaps(columns[named], count))
+    others = below(columns, (*CHOICES, *ANSWER)) | set(choices.fields if choices is not None else ())
+    own = named(columns, QUESTION, asks, others)
+    if exchange is not None and (own is None or own.startswith(f"{exchange.conversation}.")):
+        goes_on = "the conversation goes on, only its first question is asked"
+        return Found(exchange.question, goes_on if exchange.goes_on else None)
+    if own is not None:
+        return Found(own, _gaps(columns[own], count))
     texts = [
         path
         for path, values in columns.items()
         if path not in others
         and asks(values)
         and len(set(values.values())) > len(values) / 2
-        and _plain(path.split(".")[-1]) not in _NEVER_ASKED
+        and plain(last(path)) not in _NEVER_ASKED
     ]
     longest = max(texts, key=lambda path: sum(map(len, columns[path].values())), default=None)
     return None if longest is None else Found(longest, "no field has a usual name; this one has the longest texts")
 
 
-def _answer(columns: Mapping[str, Values], count: int, taken: set[str]) -> Found | None:
+def _answer(columns: Mapping[str, Values], count: int, taken: set[str], exchange: Exchange | None) -> Found | None:
     def answers(values: Values) -> bool:
         return sum(isinstance(value, str | int | float) for value in values.values()) > len(values) / 2
 
-    named = _named(columns, ANSWER, answers, taken | _below(columns, CHOICES))
-    if named is None:
-        return None
-    parent = columns.get(named.rpartition(".")[0], {})
+    own = named(columns, ANSWER, answers, taken | below(columns, CHOICES))
+    if own is None:
+        return Found(exchange.answer) if exchange is not None and exchange.answer is not None else None
+    parent = columns.get(own.rpartition(".")[0], {})
     if any(isinstance(value, list) and len(value) > 1 for value in parent.values()):
-        return Found(named, "some rows have several right answers, only the first one counts")
-    return Found(named, _gaps(columns[named], count))
+        return Found(own, "some rows have several right answers, only the first one counts")
+    return Found(own, _gaps(columns[own], count))
 
 
-def _below(columns: Mapping[str, Values], names: Sequence[str]) -> set[str]:
-    """The fields that have one of the names, and all inside them."""
-    return {path for path in columns if any(_plain(part) in names for part in path.split("."))}
+def _chosen(
+    columns: Mapping[str, Values], answer: Found | None, choices: Choices | None, taken: Collection[str]
+) -> tuple[Found | None, bool]:
+    """The field that says which choice is right, and whether there is one; of lettered choices that is a letter."""
+    if choices is None or answer is None:
+        return answer, False
+    if choices.lettered:
+        letters = letters_of(columns, choices, answer.field, taken)
+        return (answer, False) if letters is None else (answer if letters == answer.field else Found(letters), True)
+    doubt = numbering_doubt(columns[answer.field], columns[choices.field])
+    return (answer if doubt is None else Found(answer.field, doubt)), True
 
 
 def _gaps(values: Values, count: int) -> str | None:
@@ -201,13 +182,13 @@ def _gaps(values: Values, count: int) -> str | None:
 
 def _id(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> Found | None:
     def identifies(values: Values) -> bool:
-        plain = all(isinstance(value, str | int) and value != "" for value in values.values())
-        return plain and len(set(map(str, values.values()))) == count
+        scalars = all(isinstance(value, str | int) and value != "" for value in values.values())
+        return scalars and len(set(map(str, values.values()))) == count
 
-    named = _named(columns, ID, identifies, taken)
-    if named is None and "id" in columns:
+    own = named(columns, ID, identifies, taken)
+    if own is None and "id" in columns:
         return Found("id", "its values repeat or are missing; rows with the same id are errors")
-    return None if named is None else Found(named)
+    return None if own is None else Found(own)
 
 
 def _tags(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
@@ -217,90 +198,60 @@ def _tags(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None
             for value in values.values()
         )
 
-    named = _named(columns, TAGS, tags, taken, inner=False)
-    return None if named is None else Found(named)
+    own = named(columns, TAGS, tags, taken, inner=False)
+    return None if own is None else Found(own)
 
 
 def _split(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
     def splits(values: Values) -> bool:
         return all(isinstance(value, str) and value.casefold() in _SPLITS for value in values.values())
 
-    named = _named(columns, SPLIT, splits, taken, inner=False)
-    return None if named is None else Found(named)
+    own = named(columns, SPLIT, splits, taken, inner=False)
+    return None if own is None else Found(own)
 
 
 def _splits(values: Values) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(values.values()), key=lambda split: _SPLITS[split.casefold()]))
 
 
-def _context(columns: Mapping[str, Values], count: int, question: Found, taken: Collection[str]) -> str | None:
-    """A text that each row has beside its question; the `input` of an `instruction`."""
+def _told(columns: Mapping[str, Values], count: int, names: Sequence[str], taken: Collection[str]) -> str | None:
+    """A text that each row has beside its question."""
 
     def tells(values: Values) -> bool:
         return len(values) == count and all(isinstance(value, str) for value in values.values())
 
-    names = CONTEXT + (("input",) if _plain(question.field.rpartition(".")[2]) == "instruction" else ())
-    return _named(columns, names, tells, taken, inner=False)
+    return named(columns, names, tells, taken, inner=False)
 
 
-def _choices(columns: Mapping[str, Values], count: int) -> Choices | None:
-    """A list of texts, an object of them by letter, or such a list below `text` (as in ARC)."""
+def _unshown(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> str | None:
+    """A context of lists or objects, which no prompt shows well."""
 
-    def listed(values: Values) -> bool:
-        return len(values) >= _MOSTLY * count and all(map(_is_list_of_choices, values.values()))
+    def nested(values: Values) -> bool:
+        return len(values) >= _MOSTLY * count and all(isinstance(value, list | dict) for value in values.values())
 
-    def lettered(values: Values) -> bool:
-        kinds = set(map(_letters, values.values()))
-        return len(values) == count and len(kinds) == 1 and kinds != {()}
-
-    path = _named(columns, CHOICES, listed, (), inner=False)
-    if path is None:
-        below = [path for path in columns if path.endswith(".text") and _plain(path.split(".")[-2]) in CHOICES]
-        path = next((path for path in below if listed(columns[path])), None)
-    if path is not None:
-        return Choices(path)
-    path = _named(columns, CHOICES, lettered, (), inner=False)
-    return None if path is None else Choices(path, _letters(columns[path][0]))
-
-
-def _counts_from_one(answers: Values, choices: Values) -> bool:
-    """Whether an answer is the place behind the last choice."""
-    return any(type(answer) is int and answer == len(choices.get(at, ())) for at, answer in answers.items())
-
-
-def _is_list_of_choices(value: object) -> bool:
-    return isinstance(value, list) and len(value) >= 2 and all(isinstance(each, str | int | float) for each in value)
-
-
-def _letters(value: object) -> tuple[str, ...]:
-    """The keys A, B, ... of an object of choices; none where it is none."""
-    if not isinstance(value, dict) or len(value) < 2 or not all(isinstance(each, str) for each in value.values()):
-        return ()
-    keys = tuple(value)
-    return keys if "".join(keys).upper() == ascii_uppercase[: len(keys)] else ()
+    return named(columns, CONTEXT, nested, taken, inner=False)
 
 
 def _groups(columns: Mapping[str, Values], taken: Collection[str]) -> tuple[str, ...]:
     """Fields with 2 to 20 short values, no more than half as many as rows; known names first, 4 at most."""
     found = []
     for path, values in columns.items():
-        plain = all(isinstance(value, str | int) and len(str(value)) <= 40 for value in values.values())
-        if path in taken or not plain or path.rpartition(".")[2].isdecimal():
+        name = last(path)
+        if path in taken or name.isdecimal() or _IS_ID.search(name):
             continue
-        distinct = {str(value).strip() for value in values.values()} - {""}
-        known = _plain(path.rpartition(".")[2]) in GROUPS
-        worded = known or all(isinstance(value, str) for value in values.values())
-        if 2 <= len(distinct) <= 20 and 2 * len(distinct) <= len(values) and worded:
+        filled = [value for value in values.values() if value != ""]
+        known = plain(name) in GROUPS
+        short = all(isinstance(each, str | int if known else str) and len(str(each)) <= 40 for each in filled)
+        distinct = {str(value).strip() for value in filled} - {""}
+        if short and 2 <= len(distinct) <= 20 and 2 * len(distinct) <= len(filled):
             found.append((not known, path))
     return tuple(path for _, path in sorted(found, key=lambda each: each[0])[:_MOST_GROUPS])
 
 
-def _answer_kind(values: Values, choices: Choices | None) -> str:
-    if choices is not None:
-        return "choice"
+def _answer_kind(values: Values) -> str:
     texts = [str(value) for value in values.values() if not isinstance(value, bool)]
     if not texts:
-        return "short"
+        return "boolean"
 
     def most(pattern: Callable[[str], object]) -> bool:
         return sum(bool(pattern(text)) for text in texts) >= _NEARLY_ALL * len(texts)
@@ -309,33 +260,4 @@ def _answer_kind(values: Values, choices: Choices | None) -> str:
         return "number"
     if sum(bool(_FORMULA.search(text)) for text in texts) >= 0.2 * len(texts):
         return "formula"
-    return "long" if median(len(text.split()) for text in texts) > _LONG_ANSWER else "short"
-
-
-def _named(
-    columns: Mapping[str, Values],
-    names: Sequence[str],
-    fits: Callable[[Values], bool],
-    taken: Collection[str],
-    *,
-    inner: bool = True,
-) -> str | None:
-    """The field that fits and has the first of the names, the least nested one.
-
-    `inner`: a name may also be the one of an object or list that holds the text (`answers.text.0`).
-    """
-    best: dict[str, str] = {}
-    for path in sorted(columns, key=lambda path: path.count(".")):
-        for name in _names(path, inner):
-            if name in names and name not in best and path not in taken and fits(columns[path]):
-                best[name] = path
-    return next((best[name] for name in names if name in best), None)
-
-
-def _names(path: str, inner: bool) -> list[str]:
-    parts = [_plain(part) for part in path.split(".") if not (inner and part.isdecimal())]
-    return parts[-2:] if inner and parts[-1:] and parts[-1] in _INNER else parts[-1:]
-
-
-def _plain(name: str) -> str:
-    return "".join(sign for sign in name.casefold() if sign.isalnum())
+    return "long" if median(len(_WORD.findall(text)) for text in texts) > _LONG_ANSWER else "short"

@@ -145,6 +145,8 @@ def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
         print("  answer     none found: name it in fields.answer, or let a judge decide")
     if guess.choices is not None:
         print(f"  choices    {shown(guess.choices.field)}")
+    if guess.unshown is not None:
+        print(f"  not shown  {shown(guess.unshown)}: it is no text")
     if guess.tags_from:
         print(f"  tags from  {', '.join(map(shown, guess.tags_from))}")
     if (metric := metric_of(guess)) is not None:

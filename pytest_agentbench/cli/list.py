@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_agentbench.config import ConfigRoot
     from pytest_agentbench.records import Case
 
 
@@ -48,34 +49,42 @@ def _cases(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     from pytest_agentbench.cli.places import project_of
     from pytest_agentbench.config import find_root
     from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.sources import find_cases
+
+    for given in paths:
+        try:
+            for path in find_cases(given) if given.is_dir() else [given]:
+                yield from _cases_of(path, find_root(path, project_of(given), None), problems)
+        except ConfigError as error:  # of folders that cannot be read
+            problems.append(str(error))
+
+
+def _cases_of(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Case]:
+    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources import (
         CASE_FILES,
         BadRow,
         CodeNotRun,
-        find_cases,
         load_case,
         open_dataset,
         read_rows,
         row_case,
     )
 
-    for given in paths:
-        for path in find_cases(given) if given.is_dir() else [given]:
-            root = find_root(path, project_of(given), None)
-            try:
-                if path.name in CASE_FILES:
-                    yield load_case(path, root)
-                    continue
-                dataset = open_dataset(path, root.path)
-                for row in read_rows(dataset):
-                    if isinstance(row, BadRow):
-                        problems.append(row.message)
-                    else:
-                        yield row_case(dataset, row)
-            except CodeNotRun as error:
-                print(error, file=sys.stderr)
-            except ConfigError as error:
-                problems.append(str(error))
+    try:
+        if path.name in CASE_FILES:
+            yield load_case(path, root)
+            return
+        dataset = open_dataset(path, root.path)
+        for row in read_rows(dataset):
+            if isinstance(row, BadRow):
+                problems.append(row.message)
+            else:
+                yield row_case(dataset, row)
+    except CodeNotRun as error:
+        print(error, file=sys.stderr)
+    except ConfigError as error:
+        problems.append(str(error))
 
 
 def _row(case: Case) -> dict[str, Any]:

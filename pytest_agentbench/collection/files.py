@@ -12,7 +12,7 @@ import pytest
 
 from pytest_agentbench.collection.items import CaseItem, make_item, tag_items
 from pytest_agentbench.collection.planning import Planner
-from pytest_agentbench.config import located, suggest
+from pytest_agentbench.config import located
 from pytest_agentbench.engine import Job, Plan
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Case, MetricSpec, Model
@@ -105,12 +105,11 @@ class DatasetFile(_Cases):
                     continue
                 case = functools.partial(row_case, dataset, row)
                 try:
-                    planner.require_installed(row, case, plans)
-                    asked = self._own_judges(case, row, plans) or judges
+                    asked = planner.own_judges(row, case, plans) or judges
                 except ConfigError as error:
                     yield self._bad(row, str(error))
                 else:
-                    line = row.line if row.path == self.path else 1
+                    line = row.line if row.path is dataset.path else 1
                     yield from self._items(row.case_id, row.tags, line, case, plans, asked)
         except ConfigError as error:
             raise CollectionError(str(error)) from None
@@ -126,13 +125,6 @@ class DatasetFile(_Cases):
     def _bad(self, row: Row | BadRow, message: str) -> BadRowNode:
         place = f"line {row.line}" if row.path == self.path else f"{row.path.name} line {row.line}"
         return BadRowNode.from_parent(self, name=place, message=message)
-
-    def _own_judges(self, case: Callable[[], Case], row: Row, plans: list[Plan]) -> Judges | None:
-        """The models that a row's own metrics ask; None for a row without such a metric. Raises ConfigError."""
-        planner = self.config.stash[PLANNER]
-        if not any(name in row.raw for name in planner.asking):
-            return None
-        return planner.metric_judges(plans, case().metrics, f"{row.path}:{row.line}:1")
 
 
 class BadRowNode(pytest.Collector):
@@ -154,8 +146,6 @@ def _metrics(planner: Planner) -> tuple[MetricSpec, ...] | None:
     if planner.settings.metric is None:
         return None
     name, threshold = planner.settings.metric
-    if name not in planner.registry.metrics:
-        raise ConfigError(f"--agentbench-metric: unknown metric {name!r}{suggest(name, planner.registry.metrics)}")
     return (MetricSpec(name=name, threshold=threshold),)
 
 

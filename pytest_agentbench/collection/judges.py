@@ -16,7 +16,7 @@ def metric_judges(
 ) -> list[tuple[Model, ...]]:
     """For each plan the models that the metrics of a case at `place` ask, those of the evaluation profile included.
 
-    Raises ConfigError for a metric whose args it does not take, or that takes a `model` and has none.
+    Raises ConfigError for a metric that takes a `model` and has none.
     """
     specs = list(specs)
     return [tuple(_models(plan, (*specs, *plan.evaluation_profile.metrics), metrics, place).values()) for plan in plans]
@@ -28,7 +28,6 @@ def _models(plan: Plan, specs: Iterable[MetricSpec], metrics: Mapping[str, Metri
         function = metrics.get(spec.name)
         if function is None or not asks_model(function):
             continue
-        _refuse_args(spec, function, place)
         name = spec.args.get("model")
         if name is not None and (not isinstance(name, str) or not name.strip()):
             raise ConfigError(f"{place}: metric {spec.name}: args.model: found {name!r}, expected a model's id or name")
@@ -41,10 +40,3 @@ def _models(plan: Plan, specs: Iterable[MetricSpec], metrics: Mapping[str, Metri
                 "(`args: {model: gpt4o}`), or a judge in the evaluation profile"
             )
     return found
-
-
-def _refuse_args(spec: MetricSpec, function: Metric, place: str) -> None:
-    try:
-        inspect.signature(function).bind("", "", context=None, **spec.args)
-    except TypeError as error:
-        raise ConfigError(f"{place}: metric {spec.name}: args: {error}") from None

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_agentbench.collection.installed import (
+from pytest_agentbench.collection.judges import metric_judges
+from pytest_agentbench.collection.predicted import Predicted
+from pytest_agentbench.collection.refusing import (
     require_for_case,
     require_for_dataset,
     require_for_profile,
     require_for_row,
 )
-from pytest_agentbench.collection.judges import metric_judges
-from pytest_agentbench.collection.predicted import Predicted
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, SuiteFile, find_root
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, SuiteFile, find_root, suggest
 from pytest_agentbench.engine import CHAT_JUDGE, Plan, Registry, build_registry, judge_of, overrides_runner
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics import asks_model, missing_extra
 from pytest_agentbench.models import missing_key, resolve_model
 from pytest_agentbench.options import Settings
 from pytest_agentbench.records import Case, MetricSpec, Model
@@ -100,7 +99,7 @@ class Planner:
         outside = not plans or plans[0].run_profile.allow_outside_paths
         case = load_case(path, self.root(path), self.registry.known, allow_outside=outside)
         for plan in plans[:1]:
-            require_for_case(case, plan.evaluation_profile)
+            require_for_case(case, plan.evaluation_profile, self.registry.metrics)
         return case
 
     def open_dataset(self, path: Path, plans: list[Plan], metrics: tuple[MetricSpec, ...] | None = None) -> Dataset:
@@ -109,20 +108,26 @@ class Planner:
         outside = not plans or plans[0].run_profile.allow_outside_paths
         return open_dataset(path, root, known, metrics, run_code=True, allow_outside=outside)
 
-    def require_installed(self, row: Row, case: Callable[[], Case], plans: list[Plan]) -> None:
-        """Raises ConfigError for a row whose own metrics cannot be computed here."""
-        if any(name in row.raw for name in self._not_installed):
-            for plan in plans[:1]:
-                require_for_row(case(), plan.evaluation_profile)
+    def own_judges(self, row: Row, case: Callable[[], Case], plans: list[Plan]) -> list[tuple[Model, ...]] | None:
+        """For each plan the models that a row's own metrics ask; None for a row whose evaluator names no metric.
+
+        Raises ConfigError for metrics that cannot be computed.
+        """
+        if b"evaluator" not in row.raw or not any(name in row.raw for name in self._metric_names):
+            return None
+        own = case()
+        for plan in plans[:1]:
+            require_for_row(own, plan.evaluation_profile, self.registry.metrics)
+        return self.metric_judges(plans, own.metrics, f"{row.path}:{row.line}:1")
 
     @cached_property
-    def _not_installed(self) -> tuple[bytes, ...]:
-        return tuple(name.encode() for name in self.registry.metrics if missing_extra(name))
+    def _metric_names(self) -> tuple[bytes, ...]:
+        return tuple(name.encode() for name in self.registry.metrics)
 
     def rows(self, dataset: Dataset, plans: list[Plan]) -> Iterator[Row | BadRow]:
         """The rows of a dataset, to be read to the end; the session's predictions find theirs. Raises ConfigError."""
         for plan in plans[:1]:
-            require_for_dataset(dataset, plan.evaluation_profile)
+            require_for_dataset(dataset, plan.evaluation_profile, self.registry.metrics)
         rows = read_rows(dataset)
         return rows if self.predicted is None else self.predicted.rows(dataset, rows)
 
@@ -164,6 +169,9 @@ class Planner:
         self.metric_judges(plans, (), evaluation.evaluation_profile_id)
         if settings.metric is not None:
             asked = MetricSpec(name=settings.metric[0], threshold=settings.metric[1])
+            if asked.name not in self.registry.metrics:
+                hint = suggest(asked.name, self.registry.metrics)
+                raise ConfigError(f"--agentbench-metric: unknown metric {asked.name!r}{hint}")
             self.metric_judges(plans, [asked], "--agentbench-metric")
         return plans
 
@@ -172,7 +180,7 @@ class Planner:
         if name is None:
             return EvaluationProfile.default()
         profile = root.evaluation_profile(name, self.registry.known)
-        require_for_profile(profile, root.find("evaluation_profiles", name))
+        require_for_profile(profile, root.find("evaluation_profiles", name), self.registry.metrics)
         return profile
 
     def _plan(
@@ -221,11 +229,6 @@ class Planner:
                 )
             judges[judge.judge_id] = resolve_model(name, models=root.models(), environ=self.environ)
         return judges
-
-    @cached_property
-    def asking(self) -> tuple[bytes, ...]:
-        """The names of the metrics that ask a model."""
-        return tuple(name.encode() for name, function in self.registry.metrics.items() if asks_model(function))
 
     def metric_judges(
         self, plans: Sequence[Plan], metrics: Iterable[MetricSpec], place: str

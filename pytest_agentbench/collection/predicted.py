@@ -67,7 +67,7 @@ class Predicted:
     def _rows_in_order(
         self, values: list[Any], dataset: Dataset, rows: Iterable[Row | BadRow]
     ) -> Iterator[Row | BadRow]:
-        number, file = 0, _file(dataset)
+        number, file = 0, _part(dataset)
         if self._dataset not in (None, file):
             self._refuse(f"the session has several datasets ({self._dataset} and {file})")
         self._dataset = file
@@ -116,3 +116,10 @@ def _samples(value: Any) -> int:
 def _file(dataset: Dataset) -> Path:
     """The file that makes the dataset what it is, however it was opened."""
     return dataset.path if dataset.recipe is None else dataset.recipe.path
+
+
+def _part(dataset: Dataset) -> Path:
+    """The same, but one of several data files has rows of its own to count."""
+    recipe = dataset.recipe
+    one_of_several = recipe is not None and recipe.only is not None and len(recipe.files) > 1
+    return dataset.path if one_of_several else _file(dataset)

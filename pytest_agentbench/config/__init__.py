@@ -9,15 +9,7 @@ from pytest_agentbench.config.case_file import (
     TestCaseFile,
     Turn,
 )
-from pytest_agentbench.config.dataset_file import (
-    DATA_SUFFIXES,
-    DatasetDescriptor,
-    Example,
-    FewShot,
-    RowFields,
-    is_descriptor_name,
-    match_files,
-)
+from pytest_agentbench.config.dataset_file import DatasetDescriptor, Example, FewShot, RowFields, is_descriptor_name
 from pytest_agentbench.config.documents import Document, Loc, Problem, parse_json, parse_yaml, read, read_bytes
 from pytest_agentbench.config.evaluation_profile import (
     Anchor,
@@ -31,6 +23,7 @@ from pytest_agentbench.config.evaluation_profile import (
 from pytest_agentbench.config.kinds import KINDS, find_config_files, kind_of
 from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
+from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
 from pytest_agentbench.config.run_profile import ExecutionPolicy, OpenClawRunProfile, RunProfile, merge_runner_settings
 from pytest_agentbench.config.schemas import json_schemas

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -31,11 +29,9 @@ from pytest_agentbench.config.base import (
 )
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.templates import parse_template
 from pytest_agentbench.records import MetricSpec, Record, RunnerSpec, Tags, Text
-
-DATA_SUFFIXES = (".json", ".jsonl")
-"""What the files of questions end in."""
 
 _DESCRIPTORS = ("dataset.yaml", "dataset.yml")
 _NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml")
@@ -46,19 +42,6 @@ _LOCAL = (".", "/", "~", os.sep)
 def is_descriptor_name(name: str) -> bool:
     """Whether a file of that name may be a dataset's descriptor."""
     return name in _DESCRIPTORS or name.endswith(_NAMED_DESCRIPTORS)
-
-
-def match_files(pattern: str, folder: str) -> list[Path]:
-    """The files that a path or glob pattern of a descriptor in `folder` names, in the order of their names.
-
-    A pattern matches .json and .jsonl files only.
-    """
-    path = os.path.normpath(os.path.join(folder, os.path.expanduser(pattern)))
-    if not glob.has_magic(pattern) or os.path.exists(path):
-        return [Path(path)] if os.path.isfile(path) else []
-    start = "" if os.path.isabs(pattern) else glob.escape(folder)
-    found = glob.iglob(os.path.join(start, os.path.expanduser(pattern)), recursive=True)
-    return [Path(os.path.normpath(each)) for each in sorted(found) if each.endswith(DATA_SUFFIXES)]
 
 
 def _field_path(text: str) -> str:
@@ -242,8 +225,8 @@ class DatasetDescriptor(ConfigFile):
 
     def _source_problems(self) -> Iterable[tuple[Loc, str]]:
         if (self.files is None) == (self.source is None):
-            found = "neither" if self.files is None else "both"
-            yield (), f"found {found} files and source, expected exactly one of them"
+            found = "neither files nor source" if self.files is None else "both files and source"
+            yield (), f"found {found}, expected exactly one of them"
         if self.source is None:
             for name in ("config", "revision"):
                 if getattr(self, name) is not None:

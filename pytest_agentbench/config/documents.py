@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,6 +91,8 @@ def read(path: Path) -> Document:
 def read_bytes(path: Path) -> bytes:
     """The file's bytes, at most MAX_BYTES of them."""
     try:
+        if stat.S_ISFIFO(os.stat(path).st_mode):  # opening it would wait for somebody to write
+            raise ConfigError(f"{path}:1:1: found a pipe, expected a file")
         with open(path, "rb") as file:
             text = file.read(MAX_BYTES + 1)
     except OSError as error:

@@ -96,7 +96,8 @@ def _sentence(kind: str, message: str, found: Any, cause: object) -> str:
     if kind == "string_pattern_mismatch":
         return f"found {_short(found)}, expected {_SLUG}"
     expected = re.sub(r"^(Input|String|List|Tuple|Dictionary|Value) should (be |have )?", "", message)
-    return f"found {_short(found)}, expected {expected.replace('dictionary', 'mapping').replace('tuple', 'list')}"
+    expected = re.sub(r" or instance of \w+$", "", expected).replace("dictionary", "mapping").replace("tuple", "list")
+    return f"found {_short(found)}, expected {expected}"
 
 
 def _short(value: Any) -> str:

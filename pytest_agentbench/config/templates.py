@@ -13,17 +13,19 @@ def parse_template(text: str) -> tuple[str, ...]:
 
     :raises ValueError: something else than a name stands in braces.
     """
-    parts = _FIELD.split(text)
-    for place, part in enumerate(parts):
-        if place % 2:
-            parts[place] = name = part.strip()
-            if not _NAME.fullmatch(name):
-                raise ValueError(
-                    f"found {{{{{part[:40]}}}}}, expected the name of a field, such as {{{{ question }}}}; "
-                    "there are no expressions"
-                )
-        elif "{{" in part:
+    literal, *others = text.split("{{")
+    parts = [literal]
+    for other in others:
+        inside, end, literal = other.partition("}}")
+        if not end:
             raise ValueError("found {{ without }}, expected the name of a field between them")
+        name = inside.strip()
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"found {{{{{inside[:40]}}}}}, expected the name of a field, such as {{{{ question }}}}; "
+                "there are no expressions"
+            )
+        parts += [name, literal]
     return tuple(parts)
 
 

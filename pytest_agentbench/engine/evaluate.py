@@ -19,7 +19,9 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     plan, artifact = job.plan, result.artifact
     assert artifact is not None
     profile = plan.evaluation_profile
-    context = CheckContext(case, artifact, result.workspace, services.registry.metrics, profile.compat)
+    context = CheckContext(
+        case, artifact, result.workspace, services.registry.metrics, profile.compat, services.threads.run
+    )
     checks = await run_checks(context, profile.security_policy, services.registry.checks)
     metrics = await measure_all(services, job, case, artifact)
     try:

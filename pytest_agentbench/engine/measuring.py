@@ -1,4 +1,4 @@
-"""The metrics of a run, all at once: those that ask a model wait together, and a huge text stalls no other run."""
+"""The metrics of a run, all at once: those that ask a model wait together, and what takes long stalls no other run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from pathlib import Path
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.verdict import is_judged, metrics_of
-from pytest_agentbench.metrics import MetricContext, asks_model, measure, measure_async
+from pytest_agentbench.metrics import MetricContext, asks_model, measure, measure_async, takes_long
 from pytest_agentbench.records import Case, MetricResult, MetricSpec, RunArtifact
 from pytest_agentbench.store import JUDGEMENTS
-
-LONG = 20_000
-"""Characters of reference and output together from which on a plain metric is computed on a thread."""
 
 
 async def measure_all(services: Services, job: Job, case: Case, artifact: RunArtifact) -> list[MetricResult]:
@@ -23,19 +20,20 @@ async def measure_all(services: Services, job: Job, case: Case, artifact: RunArt
     A run that failed by its status is not shown to a model: such a metric is 0, as it is for an empty answer.
     """
     specs = metrics_of(case, job.plan.evaluation_profile)
-    asking = {spec.name for spec in specs if _asks(services, spec)}
+    metrics = services.registry.metrics
     reference, output = case.reference or "", artifact.final_output or ""
-    long = len(reference) + len(output) > LONG
+    asking = {spec.name for spec in specs if _asks(services, spec)}
+    long = {spec.name for spec in specs if takes_long(spec.name, metrics, reference, output)}
     if not asking and not long:
-        return [measure(spec, reference, output, services.registry.metrics) for spec in specs]
+        return [measure(spec, reference, output, metrics) for spec in specs]
 
     async def one(spec: MetricSpec) -> MetricResult:
-        if spec.name not in asking:
-            plain = partial(measure, spec, reference, output, services.registry.metrics)
-            return await services.threads.run(plain) if long else plain()
-        if not is_judged(case, artifact):
-            return _unasked(spec, artifact.status)
-        return await measure_async(spec, reference, output, services.registry.metrics, _context(services, job, case))
+        if spec.name in asking:
+            if not is_judged(case, artifact):
+                return _unasked(spec, artifact.status)
+            return await measure_async(spec, reference, output, metrics, _context(services, job, case))
+        plain = partial(measure, spec, reference, output, metrics)
+        return await services.threads.run(plain) if spec.name in long else plain()
 
     results = await asyncio.gather(*map(one, specs))
     if costs := [result.usage.cost_usd for result in results if result.usage is not None]:

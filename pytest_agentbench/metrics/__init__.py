@@ -7,6 +7,7 @@ from pytest_agentbench.metrics.math_equal import math_equal
 from pytest_agentbench.metrics.multiple_choice import multiple_choice
 from pytest_agentbench.metrics.numeric import numeric_match
 from pytest_agentbench.metrics.overlap import bleu_score, f1_score, rouge_score
+from pytest_agentbench.metrics.refusal import refusal, wrong_names
 from pytest_agentbench.metrics.registry import (
     METRICS,
     V1_METRICS,
@@ -19,9 +20,10 @@ from pytest_agentbench.metrics.registry import (
     measure_async,
     metric,
     missing_extra,
-    score,
+    takes_long,
 )
 from pytest_agentbench.metrics.repetitions import pass_at_k, pass_hat_k
+from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.metrics.text import contains_answer, exact_match, similarity
 
 BUILTIN_METRICS = METRICS.copy()
@@ -51,7 +53,10 @@ __all__ = [
     "numeric_match",
     "pass_at_k",
     "pass_hat_k",
+    "refusal",
     "rouge_score",
     "score",
     "similarity",
+    "takes_long",
+    "wrong_names",
 ]

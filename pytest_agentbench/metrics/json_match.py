@@ -8,10 +8,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from decimal import Decimal, DecimalException
 from itertools import islice, zip_longest
-from math import isfinite
 from typing import Any
 
 from pytest_agentbench.metrics.numbers import are_close
+from pytest_agentbench.metrics.numeric import Tolerance, require_tolerance
+from pytest_agentbench.metrics.passages import said
 from pytest_agentbench.metrics.registry import Measured, metric
 
 _DEEPEST = 100
@@ -20,7 +21,9 @@ _ABSENT = object()
 
 
 @metric("json_match")
-def json_match(ground_truth: str, prediction: str, *, tolerance: float = 0.0, ignore_order: bool = False) -> Measured:
+def json_match(
+    ground_truth: str, prediction: str, *, tolerance: Tolerance = 0.0, ignore_order: bool = False
+) -> Measured:
     """The share of leaves (values at their paths) that are equal, of all that either side has; 1 where both are equal.
 
     The prediction is JSON alone or in its only code fence, 0 where it is neither. The order of keys never counts, that
@@ -28,14 +31,13 @@ def json_match(ground_truth: str, prediction: str, *, tolerance: float = 0.0, ig
     compared by value, within the absolute `tolerance`. Details: `leaves`, `matched`, and up to 5 paths in `differing`.
     Raises ValueError for a ground truth that is no JSON.
     """
-    if not isinstance(tolerance, (int, float)) or not (isfinite(tolerance) and tolerance >= 0):
-        raise ValueError(f"json_match: tolerance is {tolerance!r}, expected a number from 0")
+    require_tolerance("json_match", "tolerance", tolerance)
     try:
         expected = _parsed(ground_truth)
     except ValueError as error:
         raise ValueError(f"json_match: the ground truth is no JSON: {error}") from error
     try:
-        found = _parsed(_unfenced(prediction))
+        found = _parsed(_unfenced(said(prediction)))
     except ValueError as error:
         return Measured(0.0, {"reason": f"the answer is no JSON: {error}"})
     comparison = _Comparison(tolerance, ignore_order)

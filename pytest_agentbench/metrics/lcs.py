@@ -1,4 +1,8 @@
-"""The longest common subsequence of two lists of tokens, by bit vectors instead of a table."""
+"""The longest common subsequence of two lists of tokens, by bit vectors instead of a table.
+
+`compat="v1"` needs it where no extra is installed; and rapidfuzz's LCSseq, the same algorithm, takes twice as long for
+lists of 100,000 tokens of a small vocabulary, four times of a large one, without a bound.
+"""
 
 from __future__ import annotations
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from math import comb
 from operator import add
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from weakref import WeakValueDictionary
 
+from pydantic import Field
+
+from pytest_agentbench.metrics.passages import said
 from pytest_agentbench.metrics.registry import Measured, MetricContext, metric
 from pytest_agentbench.records import AnswerVerdict, Usage
 
 if TYPE_CHECKING:
     from pytest_agentbench.judging import Asked
     from pytest_agentbench.models import ChatClient
+
+_asking: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path, str], asyncio.Lock] = WeakValueDictionary()
+"""A lock for each vote that is being asked for: repetitions often give the same answer at the same time."""
 
 
 @metric("llm_judgement")
@@ -24,7 +32,7 @@ async def llm_judgement(
     *,
     context: MetricContext,
     model: str | None = None,
-    repetitions: int = 1,
+    repetitions: Annotated[int, Field(ge=1)] = 1,
     compat: Literal["v1"] | None = None,
 ) -> Measured:
     """1 where most of `repetitions` votes of a judge find the answer correct; 0 else, also at a tie.
@@ -36,6 +44,7 @@ async def llm_judgement(
     """
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise ValueError(f"repetitions: found {repetitions!r}, expected a whole number from 1")
+    prediction = prediction if compat else said(prediction)
     if not prediction.strip():
         return Measured(0.0, _details([], "the answer is empty, so no judge was asked"))
     if not ground_truth.strip() and compat is None:
@@ -63,16 +72,18 @@ async def _vote(
     from pytest_agentbench.judging import ask_vote, vote_key
     from pytest_agentbench.store import Judgements
 
-    kept = None
-    if context.cache is not None and not client.model.scripted:
-        kept = Judgements(context.cache, context.redactor)
+    ask = partial(ask_vote, client, messages, case_id=context.case_id, repetition=repetition, compat=compat)
+    if context.cache is None or client.model.scripted:
+        return await ask()
+    kept = Judgements(context.cache, context.redactor)
     key = vote_key(client.model, messages, repetition, compat)
-    if kept is not None and (verdict := kept.find(key)) is not None:
-        return verdict
-    asked = await ask_vote(client, messages, case_id=context.case_id, repetition=repetition, compat=compat)
-    if kept is not None and asked.verdict is not None:
-        kept.keep(key, client.model.requested_model, asked.verdict)
-    return asked
+    async with _asking.setdefault((asyncio.get_running_loop(), context.cache, key), asyncio.Lock()):
+        if (verdict := kept.find(key)) is not None:
+            return verdict
+        asked = await ask()
+        if asked.verdict is not None:
+            kept.keep(key, client.model.requested_model, asked.verdict)
+        return asked
 
 
 def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: str) -> Measured:

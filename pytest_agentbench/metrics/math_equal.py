@@ -8,13 +8,14 @@ from decimal import Decimal
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.metrics.math_process import CPU_SECONDS, ask
 from pytest_agentbench.metrics.numbers import are_close
+from pytest_agentbench.metrics.passages import said
 from pytest_agentbench.metrics.registry import Measured, metric, missing_extra
 
 _LONGEST = 10_000
 _PLAIN_NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:e[-+]?\d{1,3})?", re.IGNORECASE)
 
 
-@metric("math_equal", requires="math_verify")
+@metric("math_equal", requires="math_verify", slow=True)
 def math_equal(ground_truth: str, prediction: str) -> Measured:
     r"""1 where both hold the same mathematical expression by math-verify: LaTeX ($...$, \boxed{}), sets, intervals.
 
@@ -24,7 +25,7 @@ def math_equal(ground_truth: str, prediction: str) -> Measured:
     """
     if (reason := missing_extra("math_equal")) is not None:
         raise UnavailableError(reason)
-    expected, found = ground_truth.strip(), prediction.strip()
+    expected, found = ground_truth.strip(), said(prediction).strip()
     if expected and expected == found:
         return Measured(1.0)
     if _PLAIN_NUMBER.fullmatch(expected) and _PLAIN_NUMBER.fullmatch(found):

@@ -84,6 +84,7 @@ class _Worker:
             process.kill()
 
         timer = threading.Timer(seconds, end)
+        timer.daemon = True  # an exit would wait for it
         timer.start()
         try:
             process.stdin.write(line)

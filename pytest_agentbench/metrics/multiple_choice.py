@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from pytest_agentbench.metrics.passages import said
 from pytest_agentbench.metrics.registry import Measured, metric
-from pytest_agentbench.metrics.tokens import UNSPACED, folded, normal
+from pytest_agentbench.metrics.tokens import folded, normal
 
 _FONT = re.compile(r"\\(?:text|math)[a-z]{0,6}\s?\{([^{}\\]*)\}")
 _MARKUP = re.compile(r"[*`$]+|\\[()\[\],;! ]|(?<!\w)_+|_+(?!\w)")
@@ -21,30 +22,41 @@ _WORDS_AFTER = r"(?:because|since|as|which|that|due|given|based|with|for|from|an
 _CHOICE = re.compile(
     r"(?:option\s|choice\s|letter\s|选项\s?)?"
     rf"(?:{_OPEN}(?P<framed>[a-z]){_CLOSE}"
-    rf"|(?P<closed>[a-z])(?=\s*(?:$|[.,:;!?)\]}}<\"”」】…—/&。、]|-\s|{_WORDS_AFTER})|[{UNSPACED}])"
+    rf"|(?P<closed>[a-z])(?=\s*(?:$|[.,:;!?)\]}}<\"”」】…—/&。、]|-\s|{_WORDS_AFTER}|[^\W\x00-\u024f]))"
     r"|(?P<bare>(?-i:[B-HJ-Z]))(?!['’\w+#=-]))",
     re.IGNORECASE,
 )
 _ALSO = re.compile(r"\s?(?:,|/|、|&|or\b|and\b|和|或)\s?(?=[a-z\W])", re.IGNORECASE)
-_FILLER = r"(?:\s?(?:therefore|thus|clearly|definitely|probably|most|likely|the|answer|indeed)\b)*\s?"
+_FILLER = r"(?:\s?(?:therefore|thus|clearly|definitely|probably|most|likely|actually|really|the|answer|indeed)\b)*\s?"
+# A sentence that ends with a letter: what is said before it counts only then.
+_AT_END = rf"(?=(?:(?:option|choice)\s)?(?:{_OPEN})?(?-i:[A-Z])(?:{_CLOSE})?\s?(?:$|[.,;!。]|{_WORDS_AFTER}))"
 _CUES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"\b(?:answer|choice|option|selection)[\"'”]?(?:(?!not\b|n't)[^:=\n]){0,60}?(?:\b(?:is|be|was)\b|[:=])\s?[:=]?"
-        + _FILLER,
+        r"\b(?:answer|choice|option|selection|statement)[\"'”]?(?:(?!not\b|n't)[^:=\n]){0,60}?"
+        r"(?:\b(?:is|be|was)\b|[:=]|\s-\s)\s?[:=]?" + _FILLER,
         r"(?<!not )(?<!n't )(?<!never )\b(?:choose|chose|select|selected|pick|picked|go with|opt for)\s" + _FILLER,
         r"<\s?(?:final_?)?answer\s?>\s?",
-        r"(?:答案|选项|選項|正解|答え)[^:不\n]{0,12}?(?:是|为|為|选|は|:)\s?(?:选择?)?\s?",
+        r"(?:答案|选项|選項|正解|正答|答え)[^:不\n]{0,12}?(?:是|为|為|选|は|:)\s?(?:选择?)?\s?",
         r"(?<![不没别別勿])[选選](?![项項])[择擇]?\s?:?\s?",
         r"정?답(?:은|는)?\s?:?\s?",
+        r"(?:उत्तर|जवाब|विकल्प)\s?:?\s?",
+        rf"\b(?:it\sis|it['’]s|so|hence|thus|therefore|say),?\s{_AT_END}",
+        rf"(?:(?<!no\s)(?<!non\s)(?<!não\s)(?<!['’])\b(?:es|est|ist|é|è)|هي|هو)\s{_AT_END}",
     )
+)
+# Whatever the label is, "Réponse : C"; but the words for what the answer is not.
+_LABEL = re.compile(
+    rf"(?<!wrong)(?<!incorrect)(?<!false)(?<!eliminated)(?<!out)(?<!not)\s?:\s?{_AT_END}", re.IGNORECASE
 )
 _PRAISED = re.compile(
     r"(?:^|(?<=[\s(\[\"']))(?P<choice>[A-Z])[)\]\"']?"
-    r"(?:\sis\s(?:the\s)?(?:(?:most|only|clearly|definitely)\s)?(?:correct|right|best|answer)\b|[项項]?[是为]?正确)"
+    r"(?::\s?(?:correct|right)\b|[项項]?[是为]?正确"
+    r"|\sis\s(?:the\s)?(?:(?:most|only|clearly|definitely)\s)?(?:correct|right|best|answer)\b)"
 )
 _ALONE = re.compile(
-    rf"(?:(?:final\s)?(?:option|choice|answer|letter)\s)?(?:{_OPEN})?(?P<choice>[a-z])(?:{_CLOSE})?\s?[.,:;!。]?",
+    r"(?:\d{1,3}[.):]\s)?(?:(?:(?:final|correct|best)\s)?(?:option|choice|answer|letter)\s|选项\s?)?"
+    rf"(?:{_OPEN})?(?P<choice>[a-z])(?:{_CLOSE})?\s?[.,:;!。、]?",
     re.IGNORECASE,
 )
 _LEADING = re.compile(r"(?:[(\[](?P<framed>[A-Za-z])[)\]]|(?P<closed>[A-Z])(?:[.):]|\s[-—–]))\s?(?=\S)")
@@ -63,7 +75,7 @@ def multiple_choice(ground_truth: str, prediction: str, *, choices: Sequence[obj
     if len(options) > len(_ALPHABET):
         raise ValueError(f"multiple_choice: found {len(options)} choices, expected at most {len(_ALPHABET)}")
     expected = _expected(ground_truth, options)
-    chosen = _chosen(_clean(prediction), options)
+    chosen = _chosen(_clean(said(prediction)), options)
     letter = (chosen.pop() or None) if len(chosen) == 1 else None
     return Measured(float(letter == expected), {"expected": expected, "chosen": letter})
 
@@ -92,7 +104,9 @@ def _chosen(text: str, options: Sequence[str]) -> set[str]:
     lines = text.split("\n")
     boxed = (_boxed(line, options) for line in reversed(lines))
     stated = (_stated(line) | _alone(line) for line in reversed(lines))
-    return next(filter(None, chain(boxed, stated)), None) or _leading(lines) or _option(text, options)
+    labelled = (_named(line, [_LABEL]) for line in reversed(lines))
+    named = next(filter(None, chain(boxed, stated, labelled)), None)
+    return named or _leading(lines) or _option(text, options)
 
 
 def _boxed(line: str, options: Sequence[str]) -> set[str]:
@@ -111,11 +125,12 @@ def _alone(line: str) -> set[str]:
 
 def _stated(line: str) -> set[str]:
     """The letters that phrases of the line name."""
-    letters = {match["choice"] for match in _PRAISED.finditer(line)}
-    for cue in _CUES:
-        for match in cue.finditer(line):
-            letters.update(_enumerated(line, match.end()))
-    return letters
+    return {match["choice"] for match in _PRAISED.finditer(line)} | _named(line, _CUES)
+
+
+def _named(line: str, cues: Iterable[re.Pattern[str]]) -> set[str]:
+    """The letters right behind the cues."""
+    return {letter for cue in cues for match in cue.finditer(line) for letter in _enumerated(line, match.end())}
 
 
 def _enumerated(line: str, start: int) -> Iterator[str]:
@@ -130,8 +145,10 @@ def _enumerated(line: str, start: int) -> Iterator[str]:
 
 
 def _leading(lines: Sequence[str]) -> set[str]:
-    matches = [_LEADING.match(line.lstrip(" >#-•")) for line in lines]
-    return {(match["framed"] or match["closed"]).upper() for match in matches if match}
+    """The letters that lines begin with; of a list out of order the first, which the others explain."""
+    matches = (_LEADING.match(line.lstrip(" >#-•")) for line in lines)
+    letters = [(match["framed"] or match["closed"]).upper() for match in matches if match]
+    return set(letters[:1] if letters[1:] and letters[0] > letters[1] else letters)
 
 
 def _option(text: str, options: Sequence[str]) -> set[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException
 from itertools import islice
 
+from pytest_agentbench.metrics.passages import answer_sentences, boxed, said
 from pytest_agentbench.metrics.tokens import UNSPACED, normal
 
 _ARITHMETIC = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])  # nothing is raised, whatever the size
@@ -16,60 +17,114 @@ _ARITHMETIC = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])  # nothin
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A range of numbers, or one where `low` is `high`. Of 18.29 % it has 18.29 and that it is `percent`."""
+    """A range of numbers, or one where `low` is `high`; "18.29 %" is 18.29 with the unit "%" and the scale -2."""
 
     low: Decimal
     high: Decimal
-    percent: bool = False
+    unit: str = ""
+    scale: int = 0
 
     def __str__(self) -> str:
         ends = [self.low] if self.low == self.high else [self.low, self.high]
-        return " to ".join(f"{_ARITHMETIC.plus(end):.12g}" for end in ends) + "%" * self.percent
+        return " to ".join(f"{_ARITHMETIC.plus(end):.12g}" for end in ends) + self.unit
 
+
+_SCALES = {
+    "%": -2,
+    "percent": -2,
+    "pct": -2,
+    "k": 3,
+    "thousand": 3,
+    "m": 6,
+    "mn": 6,
+    "million": 6,
+    "b": 9,
+    "bn": 9,
+    "billion": 9,
+    "trillion": 12,
+    "lakh": 5,
+    "crore": 7,
+    "लाख": 5,
+    "千": 3,
+    "万": 4,
+    "萬": 4,
+    "百万": 6,
+    "億": 8,
+    "亿": 8,
+    "兆": 12,
+    "만": 4,
+    "억": 8,
+    "ألف": 3,
+    "مليون": 6,
+    "مليار": 9,
+}
+"""The power of ten that a word after a number stands for."""
 
 _SUPERSCRIPT = re.compile("[⁰¹²³⁴-⁹⁺⁻]+")
 _VULGAR = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
-_HYPHENS = str.maketrans("\u2010\u2011\u2012\u2013\u2212\u2044", "-----/")
-_LATEX = re.compile(r"\\!|\{,\}|\\[,;: ]|\\[%$]|\\(?:times|cdot|pm)(?![a-zA-Z])")
+_SAME = str.maketrans("\u2010\u2011\u2012\u2013\u2212\u2044\u066a\u066b\u066c", "-----/%.,")
+_LATEX = re.compile(r"\\!|\{,\}|\\[,;: ()\[\]]|\\[%$]|\\(?:times|cdot|pm)(?![a-zA-Z])")
 _READ_AS = {"\\!": "", "{,}": ",", "\\%": "%", "\\$": "$", "\\times": "×", "\\cdot": "×", "\\pm": "±"}
 _FRACTION = re.compile(
     r"(?P<sign>[-+]?)\s?\\[dtc]?frac"
     r"\s?(?:\{\s?(?P<top>[-+\d.,]++)\s?\}|(?P<top_digit>\d))\s?(?:\{\s?(?P<bottom>[-+\d.,]++)\s?\}|(?P<bottom_digit>\d))"
 )
+_MINUS = re.compile(r"(?:(?<!\d )\b(?i:minus|negative)\s|[负負]|マイナス)(?=[$¢-¥฿₠-₿]?\d)")
+_ASIDE = re.compile(r"(?<=[\w%°.,'”’] )(?<! is )(?<! are )[(\[][^()\[\]\n]*+[)\]]|\[\d{1,3}\](?=[\s.,\[]|$)")
 
 _LETTER = rf"[^\W\d{UNSPACED}]"  # of a script whose words are set apart by blanks
 _GLUED = re.compile(rf"(?:{_LETTER}|[\^±]|±\s)\Z")
-_DIGITS = r"(?:\d{1,3}(?:,\d{3}(?!\d))++|\d{1,3}(?:[ ]\d{3}(?!\d))++|\d{1,3}(?:['’]\d{3}(?!\d))++|\d++)"
-_DECIMAL = rf"(?:{_DIGITS}(?:\.\d++)?+|(?<!\d)\.\d++)"
+# Thousands are set apart by one kind of mark. A comma that cannot do that is a decimal one, where there is no other.
+_DECIMAL = r"""(?:
+    (?<!\d\.)(?!0)\d{1,3}(?:\.\d{3}(?!\d))++(?:,\d++|(?<=\.\d{3}\.\d{3}))(?![.,]\d)
+    |(?!0)\d{1,3}(?:(?:[ ]\d{3}(?!\d))++|(?:['’]\d{3}(?!\d))++)(?:[.,]\d++)?+
+    |(?:(?!0)\d{1,3}(?:,\d{3}(?!\d))++|(?<!\d,)\d{1,2}(?:,\d\d(?!\d))++,\d{3}(?!\d))(?:\.\d++)?+
+    |(?<!\d,)\d++,\d++(?![.,]\d)
+    |\d++(?:\.\d++)?+
+    |(?<!\d)\.\d++)"""
+# A time, a date, a version: no number whose thousands dots set apart.
+_CHAIN = r"""(?<!\d[./:-])(?!\d{1,3}(?:\.\d{3}(?!\d))++(?!\.\d))
+    \d++(?:(?::\d++)++|(?P<mark>[./-])\d++(?:(?P=mark)\d++)++)"""
 _POWER = r"\s?(?:\^|\*\*)\s?[({]?\s?"
 _NUMBER = re.compile(
     rf"""
     (?:(?<!{_LETTER})(?<![\d)\]}}%])(?P<sign>[-+]))?+
     (?:[$¢-¥฿₠-₿]\s?(?P<inner_sign>[-+])?+)?+
-    (?:(?P<whole>\d++)\s(?P<part>\d++)/(?P<parts>\d++)(?![\d/.])
+    (?:(?P<chain>{_CHAIN})
+      |(?P<whole>\d++)\s(?P<part>\d++)/(?P<parts>\d++)(?![\d/.])
       |(?<!/)(?<!/[ ])(?P<over>{_DECIMAL})\s?/\s?(?P<under>-?{_DECIMAL})(?!\s?/\s?\d)
       |(?P<number>{_DECIMAL})
        (?:[eE](?P<exponent>[-+]?\d++)(?!\w)
          |\s?[×x*·]\s?10{_POWER}(?P<ten>[-+]?\d++)
          |{_POWER}(?P<power>[-+]?\w++))?+)
-    (?P<percent>\s?(?:%|(?i:per\s?cent|pct)(?!\w)))?+
+    (?:\s?(?P<sign_after>%|百?万|[千萬億亿兆만억])
+      |\s?(?P<word>(?i:per\s?cent|pct|thousand|million|billion|trillion|lakh|crore)|लाख|ألف|مليون|مليار)(?!\w)
+      |(?P<letter>[kKMB]|[bm]n)(?!\w))?+
     """,
     re.VERBOSE,
 )
 _TO = re.compile(r"\s?(?:-|—|~|to|through|至|到)\s?")
 
 
-def answered_number(text: str) -> Value | None:
+def answered_number(text: str) -> Value | str | None:
     r"""The number or range that the text answers with, None where it has none that can be read.
 
     That is the last one in the last \boxed{...}; without a box, the first one after the last "####" (GSM8K); else the
-    last of the text. A number that is glued to a letter before it (CO2) counts only where there is no other.
+    last one of the last sentence that says "the answer is"; else the last of the text. A number that stands in
+    brackets behind a word (5 [1]), or that is glued to a letter before it (CO2), counts only where there is no other.
+    A time, a date or a version is a text.
     """
-    box = text.rfind("\\boxed")
-    if box >= 0:
-        return _value(_plain(_in_braces(text[box:])), last=True)
+    text = said(text)
+    if (box := boxed(text)) is not None:
+        return _value(_plain(box), last=True)
     _, mark, after = text.rpartition("####")
-    return _value(_plain(after), last=not mark)
+    text = _plain(after)
+    if mark:
+        return _value(text, last=False)
+    for sentence in answer_sentences(text):
+        if (stated := _value(sentence, last=True)) is not None:
+            return stated
+    return _value(text, last=True)
 
 
 def are_close(one: Decimal, other: Decimal, rel_tol: float | None, abs_tol: float) -> bool:
@@ -90,24 +145,14 @@ def _is_whole(number: Decimal) -> bool:
     return number == number.to_integral_value()
 
 
-def _in_braces(text: str) -> str:
-    """What stands between the first brace and its partner, or the end."""
-    depth, start = 0, text.find("{")
-    for brace in re.finditer(r"[{}]", text):
-        depth += 1 if brace.group() == "{" else -1
-        if depth <= 0:
-            return text[start + 1 : brace.start()]
-    return text[start + 1 :]
-
-
 def _plain(text: str) -> str:
     """The text with one spelling for what stands for the same: widths, minus signs, fractions, blanks of LaTeX."""
     text = _SUPERSCRIPT.sub(r"^\g<0>", _VULGAR.sub(" ", text))
-    text = normal(text).translate(_HYPHENS).replace("+/-", "±")
+    text = normal(text).translate(_SAME).replace("+/-", "±")
     if "\\" in text or "{" in text:
         text = _LATEX.sub(lambda match: _READ_AS.get(match.group(), " "), text)
         text = _FRACTION.sub(_quotient, text)
-    return text
+    return _MINUS.sub("-", text)
 
 
 def _quotient(match: re.Match[str]) -> str:
@@ -115,18 +160,24 @@ def _quotient(match: re.Match[str]) -> str:
     return f" {match['sign']}{top}/{bottom}"
 
 
-def _value(text: str, *, last: bool) -> Value | None:
+def _value(text: str, *, last: bool) -> Value | str | None:
     """The last or the first number; of two that are joined as a range, and no third to them, the range."""
-    few = _few(text, last=last, glued=False) or _few(text, last=last, glued=True)
-    if not few:
-        return None
+    for among, glued in ((_ASIDE.sub(" ", text), False), (text, False), (text, True)):
+        if few := _few(among, last=last, glued=glued):
+            return _chosen(among, few, last=last)
+    return None
+
+
+def _chosen(text: str, few: Sequence[re.Match[str]], *, last: bool) -> Value | str | None:
     pair, beyond, answer = (few[-2:], few[-3:-1], few[-1]) if last else (few[:2], few[1:3], few[0])
     if _are_joined(text, pair) and not _are_joined(text, beyond):
         low, high = map(_number, pair)
         if low is not None and high is not None and low < high:
-            return Value(low, high, percent=any(each["percent"] for each in pair))
+            return _scaled(low, high, _unit(pair[1]) or _unit(pair[0]))
+    if answer["chain"] is not None:
+        return re.sub("[./]", "-", re.sub(r"(?<!\d)0+(?=\d)", "", answer["chain"]))
     number = _number(answer)
-    return None if number is None else Value(number, number, percent=bool(answer["percent"]))
+    return None if number is None else _scaled(number, number, _unit(answer))
 
 
 def _few(text: str, *, last: bool, glued: bool) -> Sequence[re.Match[str]]:
@@ -144,7 +195,21 @@ def _matches(text: str, glued: bool) -> Iterator[re.Match[str]]:
 
 
 def _are_joined(text: str, pair: Sequence[re.Match[str]]) -> bool:
-    return len(pair) == 2 and _TO.fullmatch(text, pair[0].end(), pair[1].start()) is not None
+    if len(pair) < 2 or any(match["chain"] is not None for match in pair):
+        return False
+    (begin, start), end = pair[0].span(), pair[1].start()
+    between = text[start:end] == " and " and text[max(0, begin - 8) : begin].lower() == "between "
+    return between or _TO.fullmatch(text, start, end) is not None
+
+
+def _unit(match: re.Match[str]) -> str:
+    """The key of what scales the number, empty where nothing does."""
+    return "".join((match["sign_after"] or match["word"] or match["letter"] or "").lower().split())
+
+
+def _scaled(low: Decimal, high: Decimal, unit: str) -> Value:
+    scale = _SCALES[unit] if unit else 0
+    return Value(low, high, "%" if scale < 0 else f" {unit}" * bool(unit), scale)
 
 
 def _number(match: re.Match[str]) -> Decimal | None:
@@ -169,4 +234,10 @@ def _ratio(over: str, under: str) -> Decimal:
 
 
 def _digits(text: str) -> str:
+    """A number as Decimal takes it."""
+    head, comma, tail = text.rpartition(",")
+    if comma and not (re.fullmatch(r"(?!0)\d{1,3}(?:,\d{2,3})*", head) and len(tail.partition(".")[0]) == 3):
+        return re.sub("[. '’]", "", head) + "." + tail
+    if text.count(".") > 1:
+        text = text.replace(".", "")
     return re.sub("[, '’]", "", text)

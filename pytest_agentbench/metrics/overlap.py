@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.metrics.lcs import lcs_length
+from pytest_agentbench.metrics.passages import said
 from pytest_agentbench.metrics.registry import metric, missing_extra
 from pytest_agentbench.metrics.tokens import answer_tokens, spaced, words
 
@@ -26,7 +27,7 @@ def f1_score(ground_truth: str, prediction: str) -> float:
 
     Two texts without a token agree, as in SQuAD 2.0.
     """
-    expected, found = answer_tokens(ground_truth), answer_tokens(prediction)
+    expected, found = answer_tokens(ground_truth), answer_tokens(said(prediction))
     if not expected and not found:
         return 1.0
     return f_measure((Counter(expected) & Counter(found)).total(), len(expected), len(found))
@@ -39,7 +40,7 @@ def bleu_score(ground_truth: str, prediction: str) -> float:
     Scripts without blanks count by character. Post 2018, "A Call for Clarity in Reporting BLEU Scores".
     """
     bleu, caches = _bleu()
-    value = bleu.sentence_score(spaced(prediction), [spaced(ground_truth)]).score / 100
+    value = bleu.sentence_score(spaced(said(prediction)), [spaced(ground_truth)]).score / 100
     for cached in caches:  # it keeps the last 65,536 texts, however long
         cached.cache_clear()
     return min(1.0, value)
@@ -51,7 +52,7 @@ def rouge_score(ground_truth: str, prediction: str, *, stem: bool = False) -> fl
 
     Scripts without blanks count by character. `stem` cuts English words to their Porter stems.
     """
-    scorer = _rouge(stem)
+    scorer, prediction = _rouge(stem), said(prediction)
     if len(ground_truth) * len(prediction) <= _MOST_PAIRS:
         return float(scorer.score(ground_truth, prediction)["rougeL"].fmeasure)
     expected, found = _Words(stem).tokenize(ground_truth), _Words(stem).tokenize(prediction)

@@ -1,4 +1,4 @@
-"""The registry of metrics, and how one is applied: `score` for people, `measure` for what keeps results."""
+"""The registry of metrics, and `measure`, which applies one for everything that keeps results."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.records import MetricResult, MetricSpec, Usage
 
 if TYPE_CHECKING:
@@ -29,8 +30,11 @@ METRICS: dict[str, Metric] = {}
 V1_METRICS: dict[str, Metric] = {}
 """The original benchmark's definitions (seed 001), for `compat="v1"`."""
 
+_LONG = 20_000  # characters of both texts
+
 _REQUIRED: dict[str, str] = {}
-_OF_SAMPLES: set[Metric] = set()
+_OF_SAMPLES: list[Metric] = []
+_SLOW: list[Metric] = []
 
 M = TypeVar("M", bound=Metric)
 
@@ -60,7 +64,12 @@ class MetricContext:
 
 
 def metric(
-    name: str, *, compat: Literal["v1"] | None = None, requires: str | None = None, samples: bool = False
+    name: str,
+    *,
+    compat: Literal["v1"] | None = None,
+    requires: str | None = None,
+    samples: bool = False,
+    slow: bool = False,
 ) -> Callable[[M], M]:
     """Register the decorated function as the metric `name`.
 
@@ -69,8 +78,9 @@ def metric(
             return float(len(ground_truth) == len(prediction))
 
     `compat` registers the original's definition beside the default one. `requires` is a module that the extra `metrics`
-    installs. `samples` says that `prediction` may be a sequence of texts, one per repetition. Raises ConfigError where
-    another function holds the name already.
+    installs. `samples` says that `prediction` is a sequence of texts, one per repetition. `slow` says that it may take
+    long for short texts too: a session computes it on a thread. Raises ConfigError where another function holds the
+    name already.
     """
 
     def register(function: M) -> M:
@@ -82,31 +92,12 @@ def metric(
         if requires is not None:
             _REQUIRED[name] = requires
         if samples:
-            _OF_SAMPLES.add(function)
+            _OF_SAMPLES.append(function)
+        if slow:
+            _SLOW.append(function)
         return function
 
     return register
-
-
-def score(
-    name: str,
-    ground_truth: str,
-    prediction: str | Sequence[str],
-    compat: Literal["v1"] | None = None,
-    **kwargs: object,
-) -> float:
-    """What the metric `name` gives `prediction` against `ground_truth`, 0-1. `kwargs` are the metric's own options.
-
-    A metric that asks a model takes its id as `model`, and the `question`; nothing is kept of what it is told.
-    Raises ConfigError for an unknown name, ValueError where the metric leaves its range, and what the metric raises.
-    """
-    function = find_metric(name, METRICS, compat)
-    if asks_model(function):
-        from pytest_agentbench.metrics.standalone import ask_alone
-
-        options = {**kwargs, "compat": compat} if compat else kwargs
-        return _checked(name, ask_alone(name, function, ground_truth, prediction, options)).score
-    return _checked(name, _apply(name, function, ground_truth, prediction, kwargs)).score
 
 
 def measure(
@@ -120,7 +111,7 @@ def measure(
         function = find_metric(spec.name, metrics, spec.compat)
         if asks_model(function):
             raise ConfigError(f"the metric {spec.name} asks a model, which cannot be done here; {_WHERE_TO_ASK}")
-        return _result(spec, _apply(spec.name, function, reference, output, spec.args))
+        return _result(spec, apply(spec.name, function, reference, output, spec.args))
     except Exception as error:  # noqa: BLE001  a metric is a plugin's code
         return _failure(spec, error)
 
@@ -145,7 +136,7 @@ async def measure_async(
     try:
         if not isinstance(output, str):
             raise ValueError(ONE_TEXT)
-        args = {**spec.args, "compat": spec.compat} if spec.compat else spec.args
+        args = with_compat(function, spec.args, spec.compat)
         return _result(spec, await function(reference, output, context=replace(context, client=client), **args))
     except Exception as error:  # noqa: BLE001  a metric is a plugin's code
         return _failure(spec, error, getattr(error, "usage", Usage() if asked else None))
@@ -154,6 +145,16 @@ async def measure_async(
 def asks_model(function: Metric) -> bool:
     """Whether the metric is a coroutine function: it gets a MetricContext and is awaited."""
     return inspect.iscoroutinefunction(function)
+
+
+def takes_long(name: str, metrics: Mapping[str, Metric], reference: str, output: str) -> bool:
+    """Whether a plain metric may take long: it is registered as slow, or the texts are long."""
+    return _is_one_of(metrics.get(name), _SLOW) or len(reference) + len(output) > _LONG
+
+
+def takes_samples(function: Metric) -> bool:
+    """Whether the metric compares several predictions with one ground truth."""
+    return _is_one_of(function, _OF_SAMPLES)
 
 
 def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] | None = None) -> Metric:
@@ -178,24 +179,36 @@ _WHERE_TO_ASK = "list it under `metrics` of the case, dataset or evaluation prof
 ONE_TEXT = "found several predictions, expected one text; pass_at_k and pass_hat_k take several"
 
 
-def _apply(
+def apply(
     name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, object]
 ) -> Any:
-    if not isinstance(prediction, str) and function not in _OF_SAMPLES:
+    """What a metric that asks no model returns."""
+    if not isinstance(prediction, str) and not takes_samples(function):
         raise ValueError(f"metric {name!r}: {ONE_TEXT}")
     return function(ground_truth, prediction, **kwargs)
 
 
-def _checked(name: str, value: Any) -> Measured:
+def _is_one_of(function: Metric | None, marked: Sequence[Metric]) -> bool:
+    return any(each is function for each in marked)  # an object that is called need not be hashable
+
+
+def with_compat(function: Metric, options: Mapping[str, Any], compat: Literal["v1"] | None) -> Mapping[str, Any]:
+    """The options of a metric that asks a model, and `compat` where it has a definition for it."""
+    known = compat is not None and "compat" in inspect.signature(function).parameters
+    return {**options, "compat": compat} if known else options
+
+
+def checked(name: str, value: Any) -> Measured:
+    """What a metric returned, as a score with its details. Raises ValueError where it is none from 0 to 1."""
     measured = value if isinstance(value, Measured) else Measured(value)
     number = measured.score
-    if not isinstance(number, (int, float)) or not 0 <= number <= 1:  # NaN fails the comparison
+    if not isinstance(number, (int, float, Real)) or not 0 <= float(number) <= 1:  # NaN fails the comparison
         raise ValueError(f"metric {name!r} returned {number!r}, expected a number from 0 to 1")
     return measured
 
 
 def _result(spec: MetricSpec, value: Any) -> MetricResult:
-    measured = _checked(spec.name, value)
+    measured = checked(spec.name, value)
     number = float(measured.score)
     return MetricResult(
         name=spec.name,
@@ -209,7 +222,8 @@ def _result(spec: MetricSpec, value: Any) -> MetricResult:
 
 def _failure(spec: MetricSpec, error: Exception, usage: Usage | None = None) -> MetricResult:
     """`usage` is what asking has used that ended with the error, None where nobody was asked."""
-    text = str(error) or type(error).__name__
+    speaks = isinstance(error, (AgentbenchError, ValueError)) and str(error)  # a KeyError is but its key
+    text = str(error) if speaks else f"{type(error).__name__}: {error}".removesuffix(": ")
     return MetricResult(name=spec.name, score=None, threshold=spec.threshold, error=text, usage=usage)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from math import comb
 from typing import Any
 
-from pytest_agentbench.metrics.registry import METRICS, Measured, asks_model, find_metric, metric, score
+from pytest_agentbench.metrics.registry import METRICS, Measured, asks_model, find_metric, metric
+from pytest_agentbench.metrics.scoring import score
 
 
 def pass_at_k(n: int, passed: int, k: int) -> float | None:

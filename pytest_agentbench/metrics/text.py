@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator
 
 from pytest_agentbench.metrics.difference import similarity_ratio
+from pytest_agentbench.metrics.passages import said
 from pytest_agentbench.metrics.registry import metric
 from pytest_agentbench.metrics.tokens import UNSPACED, folded
 
 _WORD = rf"[^\W{UNSPACED}]"
-# A number; or digits and commas that are none, with the letters after them; or a word. Each takes what it has read, so
-# that a text is read at most twice.
-_TOKEN = re.compile(
-    rf"(?:(?<!\w)-)?\d++(?:,\d{{3}}(?!\d))*+(?!,?\d)(?:\.\d++(?!{_WORD})|(?!{_WORD}))"
-    rf"|(?P<chain>\d++(?:,\d{{3}}(?!\d))*+){_WORD}*+"
-    rf"|{_WORD}++"
-)
+# A number or version with the letters after it; or a word, which C++ and C# are too.
+_TOKEN = re.compile(rf"(?:(?<!\w)-)?\d++(?:\.\d++)*+{_WORD}*+|{_WORD}++(?:\+\+|#)?")
+_THOUSANDS = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})++(?!,?\d)")
+_SAME = str.maketrans("\u2010\u2011\u2012\u2013\u2212\u2018\u2019\u201c\u201d", "-----''\"\"")
 _CLOSING = ".,;:!?。、，；：！？"
 
 
@@ -41,18 +38,18 @@ def similarity(ground_truth: str, prediction: str) -> float:
 def contains_answer(ground_truth: str, prediction: str) -> float:
     """1 where the answer stands in the prediction as whole tokens: "14" and "-4" do not contain "4".
 
-    Case, width and runs of white space do not count, nor does punctuation that closes the answer. A number is one
-    token with its sign, thousands and decimals; Chinese, Japanese, Korean and Thai are compared by character.
-    An empty answer is contained nowhere.
+    Case, width, runs of white space, the forms of hyphens and quotes and the commas of thousands do not count, nor does
+    punctuation that closes the answer. A number is one token with its sign and decimals; Chinese, Japanese, Korean and
+    Thai are compared by character. An empty answer is contained nowhere.
     """
-    answer, text = _plain(ground_truth), _plain(prediction)
+    answer, text = _plain(ground_truth), _plain(said(prediction))
     answer = answer.rstrip(_CLOSING).rstrip() or answer
     if not answer:
         return 0.0
     start = text.find(answer)
     if start < 0:
         return 0.0
-    tokens = list(_tokens(text))
+    tokens = [match.span() for match in _TOKEN.finditer(text)]
     while start >= 0:
         if _is_edge(text, tokens, start) and _is_edge(text, tokens, start + len(answer)):
             return 1.0
@@ -61,18 +58,8 @@ def contains_answer(ground_truth: str, prediction: str) -> float:
 
 
 def _plain(text: str) -> str:
-    return " ".join(folded(text).replace("\N{MINUS SIGN}", "-").split())
-
-
-def _tokens(text: str) -> Iterator[tuple[int, int]]:
-    """The spans of the words and numbers of the text, in order."""
-    for match in _TOKEN.finditer(text):
-        start, end = match.span()
-        if match["chain"] is not None:
-            for comma in re.finditer(",", match["chain"]):
-                yield start, match.start() + comma.start()
-                start = match.start() + comma.end()
-        yield start, end
+    text = " ".join(folded(text).translate(_SAME).split())
+    return _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
 
 
 def _is_edge(text: str, tokens: list[tuple[int, int]], at: int) -> bool:

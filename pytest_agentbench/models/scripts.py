@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,19 @@ from pytest_agentbench.models.script_files import (
     ScriptedVerdict,
 )
 from pytest_agentbench.records import Case
-from pytest_agentbench.sources import CASE_FILES, Row, load_case, open_dataset, read_rows, row_case
+from pytest_agentbench.sources import CASE_FILES, Row, legal_id, load_case, open_dataset, read_rows, row_case
 
 CASE_SCRIPT = "demo.yaml"
 DATASET_SCRIPT = ".demo.yaml"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Beside:
+    """What lies beside a file of cases, or would at `path`: a script for each of some case ids, one for all others."""
+
+    path: Path
+    by_case: Mapping[str, Script] = field(default_factory=dict)
+    default: Script | None = None
 
 
 class Scripts:
@@ -31,10 +41,9 @@ class Scripts:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
-        self._seen: dict[tuple[Path, str | None], ConfigError | None] = {}
-        self._by_case: dict[str, list[Script]] = {}
-        self._defaults: dict[str, Script] = {}
-        self._expected: dict[str, Path] = {}
+        self._seen: dict[tuple[Path, str | None], _Beside | ConfigError] = {}
+        self._of_case: dict[str, list[_Beside]] = {}
+        self._of_dataset: dict[str | None, list[_Beside]] = {}
         self._by_message: dict[str, dict[str, None]] = {}
         self._patterns: list[tuple[Reply, str]] = []
         self._standalone: list[str] = []
@@ -42,22 +51,28 @@ class Scripts:
     @property
     def count(self) -> int:
         """How many cases, rows and defaults are scripted."""
-        return len(self._by_case) + len(self._defaults)
+        found = (beside for beside in self._seen.values() if isinstance(beside, _Beside))
+        return sum(len(beside.by_case) + (beside.default is not None) for beside in found)
 
     def load_beside(self, case: Case) -> None:
-        """Loads the script beside the file of `case`; only at the file's first sight, so call it for every case.
+        """Lets the script beside the file of `case` answer it. It is read at the file's first sight.
 
         :raises ConfigError: the script is wrong; again at each call.
         """
         file = (case.path, case.dataset)  # several datasets may share a file
-        if file not in self._seen:
-            self._seen[file] = None
+        beside = self._seen.get(file)
+        if beside is None:
             try:
-                self._load(case)
+                beside = _load_case(case) if case.dataset is None else _load_rows(case.path, case.dataset)
+                self._of_dataset.setdefault(case.dataset, []).append(beside)
             except ConfigError as error:
-                self._seen[file] = error
-        if (known := self._seen[file]) is not None:
-            raise known
+                beside = error
+            self._seen[file] = beside
+        if isinstance(beside, ConfigError):
+            raise beside
+        known = self._of_case.setdefault(case.case_id, [])
+        if beside not in known:
+            known.append(beside)
 
     def load_tree(self, folder: Path) -> None:
         """Loads every script under `folder`, with the cases they belong to, so that their messages find them.
@@ -125,34 +140,6 @@ class Scripts:
             )
         return script.web_search[query]
 
-    def _load(self, case: Case) -> None:
-        if case.dataset is None:
-            path = self._expected[case.case_id] = case.path.with_name(CASE_SCRIPT)
-            if path.is_file():
-                self._add_case(case.case_id, path)
-            return
-        path = self._expected[case.dataset] = dataset_script(case.path)
-        if path.is_file():
-            self._add_rows(case.dataset, path)
-
-    def _add_rows(self, dataset: str, path: Path) -> None:
-        rows = load(path, DatasetScript)
-        default = () if rows.default is None else (_as_reply(rows.default),)
-        for item_id in {**rows.answers, **rows.judgements}:
-            replies = (_as_reply(rows.answers[item_id]),) if item_id in rows.answers else default
-            script = Script(path, replies, rows.judge, rows.judgements.get(item_id))
-            self._by_case.setdefault(f"{dataset}.{item_id}", []).append(script)
-        if default:
-            if (other := self._defaults.get(dataset)) is not None:
-                raise ConfigError(f"{path}:1:1: default: {other.path} has one for the dataset {dataset} already")
-            self._defaults[dataset] = Script(path, default, rows.judge)
-
-    def _add_case(self, case_id: str, path: Path) -> None:
-        said = load(path, CaseScript)
-        self._by_case.setdefault(case_id, []).append(
-            Script(path, said.replies, said.judge, said.judgement, said.web_search)
-        )
-
     def _load_file(self, path: Path, folder: Path) -> None:
         """Loads one script of a tree, with its case or dataset."""
         case_files = _belongs_to(path)
@@ -165,7 +152,8 @@ class Scripts:
             return
         if path.name != CASE_SCRIPT:
             raise ConfigError(f"{path}:1:1: found no dataset for it; expected a .jsonl or .json of the same name")
-        self._add_case(str(path), path)
+        beside = self._seen[path, None] = _read_case(str(path), path)
+        self._of_case[str(path)] = [beside]
         self._standalone.append(str(path))
         self._index(str(path), [])
 
@@ -182,18 +170,24 @@ class Scripts:
         self._patterns += [(reply, case_id) for reply in script.replies if reply.matches is not None]
 
     def _of(self, case_id: str) -> Script | None:
-        scripts = self._by_case.get(case_id)
-        if scripts is None:
-            return next((self._defaults[name] for name in _prefixes(case_id) if name in self._defaults), None)
+        besides = self._besides(case_id)
+        scripts = [beside.by_case[case_id] for beside in besides if case_id in beside.by_case]
+        scripts = scripts or [beside.default for beside in besides if beside.default is not None]
         if len(scripts) > 1:
             places = ", ".join(str(script.path) for script in scripts)
             raise NoScript(f"several scripts answer case {case_id!r}: {places}; rename one case", "ambiguous_script")
-        return scripts[0]
+        return scripts[0] if scripts else None
 
     def _place(self, case_id: str) -> str:
         """Where a script of the case would lie."""
-        known = [self._expected[name] for name in (case_id, *_prefixes(case_id)) if name in self._expected]
-        return str(known[0]) if known else f"a {CASE_SCRIPT} beside it"
+        besides = self._besides(case_id)
+        return str(besides[0].path) if besides else f"a {CASE_SCRIPT} beside it"
+
+    def _besides(self, case_id: str) -> list[_Beside]:
+        """What lies beside the file of a case; for a row that nobody has loaded, beside all files of its dataset."""
+        if case_id in self._of_case:
+            return self._of_case[case_id]
+        return [beside for name in _prefixes(case_id) for beside in self._of_dataset.get(name, ())]
 
     def _case_of(self, user_messages: Sequence[str]) -> str:
         found: Iterable[str] = ()
@@ -228,6 +222,29 @@ class Scripts:
                 "ambiguous_script",
             )
         return found[0]
+
+
+def _load_case(case: Case) -> _Beside:
+    path = case.path.with_name(CASE_SCRIPT)
+    return _read_case(case.case_id, path) if path.is_file() else _Beside(path)
+
+
+def _read_case(case_id: str, path: Path) -> _Beside:
+    said = load(path, CaseScript)
+    return _Beside(path, {case_id: Script(path, said.replies, said.judge, said.judgement, said.web_search)})
+
+
+def _load_rows(dataset_file: Path, dataset: str) -> _Beside:
+    path = dataset_script(dataset_file)
+    if not path.is_file():
+        return _Beside(path)
+    said = load(path, DatasetScript)
+    default = () if said.default is None else (_as_reply(said.default),)
+    by_case = {}
+    for item_id in {**said.answers, **said.judgements}:
+        replies = (_as_reply(said.answers[item_id]),) if item_id in said.answers else default
+        by_case[f"{dataset}.{legal_id(item_id)}"] = Script(path, replies, said.judge, said.judgements.get(item_id))
+    return _Beside(path, by_case, Script(path, default, said.judge) if default else None)
 
 
 def dataset_script(dataset_file: Path) -> Path:

@@ -54,10 +54,11 @@ def breakdown(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
     A field groups where it has 2 to 20 values, and no more than half as many as items that have it: more would be an
     id. Fields and values come in order of first appearance, then tags (field "tag", the 50 most frequent), which may
-    overlap. A tag that says what a field says already (`easy`, `level-3` of `tags_from`) is left out. An entry without
-    a field is in none of its groups. Intervals are over cases, see `statistics`.
+    overlap. A tag of all entries is left out, and one that says what a field says already (`easy`, `level-3` of
+    `tags_from`). An entry without a field is in none of its groups. Intervals are over cases, see `statistics`.
 
-    :returns: `{field, value, items, mean_score, score_ci95, pass_rate, pass_rate_ci95}` each; None where undefined.
+    :returns: `{field, value, items, judged, mean_score, score_ci95, pass_rate, pass_rate_ci95}` each; `judged` of the
+        items have a verdict or a score. None: undefined.
     """
     cases = [object() if entry.case is None else entry.case for entry in entries]
     found: list[dict[str, Any]] = []
@@ -71,7 +72,9 @@ def breakdown(entries: Sequence[Entry]) -> list[dict[str, Any]]:
         if 2 * len(groups) <= items:
             found += [_group(field, value, group, entries, cases) for value, group in groups.items()]
             said |= {name: group for value, group in groups.items() for name in (value, f"{field}-{value}")}
-    tags = {tag: group for tag, group in _tagged(entries).items() if said.get(tag) != group}
+    tags = {
+        tag: group for tag, group in _tagged(entries).items() if said.get(tag) != group and len(group) < len(entries)
+    }
     return found + [_group(TAG, tag, group, entries, cases) for tag, group in tags.items()]
 
 
@@ -102,10 +105,10 @@ def _fields(entries: Iterable[Entry]) -> list[str]:
 
 def _tagged(entries: Sequence[Entry]) -> dict[str, list[int]]:
     """The most frequent tags with the places of their entries."""
-    frequent = Counter(tag for entry in entries for tag in entry.tags).most_common(_MOST_TAGS)
+    frequent = Counter(tag for entry in entries for tag in dict.fromkeys(entry.tags)).most_common(_MOST_TAGS)
     groups: dict[str, list[int]] = {tag: [] for tag, _ in frequent}
     for at, entry in enumerate(entries):
-        for tag in entry.tags:
+        for tag in dict.fromkeys(entry.tags):
             if tag in groups:
                 groups[tag].append(at)
     return groups
@@ -128,6 +131,7 @@ def _group(
         "field": field,
         "value": value,
         "items": len(items),
+        "judged": len(verdicts.keys() | scores.keys()),
         "mean_score": mean([score for group in scores.values() for score in group]),
         "score_ci95": pair(mean_interval(list(scores.values()))),
         "pass_rate": mean([passed for group in verdicts.values() for passed in group]),

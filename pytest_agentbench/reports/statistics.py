@@ -71,14 +71,15 @@ def sd(values: Sequence[float]) -> float | None:
 
 
 def mean_interval(groups: Sequence[Sequence[float]]) -> Interval | None:
-    """The 95 % t interval of the mean over all values; a group is one case's scores. None for fewer than two values.
+    """The 95 % t interval of the mean over all values; a group is one case's scores.
 
-    Student's t with (number of cases - 1) degrees of freedom; not clipped to the score's scale.
+    Student's t with (number of cases - 1) degrees of freedom; not clipped to the score's scale. None for fewer than two
+    values, and where the cases do not differ: three perfect scores do not say how far the next one may lie.
     """
     groups = [group for group in groups if group]
     if len(groups) == 1:
         groups = [(value,) for value in groups[0]]
-    if len(groups) < 2:
+    if len({fsum(group) / len(group) for group in groups}) < 2:
         return None
     n, cases = sum(map(len, groups)), len(groups)
     middle = fsum(map(fsum, groups)) / n

@@ -84,9 +84,14 @@ def _write_line(
 
 
 def fit(columns: list[Column], width: int) -> list[Column]:
-    """The columns that fit into `width` cells, two apart; the model's name and the pass rate always stay."""
+    """The columns that fit into `width` cells, two apart; of equal rank the later ones are dropped first.
+
+    The model's name and the pass rate always stay.
+    """
+    columns = list(columns)
     while sum(column.width + 2 for column in columns) - 2 > width and len(columns) > 2:
-        columns = [column for column in columns if column is not max(columns, key=lambda column: column.rank)]
+        dropped = max(reversed(columns), key=lambda column: column.rank)
+        columns = [column for column in columns if column is not dropped]
     return columns
 
 

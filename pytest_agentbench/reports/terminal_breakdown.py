@@ -69,7 +69,7 @@ def _columns(lines: list[_Line], report: Report, style: Style) -> list[Column]:
     columns += [
         column("field", 0, [style.clip(group["field"], narrow) for group in groups], "<"),
         column("value", 0, [style.clip(group["value"], style.width // 4) for group in groups], "<"),
-        column("items", 3, [str(group["items"]) for group in groups]),
+        column("items", 3, [_items(group) for group in groups]),
         column("pass rate", 1, [rate_cell(group["pass_rate"], wanted, style) for group in groups]),
         column("95 % CI", 4, [interval_text(group["pass_rate_ci95"], style) for group in groups]),
     ]
@@ -83,6 +83,12 @@ def _scored_by(lines: list[_Line], style: Style) -> str:
     names = {result["scored_by"] for result, _ in lines} - {None}
     name = names.pop() if len(names) == 1 else FINAL_SCORE
     return "score" if name == FINAL_SCORE else style.clip(name, 16)
+
+
+def _items(group: dict[str, Any]) -> str:
+    """With how many of them the figures are about, where that is not all."""
+    items, judged = group["items"], group["judged"]
+    return str(items) if judged == items else f"{judged} of {items}"
 
 
 def _score(value: float | None, style: Style) -> str:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
-from pytest_agentbench.config import is_descriptor_name, match_files, read
+from pytest_agentbench.config import Scope, is_descriptor_name, match_files, read, resolve_path
 from pytest_agentbench.errors import ConfigError
 
 _SETTLED = 2.0
@@ -19,7 +19,7 @@ _SETTLED = 2.0
 class _Claims(NamedTuple):
     """What a descriptor uses: `listed` are its `files`, `others` its examples, `tree` the folder of its source.
 
-    `unknown`: it cannot be read, so nobody knows.
+    `unknown`: it cannot be read, or says neither files nor source, so nobody knows.
     """
 
     listed: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ def claimed(path: Path, top: Path) -> bool:
     """
     text = str(path)
     for descriptor in _descriptors_above(path, top):
-        claims = _claims_of(descriptor)
+        claims = _claims_of(descriptor, top)
         beside = os.path.dirname(descriptor) == os.path.dirname(text)
         if text in claims.listed or text in claims.others or (claims.unknown and beside):
             return True
@@ -47,7 +47,7 @@ def claimed(path: Path, top: Path) -> bool:
 def descriptors_listing(path: Path, top: Path) -> list[Path]:
     """The descriptors beside the file, or in a folder above it up to `top`, that have it in their `files`."""
     text = os.path.normpath(path)
-    return [Path(each) for each in _descriptors_above(path, top) if text in _claims_of(each).listed]
+    return [Path(each) for each in _descriptors_above(path, top) if text in _claims_of(each, top).listed]
 
 
 def _descriptors_above(path: Path, top: Path) -> Iterator[str]:
@@ -76,34 +76,47 @@ def _listed(folder: str, _changed: int) -> tuple[str, ...]:
     return tuple(os.path.join(folder, name) for name in names)
 
 
-def _claims_of(descriptor: str) -> _Claims:
+def _claims_of(descriptor: str, top: Path) -> _Claims:
+    folder = os.path.dirname(descriptor)
+    root = str(top) if (folder + os.sep).startswith(str(top) + os.sep) else folder
     try:
         status = os.stat(descriptor)
+        return _read_claims(descriptor, root, status.st_mtime_ns, status.st_size, os.stat(folder).st_mtime_ns)
     except OSError:
         return _Claims(unknown=True)
-    return _read_claims(
-        descriptor, status.st_mtime_ns, status.st_size, os.stat(os.path.dirname(descriptor)).st_mtime_ns
-    )
 
 
 @lru_cache(maxsize=1000)
-def _read_claims(descriptor: str, _changed: int, _size: int, _folder_changed: int) -> _Claims:
+def _read_claims(descriptor: str, root: str, _changed: int, _size: int, _folder_changed: int) -> _Claims:
     try:
         data: Any = read(Path(descriptor)).data
     except ConfigError:
         return _Claims(unknown=True)
     if not isinstance(data, dict) or "schema_version" not in data:
         return _Claims()  # another tool's
-    folder = os.path.dirname(descriptor)
-    shots = data.get("few_shot")
-    place = str(data.get("source") or "").removeprefix("hf:")
+    files, source, shots = data.get("files"), data.get("source"), data.get("few_shot")
+    if not (_are_texts(files) or isinstance(source, str)):
+        return _Claims(unknown=True)
+    scope = Scope(os.path.dirname(descriptor), os.path.realpath(root))
+    place = str(source or "").removeprefix("hf:")
     return _Claims(
-        listed=_matches(data.get("files"), folder),
-        others=_matches([shots.get("file")] if isinstance(shots, dict) else None, folder),
-        tree=os.path.normpath(os.path.join(folder, place)) if place.startswith((".", "/")) else None,
+        listed=_matches(files, scope),
+        others=_matches([shots.get("file")] if isinstance(shots, dict) else None, scope),
+        tree=os.path.normpath(os.path.join(scope.folder, place)) if place.startswith((".", "/")) else None,
     )
 
 
-def _matches(patterns: object, folder: str) -> frozenset[str]:
-    texts = [each for each in patterns if isinstance(each, str)] if isinstance(patterns, list) else []
-    return frozenset(str(path) for text in texts for path in match_files(text, folder))
+def _matches(patterns: object, scope: Scope) -> frozenset[str]:
+    """The files that patterns name. One that leaves the root is refused when the descriptor is read."""
+    found: set[str] = set()
+    for text in patterns if _are_texts(patterns) else ():
+        try:
+            resolve_path(text, scope)
+            found.update(map(str, match_files(text, scope.folder)))
+        except ValueError:
+            continue
+    return frozenset(found)
+
+
+def _are_texts(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

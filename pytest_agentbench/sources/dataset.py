@@ -25,6 +25,7 @@ from pytest_agentbench.config import (
     load_in,
     located,
     match_files,
+    read_bytes,
 )
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import MetricSpec
@@ -143,8 +144,8 @@ def legal_id(identifier: str) -> str:
 def _is_descriptor(path: Path) -> bool:
     """Other tools have files of these names too: ours have a schema_version."""
     try:
-        return b"schema_version" in path.read_bytes()
-    except OSError:
+        return b"schema_version" in read_bytes(path).replace(b"\0", b"")  # YAML may be UTF-16
+    except ConfigError:
         return True  # reading it will say why
 
 

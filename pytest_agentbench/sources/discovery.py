@@ -29,17 +29,20 @@ def find_cases(folder: Path) -> Iterator[Path]:
     """Every `test.yaml` and dataset below a folder, in the order of their names; of a dataset with a descriptor that.
 
     Data files below a case's folder are its attachments and fixtures; hidden folders, links to folders and agents'
-    workspaces are left out.
+    workspaces are left out. Raises ConfigError, after all others, for folders that cannot be read.
     """
-    yield from _walk(str(folder), folder, in_case=False)
+    unreadable: list[str] = []
+    yield from _walk(str(folder), folder, unreadable, in_case=False)
+    if unreadable:
+        raise ConfigError("\n".join(unreadable))
 
 
 def index_cases(root: ConfigRoot, *, run_code: bool = False) -> Iterator[IndexedCase]:
-    """Every case below a config root, for suites. Files are not validated, so one bad file takes no other down.
+    """Every case below a config root, for suites. Nothing is validated, so what cannot be read takes no other down.
 
     Without `run_code` a dataset that is read by code has no cases here.
     """
-    for path in find_cases(root.path):
+    for path in _walk(str(root.path), root.path, [], in_case=False):
         try:
             if path.name in CASE_FILES:
                 yield from _declared_case(path)
@@ -59,15 +62,19 @@ def _declared_case(path: Path) -> Iterator[IndexedCase]:
         yield IndexedCase(data["case_id"], tuple(tag.strip() for tag in texts if isinstance(tag, str)), path, 1)
 
 
-def _walk(folder: str, top: Path, *, in_case: bool) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
-        ordered = sorted(entries, key=lambda entry: entry.name)
+def _walk(folder: str, top: Path, unreadable: list[str], *, in_case: bool) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        unreadable.append(f"{folder}: cannot be read: {error.strerror or error}")
+        return
     names = {entry.name for entry in ordered}
     in_case = in_case or not names.isdisjoint(CASE_FILES)
     for entry in ordered:
         if entry.is_dir(follow_symlinks=False):
             if not entry.name.startswith(".") and entry.name not in _SKIPPED:
-                yield from _walk(entry.path, top, in_case=in_case)
+                yield from _walk(entry.path, top, unreadable, in_case=in_case)
         elif entry.name in CASE_FILES or (
             not in_case
             and (entry.name.endswith(DATA_SUFFIXES) or is_descriptor_name(entry.name))

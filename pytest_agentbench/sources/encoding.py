@@ -13,9 +13,12 @@ _MISREAD = re.compile(rf"(?:[\xc2-\xc5\xce-\xd1\xd7-\xd9]|[\xe0-\xef]{_FOLLOWING
 _SURELY_MISREAD = re.compile(rf"\xe2\u20ac{_FOLLOWING}|\xc3[\xa0-\xbf]")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _SIGNS = re.compile(
-    r"(?P<lost>\ufffd|锟斤拷)|(?P<bom>\ufeff)|(?P<control>[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f])"
-    r"|(?P<escape>\\u[0-9a-fA-F]{4})|(?P<entity>&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});)"
+    r"(?P<lost>\ufffd|锟斤拷)|(?P<bom>\ufeff)|(?P<control>[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f])"
+    r"|(?P<escape>(?<=[^\W\d_])\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{4}(?=[^\W\d_]|\\u[0-9a-fA-F]{4}))"
+    r"|(?P<entity>&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});)"
 )
+# Where markup or code is talked of, entities are meant.
+_MARKUP = re.compile(r"</?[a-z][^<>]*>|`|\b(?:x?html|xml|entity|entities)\b|^(?:&[^&;\s]+;\s*)+$", re.IGNORECASE)
 _ADVICE = {
     "lost": "where a character was lost; convert the source again as UTF-8",
     "bom": "with a byte order mark inside; remove U+FEFF",
@@ -29,13 +32,13 @@ def encoding_damage(text: str) -> tuple[int, str] | None:
     """Where a sign of damage stands, and what it is and what to do; None for a text that seems sound.
 
     Signs are U+FFFD, UTF-8 read as Windows-1252, Latin-1 or GBK, byte order marks and control characters inside,
-    `\\u00e9` in letters, and HTML entities.
+    `\\u00e9` in letters, and HTML entities where no markup is talked of.
     """
     if not text.isascii() and (misread := _misread(text)) is not None:
         return misread
     for match in _SIGNS.finditer(text):
         kind = match.lastgroup or ""
-        if kind != "entity" or html.unescape(match[0]) != match[0]:
+        if kind != "entity" or (html.unescape(match[0]) != match[0] and not _MARKUP.search(text)):
             return match.start(), _ADVICE[kind]
     return None
 

@@ -38,7 +38,9 @@ def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, A
     try:
         return _evaluated(dataset, evaluator["func"], evaluator.get("args") or {}, answer)
     except ValidationError as error:
-        reasons = "; ".join(f"args.{each['loc'][-1]}: {each['msg']}" for each in error.errors())
+        reasons = "; ".join(
+            f"args.{each['loc'][-1]}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+        )
         raise ValueError(f"evaluator: {reasons}") from error
     except ValueError as error:
         raise ValueError(f"evaluator: {error}") from error
@@ -63,7 +65,7 @@ def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> De
     own = dict(args)
     reference = answer_of({"answer": own.pop("reference")}) if "reference" in own else answer
     if not reference:
-        raise ValueError(f"{name} has nothing to compare with; give the row an `answer` or args a `reference`")
+        raise ValueError(f"{name!r} has nothing to compare with; give the row an `answer` or args a `reference`")
     compat = dataset.descriptor.compat if dataset.descriptor is not None else None
     metric = MetricSpec(name=name, threshold=own.pop("threshold", 1.0), args=own, compat=compat)
     return (), (metric,), reference

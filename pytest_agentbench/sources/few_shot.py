@@ -44,7 +44,8 @@ class Shots:
         else:
             self._pool = heapq.nsmallest(self._count + 1, examples, lambda each: _rank(seed, each.question))
         if len(self._pool) < (few_shot.count or 1):
-            found = f"found {len(self._pool) or 'no'} examples with questions of their own"
+            origin = f" of the split {few_shot.split!r}" if few_shot.split is not None else ""
+            found = f"found {len(self._pool) or 'no'} examples{origin} with questions of their own"
             raise ConfigError(recipe.place(("few_shot",), f"{found}, expected {few_shot.count or 'at least one'}"))
 
     @property

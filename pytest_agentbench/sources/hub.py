@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import resolve_path
+from pytest_agentbench.config import Scope, resolve_path
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.item_class import describe
 from pytest_agentbench.sources.json_items import BadItem, Item
@@ -29,20 +29,20 @@ def read_source(recipe: Recipe, split: str | None) -> Iterator[Item | BadItem]:
 
     Raises ConfigError, at the source's place in the descriptor, where it cannot be loaded.
     """
+    index = 0
     try:
         with _quiet():
             dataset = _one_split(_load(recipe, split), split)
-        batches = dataset.with_format("arrow").iter(batch_size=_BATCH)  # images and audio stay undecoded
+        for batch in dataset.with_format("arrow").iter(batch_size=_BATCH):  # images and audio stay undecoded
+            for row in batch.to_pylist():
+                yield _item(index, row)
+                index += 1
     except ImportError as error:
         message = _MISSING if error.name == "datasets" else f"cannot be loaded: {describe(error)}"
         raise ConfigError(recipe.place(("source",), message)) from error
     except Exception as error:  # `datasets` raises errors of a dozen libraries
-        raise ConfigError(recipe.place(("source",), f"cannot be loaded: {describe(error)}")) from error
-    index = -1
-    for batch in batches:
-        for row in batch.to_pylist():
-            index += 1
-            yield _item(index, row)
+        reason = describe(error).removeprefix("ValueError: ")
+        raise ConfigError(recipe.place(("source",), f"cannot be loaded: {reason}")) from error
 
 
 def _item(index: int, row: dict[str, Any]) -> Item | BadItem:
@@ -90,15 +90,29 @@ def _load(recipe: Recipe, split: str | None) -> Any:
         name = (descriptor.source or "").removeprefix("hf:")
         return datasets.load_dataset(f"hf://datasets/{name}", split=split, **options)  # never a folder of that name
     path = Path(resolve_path(place, recipe.scope))
+    if path.is_dir() and any((path / name).is_file() for name in ("state.json", "dataset_dict.json")):
+        loaded = datasets.load_from_disk(str(path))
+        parts = loaded.values() if isinstance(loaded, dict) else [loaded]
+        _require_inside((file["filename"] for part in parts for file in part.cache_files), recipe.scope)
+        return loaded
     if path.is_dir():
-        saved = any((path / name).is_file() for name in ("state.json", "dataset_dict.json"))
-        return datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(str(path), split=split, **options)
+        named = datasets.load_dataset_builder(str(path), **options).config.data_files or {}
+        _require_inside((str(file) for files in named.values() for file in files), recipe.scope)
+        return datasets.load_dataset(str(path), split=split, **options)
     builder = _BUILDERS.get(path.suffix.lower())
     if builder is None:
         raise ValueError(f"found {path.name!r}, expected a folder or a file that ends in {', '.join(_BUILDERS)}")
     options |= {"delimiter": "\t"} if path.suffix.lower() == ".tsv" else {}
     files = {split or "train": str(path)}
     return datasets.load_dataset(builder, data_files=files, split=split or "train", **options)
+
+
+def _require_inside(files: Iterable[str], scope: Scope) -> None:
+    """Raises ValueError where a folder's own description, or a link in it, leads out of the config root."""
+    for file in files:
+        if "://" in file:
+            raise ValueError(f"found {file!r}, expected a file of the folder")
+        resolve_path(file, scope)
 
 
 def _one_split(loaded: Any, split: str | None) -> Any:

@@ -35,7 +35,7 @@ def load_item_class(name: str, folder: Path) -> ItemParser:
         raise ValueError(f"found no class {class_name!r} in {getattr(module, '__file__', module_name)}")
     try:
         parse = getattr(found(), "_parse_item", None)
-    except Exception as error:  # it is the user's code
+    except (Exception, SystemExit) as error:  # it is the user's code
         raise ValueError(f"{class_name}() failed: {describe(error)}") from error
     if not callable(parse):
         raise ValueError(f"the class {class_name!r} has no method _parse_item(self, data, line_num)")
@@ -47,7 +47,7 @@ def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[
     called = getattr(parse, "__qualname__", "_parse_item")
     try:
         item = parse(data, line_num)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{called} raised {describe(error)}") from error
     if not isinstance(item, BenchmarkItem):
         raise ValueError(f"{called} returned {type(item).__name__}, expected a BenchmarkItem")
@@ -58,24 +58,22 @@ def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[
     return standard if item.answer is None else {**standard, "answer": item.answer}
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """An exception in one short line."""
     text = " ".join(str(error).split())[:200]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _import(name: str, folder: Path) -> ModuleType:
+    file = folder.joinpath(*name.split(".")).with_suffix(".py")
     try:
         if _is_importable(name):
             return importlib.import_module(name)
-        file = folder.joinpath(*name.split(".")).with_suffix(".py")
-        if not file.is_file():
-            raise ValueError(f"found no module {name!r}, neither on the import path nor as {file}")
-        return _import_file(file)
-    except ValueError:
-        raise
-    except Exception as error:
+        if file.is_file():
+            return _import_file(file)
+    except (Exception, SystemExit) as error:
         raise ValueError(f"cannot import {name}: {describe(error)}") from error
+    raise ValueError(f"found no module {name!r}, neither on the import path nor as {file}")
 
 
 def _is_importable(name: str) -> bool:
@@ -91,8 +89,8 @@ def _import_file(file: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{file} cannot be imported")
+    assert spec is not None  # it ends in .py
+    assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

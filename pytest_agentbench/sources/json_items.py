@@ -279,7 +279,8 @@ def _explain(error: Exception) -> tuple[int, str]:
     """The 0-based offset of what is wrong (0 where unknown), and a reason for people."""
     match error:
         case json.JSONDecodeError():
-            return error.pos, f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}"
+            message = re.sub(r"( starting)? at$", "", error.msg)
+            return error.pos, f"not valid JSON: {message[:1].lower()}{message[1:]}"
         case UnicodeDecodeError():
             return error.start, f"not UTF-8: found byte 0x{error.object[error.start]:02x}; save the file as UTF-8"
         case RecursionError():

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,18 +22,22 @@ from pytest_agentbench.sources.standard import answer_of, metadata_of
 MOST_OF_A_KIND = 20
 """So many doubts of a kind are told for each file; the rest are counted."""
 
-CHOICES = frozenset({"choices", "options", "candidates"})
-"""Fields that hold what a multiple-choice question offers."""
-
+_CHOICES = frozenset({"choices", "options", "candidates"})
 _PLACEHOLDERS = frozenset({"n/a", "#n/a", "todo", "tbd", "tba", "fixme", "null", "nan"})
-_MATERIAL = CHOICES | {
-    *("config", "context", "contexts", "doc", "doc_id", "document", "documents", "evaluator", "file", "file_name"),
-    *("files", "image", "images", "paragraph", "paragraphs", "passage", "passages", "table", "text", "url", "video"),
-}
-_SHORTEST_COPY = 3
+_NO_WORD = frozenset("-–—_.…?？。\"'`“”‘’")
+_LABELS = frozenset(
+    {
+        *("id", "uid", "uuid", "guid", "qid", "idx", "ind", "index", "key", "hash", "number", "no", "row"),
+        *("questionid", "taskid", "itemid", "instanceid", "exampleid", "uniqueid", "split", "subset", "fold"),
+        *("difficulty", "level", "grade", "category", "subcategory", "subject", "topic", "domain", "type", "tasktype"),
+        *("questiontype", "answertype", "source", "src", "origin", "dataset", "author", "year", "date", "language"),
+        *("lang", "tag", "tags", "keywords", "explanation", "rationale", "solution", "reasoning", "comment", "notes"),
+    }
+)
+"""Fields, without case and separators, that say something of a question but nothing of what it is about."""
+
+_TELLS = r"(?:\b(?:answer|solution|result)(?:\s+is\b|\s*[:=])|答案\s*(?:是|为|為|[:：]))"
 _LONGEST_QUESTION = 300
-_PLAIN = frozenset({"yes", "no", "true", "false"})
-_OFFERS = re.compile(r"\bor\b|还是|或|^\s*[(\[]?[A-Ea-e][.):\]]\s", re.IGNORECASE | re.MULTILINE)
 _SHOWN = 40
 
 
@@ -58,7 +63,7 @@ def find_doubts(dataset: Dataset, rows: Iterable[Row]) -> Iterator[Doubt]:
     choices = any(metric.name == "multiple_choice" for metric in dataset.metrics)
     kinds: dict[str, Callable[[_Item], Iterable[str]]] = {
         "near-empty answers": _near_empty_answer,
-        **({} if choices else {"answers that stand in their question": _answer_in_question}),
+        **({} if choices else {"questions that tell their answer": _told_answer}),
         "repeated questions": _Repeated(dataset),
         "questions that a few-shot example solves": _Solved(
             dataset.shots.questions if dataset.shots is not None else ()
@@ -93,39 +98,46 @@ def _place(dataset: Dataset, path: Path, line: int) -> str:
 
 
 def _near_empty_answer(item: _Item) -> Iterator[str]:
-    """Only punctuation and white space, or what stands where nobody has filled in an answer. Symbols may be answers."""
+    """White space, dashes, dots and quotes, or what stands where nobody has filled in an answer.
+
+    Other symbols may be answers.
+    """
     answer = item.answer
     if not answer:
         return
-    if answer.strip().casefold() in _PLACEHOLDERS or all(unicodedata.category(sign)[0] in "PZC" for sign in answer):
+    if answer.strip().casefold() in _PLACEHOLDERS or all(map(_says_nothing, answer)):
         yield f"answer: found {_excerpt(answer)}, which looks like no answer; write the right one or remove the row"
 
 
-def _answer_in_question(item: _Item) -> Iterator[str]:
-    """As whole tokens. What is short, or offered as a choice, says nothing; a long question brings a text along."""
-    if len(item.question) > _LONGEST_QUESTION or not CHOICES.isdisjoint(item.metadata):
+def _says_nothing(sign: str) -> bool:
+    return sign in _NO_WORD or unicodedata.category(sign)[0] in "ZC"
+
+
+def _told_answer(item: _Item) -> Iterator[str]:
+    """The answer after "answer:" or "the answer is". A word of the question may well be its answer.
+
+    Questions that solve others before do not tell their own, and neither do long ones, which bring a text along.
+    """
+    question, answer = item.question.casefold(), item.answer.strip().casefold()
+    if not answer or answer not in question or len(question) > _LONGEST_QUESTION:
         return
-    answer = " ".join(item.answer.casefold().split())
-    if len(answer) < _SHORTEST_COPY or answer in _PLAIN:
+    if not _CHOICES.isdisjoint(item.metadata) or len(re.findall(_TELLS, question)) != 1:
         return
-    question = " ".join(item.question.casefold().split())
-    if (
-        answer in question
-        and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", question)
-        and not _OFFERS.search(item.question)
-    ):
-        yield f"answer: found {_excerpt(item.answer)}, which stands in the question too; it can be copied from there"
+    told = re.search(rf"{_TELLS}\s*[\"'“‘(\[]?{re.escape(answer)}(?!\w|\s*[,/|]|\s+or\b)", question)
+    if told is not None:
+        found = _excerpt(item.question[told.start() : told.end()])
+        yield f"question: found {found}, which tells the answer; take it out of the question"
 
 
 class _Repeated:
-    """Questions that an earlier row asks about the same material, such as context, image or choices."""
+    """Questions that an earlier row asks about the same: context, image, choices and whatever is no label."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._first: dict[int, tuple[Path, int, int]] = {}
 
     def __call__(self, item: _Item) -> Iterator[str]:
-        material = [(key, str(value)) for key, value in item.metadata.items() if key in _MATERIAL]
+        material = [(key, str(value)) for key, value in item.metadata.items() if not _is_label(key)]
         question = hash((" ".join(item.question.split()), *material))
         answer = hash(" ".join(item.answer.split()))
         here = (item.row.path, item.row.line, answer)
@@ -140,6 +152,11 @@ class _Repeated:
                 f"question: found {_excerpt(item.question)} again, but the answer on {where} is not "
                 f"{_excerpt(item.answer)}; keep the right one"
             )
+
+
+@lru_cache(maxsize=1024)
+def _is_label(key: str) -> bool:
+    return "".join(filter(str.isalnum, key.casefold())) in _LABELS
 
 
 class _Solved:

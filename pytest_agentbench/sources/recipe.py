@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.config import DatasetDescriptor, Loc, RowFields, Scope, only_field, parse_template, read
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.errors import ConfigError, visible
 from pytest_agentbench.records import MetricSpec
 from pytest_agentbench.sources.item_class import CodeNotRun, ItemParser, call_parser
 from pytest_agentbench.sources.json_items import BadItem, Item, read_items
@@ -23,6 +23,7 @@ from pytest_agentbench.sources.standard import (
     look_up,
     map_fields,
     metadata_of,
+    texts_of,
     unknown,
 )
 
@@ -75,17 +76,18 @@ class Recipe:
         """What the agent is asked of an item. Raises ValueError where it lacks a field of the template."""
         if self._template is None:
             return str(item["question"])
-        return "".join(_shown(self._value(item, part)) if at % 2 else part for at, part in enumerate(self._template))
+        return "".join(
+            _shown(self._value(item, part, "prompt")) if at % 2 else part for at, part in enumerate(self._template)
+        )
 
     def tags(self, item: Mapping[str, Any]) -> tuple[str, ...]:
         """The descriptor's tags and those of the item's fields. Raises ValueError for a value that cannot be one."""
-        own = self._find(item, self.descriptor.fields.tags)
-        found = [*self.descriptor.tags, *([own] if isinstance(own, str) else own if isinstance(own, list) else [])]
+        found = [*self.descriptor.tags, *texts_of(self._find(item, self.descriptor.fields.tags))]
         for path in self.descriptor.tags_from:
             value = self._find(item, path)
             values = value if isinstance(value, list) else [value]
             found += [_tag(path, each) for each in values if each is not None and each is not MISSING]
-        return tuple(tag for tag in found if isinstance(tag, str))
+        return tuple(found)
 
     def metrics(self, metrics: tuple[MetricSpec, ...], item: Mapping[str, Any]) -> tuple[MetricSpec, ...]:
         """The metrics with their arguments filled from the item. Raises ValueError where it lacks a field."""
@@ -114,13 +116,13 @@ class Recipe:
 
     def _filled(self, metric: MetricSpec, item: Mapping[str, Any]) -> MetricSpec:
         fields = {name: path for name, value in metric.args.items() if (path := only_field(value)) is not None}
-        filled = {name: self._value(item, path) for name, path in fields.items()}
+        filled = {name: self._value(item, path, f"metrics: {metric.name}: {name}") for name, path in fields.items()}
         return metric.model_copy(update={"args": {**metric.args, **filled}}) if filled else metric
 
-    def _value(self, item: Mapping[str, Any], path: str) -> Any:
+    def _value(self, item: Mapping[str, Any], path: str, asking: str) -> Any:
         value = self._find(item, path)
         if value is MISSING:
-            raise ValueError(unknown(path, ("question", *metadata_of(item))))
+            raise ValueError(f"{asking}: {unknown(path, ('question', *metadata_of(item)))}")
         return value
 
     def _find(self, item: Mapping[str, Any], path: str) -> Any:
@@ -147,7 +149,7 @@ def _values(file: Path) -> Iterator[Item | BadItem]:
     try:
         yield from read_items(file)
     except ConfigError as error:
-        yield BadItem(1, 1, re.sub(r"^(:\d+:\d+)?: ", "", str(error).removeprefix(str(file))))
+        yield BadItem(1, 1, re.sub(r"^(:\d+:\d+)?: ", "", str(error).removeprefix(visible(str(file)))))
 
 
 def _shown(value: Any) -> str:

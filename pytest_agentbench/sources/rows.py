@@ -9,13 +9,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_agentbench.config import DatasetDescriptor, Loc
+from pytest_agentbench.config import Loc
+from pytest_agentbench.errors import visible
 from pytest_agentbench.sources.dataset import ANSWERED, Dataset, legal_id
 from pytest_agentbench.sources.evaluators import deciders
 from pytest_agentbench.sources.item_class import call_parser
 from pytest_agentbench.sources.json_items import BadItem, Item, read_items
 from pytest_agentbench.sources.recipe import Recipe
-from pytest_agentbench.sources.standard import dump, metadata_of, require_item
+from pytest_agentbench.sources.standard import dump, field_of, metadata_of, require_item, texts_of
 
 _MOST_REPORTED = 100
 _MOST_SPLITS = 20
@@ -51,10 +52,10 @@ def read_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
 
     Raises ConfigError where the dataset cannot be read at all.
     """
-    rows = _all_rows(dataset)
-    if dataset.descriptor is not None:
-        _ = dataset.shots  # what is wrong with the examples is told before any row
-        rows = _chosen(rows, dataset.descriptor)
+    _ = dataset.shots  # what is wrong with the examples is told before any row
+    rows = _rows(dataset)
+    if dataset.descriptor is not None and dataset.descriptor.shuffle_seed is not None:
+        rows = _shuffled(rows, dataset.descriptor.shuffle_seed, dataset.descriptor.limit)
     bad = 0
     for row in rows:
         if isinstance(row, Row) or (bad := bad + 1) <= _MOST_REPORTED:
@@ -62,24 +63,29 @@ def read_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
         else:
             last = row
     if bad > _MOST_REPORTED:
-        yield BadRow(last.line, f"{last.path}:{last.line}:1: {bad - _MOST_REPORTED} more items are bad", last.path)
+        yield _bad(dataset, last.path, BadItem(last.line, 1, ""), f"{bad - _MOST_REPORTED} more items are bad")
 
 
-def _all_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
-    """The rows of the dataset's split in file order."""
+def _rows(dataset: Dataset) -> Iterator[Row | BadRow]:
+    """The rows of the dataset's split in file order; without a seed nothing behind the limit is read."""
     recipe = dataset.recipe
     firsts: dict[str, _Place] = {}
     splits: set[str] = set()
     lacking = recipe.never_found() if recipe is not None and recipe.only is None else {}
+    wanted = recipe.descriptor.limit if recipe is not None and recipe.descriptor.shuffle_seed is None else None
     index = 0
     for path, values in _parts(dataset, splits):
+        if wanted == 0:
+            break
         for value in values:
             if isinstance(value, BadItem):
                 yield _bad(dataset, path, value, value.reason)
             else:
-                yield _row(dataset, path, value, index, firsts, lacking)
+                yield (row := _row(dataset, path, value, index, firsts, lacking))
+                if wanted is not None and isinstance(row, Row) and not (wanted := wanted - 1):
+                    break
             index += 1
-    if not index:
+    if not index and not firsts:
         yield _nothing(dataset, splits)
     elif recipe is not None and firsts:
         for name, place in lacking.items():
@@ -105,24 +111,13 @@ def _of_split(
         own = split if isinstance(value, BadItem) else recipe.split_of(value.value)
         if own == split:
             yield value
-        elif isinstance(own, str) and len(splits) < _MOST_SPLITS:
-            splits.add(own)
+        elif len(splits) < _MOST_SPLITS:
+            at = recipe.descriptor.fields.split
+            splits.add(repr(own) if isinstance(own, str) else f"rows without a text in {at!r}")
 
 
-def _chosen(rows: Iterator[Row | BadRow], descriptor: DatasetDescriptor) -> Iterator[Row | BadRow]:
-    """The bad rows and, of the good ones, as many as the limit lets through, in the seed's order if there is one.
-
-    Without a seed nothing behind the limit is read.
-    """
-    limit, seed = descriptor.limit, descriptor.shuffle_seed
-    if seed is None:
-        good = 0
-        for row in rows:
-            yield row
-            good += isinstance(row, Row)
-            if good == limit:
-                return
-        return
+def _shuffled(rows: Iterator[Row | BadRow], seed: int, limit: int | None) -> Iterator[Row | BadRow]:
+    """The bad rows and, in the seed's order, as many of the good ones as the limit lets through."""
     kept: list[Row] = []
     for row in rows:
         if isinstance(row, Row):
@@ -150,7 +145,8 @@ def _row(
             for name in [name for name in lacking if not recipe.lacks(item, name)]:
                 del lacking[name]
         else:
-            tags = _tags(item["tags"]) if "tags" in item else ()
+            held = field_of(item, "tags") if "metadata" in item else item.get("tags")
+            tags = () if held is None else _shared_tags(tuple(texts_of(held)))
     except ValueError as error:
         return _bad(dataset, path, value, str(error))
     own_id = item.get("id")
@@ -179,7 +175,7 @@ def _require_sound(dataset: Dataset, raw: bytes, item: Any) -> None:
     require_item(item)
     if not ANSWERED.isdisjoint(item):
         raise ValueError("found a `prediction`: predictions are no cases; pass the dataset that they answer")
-    if (b"\\ud" in raw or b"\\uD" in raw) and _is_no_text({key: item[key] for key in item if key != "id"}):
+    if b"\\u" in raw and _is_no_text(raw, item):
         raise ValueError("found half of a surrogate pair (\\ud800-\\udfff), which is no text")
     if "evaluator" in item or "metadata" in item or dataset.recipe is not None:
         deciders(dataset, item, metadata_of(item))
@@ -189,21 +185,18 @@ def _default_id(dataset: Dataset, path: Path, number: int) -> str:
     return f"item_{number}" if dataset.recipe is None else dataset.recipe.default_id(path, number)
 
 
-def _tags(tags: object) -> tuple[str, ...]:
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        return ()
-    return _shared_tags(tuple(tags))
-
-
 @lru_cache(maxsize=1024)
 def _shared_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     """Stripped, deduplicated, sorted; one object for all rows that say the same."""
     return tuple(sorted({tag.strip() for tag in tags} - {""}))
 
 
-def _is_no_text(value: object) -> bool:
+def _is_no_text(raw: bytes, item: dict[str, Any]) -> bool:
+    """Whether a text of the item has half of a surrogate pair. In its id that is replaced."""
+    if b"\\ud" not in raw and b"\\uD" not in raw:
+        return False
     try:
-        json.dumps(value, ensure_ascii=False).encode()
+        json.dumps({key: item[key] for key in item if key != "id"}, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return True
     return False
@@ -220,13 +213,13 @@ def _first(dataset: Dataset, place: _Place) -> str:
 
 
 def _nothing(dataset: Dataset, splits: set[str]) -> BadRow:
-    recipe = dataset.recipe
+    recipe, reason = dataset.recipe, "found no item, expected at least one object with a `question`"
     if recipe is not None and splits:
-        message = f"found no row of it; there is {', '.join(sorted(splits))}"
-        return BadRow(1, recipe.place(("split",), message), recipe.path)
-    return _bad(
-        dataset, dataset.path, BadItem(1, 1, ""), "found no item, expected at least one object with a `question`"
-    )
+        message = recipe.place(("split",), f"found no row of it, only {', '.join(sorted(splits))}")
+        return BadRow(1, message, recipe.path)
+    if recipe is not None and recipe.only is None:
+        return BadRow(1, recipe.place(("files" if recipe.files else "source",), reason), recipe.path)
+    return _bad(dataset, dataset.path, BadItem(1, 1, ""), reason)
 
 
 def _bad(dataset: Dataset, path: Path, value: Item | BadItem, reason: str) -> BadRow:
@@ -234,4 +227,4 @@ def _bad(dataset: Dataset, path: Path, value: Item | BadItem, reason: str) -> Ba
         place = dataset.recipe.where(path, value)
     else:
         place = f"{path}:{value.line}:{value.column if isinstance(value, BadItem) else 1}"
-    return BadRow(value.line, f"{place}: {reason}", path)
+    return BadRow(value.line, visible(f"{place}: {reason}"), path)

@@ -72,6 +72,13 @@ def answer_of(item: Mapping[str, Any]) -> str | None:
     return "" if answer is None else str(answer)
 
 
+def texts_of(tags: object) -> list[str]:
+    """The tags that a field holds: a text, or the texts of a list."""
+    if not isinstance(tags, list):
+        return [tags] if isinstance(tags, str) else []
+    return [each for each in tags if isinstance(each, str)]
+
+
 def parse_item(data: Any, line_num: int) -> BenchmarkItem:
     """An object of the standard form as an item; one without an id is `item_<line_num>`.
 
@@ -99,9 +106,8 @@ def require_item(value: Any) -> None:
         raise ValueError("question: found a blank text; this is what the agent is asked")
     own_id = value.get("id")
     if own_id == "" or isinstance(own_id, (dict, list)):
-        raise ValueError(
-            f"id: found {kind(own_id)}, expected a text or a number; without `id` the place names the item"
-        )
+        found = "an empty text" if own_id == "" else kind(own_id)
+        raise ValueError(f"id: found {found}, expected a text or a number; without `id` the place names the item")
 
 
 def dump(item: Mapping[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections import deque
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,7 @@ def test_numbers_are_ids_and_predictions_too(load):
         (["Paris", "Tokyo"], "found a list of 2, expected 3, one for each item in order; a mapping"),
         ([], "found a list of 0, expected 3"),
         ("Paris", "found str, expected a mapping"),
+        (b"Par", "found bytes, expected a mapping"),
         (None, "found NoneType, expected a mapping"),
         (42, "found int"),
         (iter(["Paris"]), "expected a mapping"),
@@ -88,7 +90,10 @@ def test_predictions_of_a_wrong_shape_are_refused(load, predictions, said):
         ({"metric": "exact_mach"}, "unknown metric 'exact_mach'; did you mean 'exact_match'"),
         ({"missing": "ignore"}, "missing: found 'ignore', expected 'zero' or 'skip'"),
         ({"compat": "v2"}, "compat: found 'v2'"),
-        ({"max_workers": 0}, "max_workers: found 0, expected at least 1"),
+        ({"max_workers": 0}, "max_workers: found 0, expected a whole number, at least 1"),
+        ({"max_workers": "4"}, "max_workers: found '4', expected a whole number"),
+        ({"metric": ""}, "metric: found '', expected a name"),
+        ({"metric": len}, "metric: found <built-in function len>, expected a name; `@metric"),
     ],
 )
 def test_wrong_options_are_refused(load, options, said):
@@ -125,10 +130,21 @@ def test_some_of_the_items_can_be_evaluated(load):
         benchmark.evaluate(["Paris", "Tokyo", "Lima"])
 
 
-def test_warnings_point_to_the_caller(load):
+@pytest.mark.parametrize("make", [create_benchmark, Benchmark])
+def test_warnings_point_to_the_caller(make, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"question": "Why?", "answer": "So."}\n{"answer": "?"}\n')
     with pytest.warns(BenchmarkWarning) as caught:
-        load().evaluate({"x": "?"})
-    assert caught[0].filename == __file__
+        make(tmp_path / "rows.jsonl").evaluate({"x": "?", "item_1": {}})
+    assert [warning.filename for warning in caught] == [__file__] * 3
+
+
+def test_a_benchmark_says_what_it_holds(load):
+    assert repr(load(name="Capitals")) == "<Benchmark 'Capitals': 3 items of rows.jsonl>"
+    assert repr(Benchmark()) == "<Benchmark 'Benchmark': 0 items>"
+
+
+def test_any_sequence_has_the_items_order(load):
+    assert scores(load().evaluate(deque(["Paris", "Kyoto", "Lima"]))) == [1.0, 0.0, 1.0]
 
 
 def test_case_ids_are_known_too(load):
@@ -173,7 +189,7 @@ def test_metric_that_raises_or_leaves_its_range_fails_its_items_only(load, concu
     with pytest.warns(BenchmarkWarning, match="2 of 3"):
         results = benchmark.evaluate(["Paris", "Tokyo", "Lima"], "picky", concurrent=concurrent)
     assert scores(results) == [1.0, None, None]
-    assert results[1].error == "no such city"
+    assert results[1].error == "LookupError: no such city"
     assert "returned nan, expected a number from 0 to 1" in results[2].error
 
 

@@ -67,8 +67,8 @@ def test_options_of_a_metric(load):
     benchmark, predictions = load(("B", "Rome"), ("A", "Rome"))
     results = benchmark.evaluate(predictions, "multiple_choice", choices=["Paris", "Rome"])
     assert [result.score for result in results] == [1.0, 0.0]
-    with pytest.warns(BenchmarkWarning, match="nonsense"):
-        assert benchmark.evaluate(predictions, "exact_match", nonsense=1)[0].failed
+    with pytest.raises(ConfigError, match="metric exact_match: args: got an unexpected keyword argument 'nonsense'"):
+        benchmark.evaluate(predictions, "exact_match", nonsense=1)
 
 
 def test_missing_package_is_said_before_anything_is_scored(load):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -262,3 +263,18 @@ def test_a_reader_that_stops_early_is_no_error(tree):
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 0
+
+
+@pytest.mark.parametrize("command", ["list", "validate"])
+def test_a_folder_that_cannot_be_read_hides_no_other(tree, capsys, command):
+    root = tree({"cases/a/test.yaml": CASE.format(id="a"), "cases/b/one.jsonl": '{"question": "q", "answer": "a"}\n'})
+    (root / "cases" / "a").chmod(0)
+    try:
+        if os.access(root / "cases" / "a", os.R_OK):
+            pytest.skip("this user reads everything")
+        assert main([command, "cases"]) == 1
+    finally:
+        (root / "cases" / "a").chmod(0o700)
+    said = capsys.readouterr()
+    assert "cannot be read: Permission denied" in said.out + said.err
+    assert ("b/one.item_1" if command == "list" else "1 case:") in said.out

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def test_table_of_what_was_right(evaluate):
         "4 of 4 items scored, 0 missing, 0 failed; scores 0 to 1, 3 perfect",
     ]
     assert "all 4 0.750 [0.000, 1.000] 75.0 % [30.1, 95.4]" in lines
-    assert "level: easy 2 1.000 [1.000, 1.000] 100.0 % [34.2, 100.0]" in lines
+    assert "level: easy 2 1.000 - 100.0 % [34.2, 100.0]" in lines
     assert any(line.startswith("level: hard 2 0.500") for line in lines)
     assert any(line.startswith("tag: europe 2 1.000") for line in lines)
 
@@ -71,6 +72,7 @@ def test_missing_predictions_fail_unless_they_are_skipped(evaluate):
     status, out, _ = evaluate({"fr": "Paris", "it": "Rome"}, "--missing", "skip")
     assert status == 0
     assert "2 missing (left out)" in out
+    assert ["all", "2", "1.000", "-"] in [line.split()[:4] for line in out.splitlines()]
     assert "1.000" in out
 
 
@@ -88,6 +90,20 @@ def test_failed_items_are_named_with_their_error(evaluate):
     assert status == 1
     assert "3 of 4 items scored, 0 missing, 1 failed" in out
     assert "failed: jp: prediction: found an object, expected a text" in out
+    rows = [line.split()[:4] for line in out.splitlines()]
+    assert ["all", "3", "of", "4"] in rows
+    assert ["level:", "hard", "1", "of"] in rows
+
+
+def test_items_that_failed_alike_are_named_together(evaluate, here):
+    write(here / "many.jsonl", "".join(json.dumps({"question": f"{n}?", "answer": n}) + "\n" for n in range(30)))
+    answers = {f"item_{n}": {} for n in range(1, 31)} | {"item_7": ["6", "7"]}
+    status, out, _ = evaluate(answers, data="many.jsonl")
+    assert status == 1
+    alike, other = [line for line in out.splitlines() if line.startswith("failed: ")]
+    assert alike.startswith("failed: item_1, item_2, ")
+    assert "item_11 and 19 more: prediction: found an object" in alike
+    assert other.startswith("failed: item_7: metric 'exact_match': found several predictions")
 
 
 def test_rows_that_cannot_be_loaded_are_named_and_the_others_scored(evaluate, here):
@@ -162,6 +178,7 @@ def test_json(evaluate):
         "field": "level",
         "value": "easy",
         "items": 2,
+        "judged": 2,
         "mean_score": 0.5,
         "score_ci95": None,
         "pass_rate": 0.5,
@@ -194,11 +211,19 @@ def test_option_that_cannot_be_parsed(evaluate, argv, capsys):
     assert f"argument {argv[0]}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [["nothing.jsonl", "preds.json"], ["rows.jsonl", "nothing.json"]])
-def test_file_that_is_not_there(here, capsys, argv):
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["nothing.jsonl", "preds.json"], "nothing.jsonl: there is no such file"),
+        (["rows.jsonl", "nothing.json"], "nothing.json: there is no such file"),
+        ([".", "preds.json"], ".: found a folder, expected a file"),
+        (["rows.jsonl", "/dev/null"], "/dev/null: found no regular file, expected one"),
+    ],
+)
+def test_file_that_is_not_there(here, capsys, argv, said):
     write(here / "preds.json", RIGHT)
     assert main(["evaluate", *argv]) == 2
-    assert "nothing.json" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"agentbench evaluate: {said}\n"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +237,7 @@ def test_file_that_is_not_there(here, capsys, argv):
         ('{"id": "fr", "prediction": "Paris"}\n{"id": "it"}\n', "preds.json:2:1: "),
         (b"\xff\xfe{\x00}\x00", "found UTF-16 or binary data"),
         (b"PK\x03\x04\x14\x00", "preds.json:1:1: "),
-        (["Paris", "Rome"], "found a list of 2, expected 4, one for each item"),
+        (["Paris", "Rome"], "preds.json: predictions: found a list of 2, expected 4, one for each item"),
         ("{" * 100_000, "preds.json:1:"),
     ],
     ids=["empty", "blank", "csv", "text", "duplicate", "no prediction", "utf-16", "zip", "short", "deep"],
@@ -339,6 +364,46 @@ def test_progress_is_for_terminals_only(here):
     os.close(ours)
     assert done.stdout == piped.stdout
     assert b"exact_match" in shown
+
+
+@pytest.mark.parametrize("columns", [28, 45, 60])
+def test_narrow_terminal_keeps_the_names(here, columns):
+    """Of a table that does not fit, intervals are left out first."""
+    write(here / "preds.json", RIGHT)
+    command = [sys.executable, "-m", "pytest_agentbench.cli", "evaluate", "rows.jsonl", "preds.json"]
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
+    subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, env=environment, check=True)
+    os.close(theirs)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", os.read(ours, 10_000).decode()).splitlines()
+    os.close(ours)
+    table = lines[lines.index(next(line for line in lines if "pass rate" in line)) :]
+    assert all(len(line) <= columns for line in table)
+    assert "…" not in "".join(table)
+    words = [line.split() for line in table]
+    assert any(line[0] == "all" and "100.0" in line for line in words if line)
+    assert any(line[:2] == ["level:", "easy"] for line in words)
+    assert ("items" in "".join(table)) == (columns > 28)
+
+
+def test_piped_table_is_as_wide_as_it_needs_to_be(evaluate, here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [{**row, "level": f"{row['level']} {'x' * 30}"} for row in ROWS]
+    write(here / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    _, out, _ = evaluate(RIGHT)
+    assert any(line.startswith(f" level: easy {'x' * 30} ") and "100.0 %" in line for line in out.splitlines())
+
+
+def test_results_that_cannot_be_saved_are_shown_all_the_same(evaluate, here):
+    (here / "file").touch()
+    status, out, err = evaluate(RIGHT, "--output", "file/results.json")
+    assert (status, "4 perfect" in out, "saved" in out) == (1, True, False)
+    assert err.startswith("file/results.json: the results could not be written")
+
+
+def test_model_that_nothing_asks_is_warned_about(evaluate):
+    status, _, err = evaluate(RIGHT, "--model", "demo")
+    assert (status, err) == (0, "agentbench evaluate: warning: --model: no metric here asks a model\n")
 
 
 STUCK = """

@@ -161,7 +161,7 @@ def test_answers_choose_the_metric(init, answers, metric):
 )
 def test_choices_are_shown_and_reach_the_metric(init, capsys, row, prompt, field):
     _, printed, descriptor = init(many(question="q{n}", **row))
-    assert descriptor["prompt"] == f"{{{{ question }}}}\n\n{prompt}\n\nAnswer with the letter only.\n"
+    assert descriptor["prompt"] == f"{{{{ question }}}}\n\n{prompt}\n\nAnswer with the letter only."
     lettered = prompt.startswith("A. ")  # letters need no list of choices
     args = {} if lettered else {"args": {"choices": f"{{{{ {field} }}}}"}}
     assert descriptor["metrics"] == [{"name": "multiple_choice", "threshold": 1.0, **args}]
@@ -172,8 +172,8 @@ def test_choices_are_shown_and_reach_the_metric(init, capsys, row, prompt, field
 @pytest.mark.parametrize(
     ("row", "prompt"),
     [
-        ({"context": "In {n} ...", "question": "q{n}"}, "{{ context }}\n\n{{ question }}\n"),
-        ({"instruction": "Sum {n}", "input": ("", "text")}, "{{ input }}\n\n{{ question }}\n"),
+        ({"context": "In {n} ...", "question": "q{n}"}, "{{ context }}\n\n{{ question }}"),
+        ({"instruction": "Sum {n}", "input": ("", "text")}, "{{ question }}\n\n{{ input }}"),
         ({"question": "q{n}", "context": ("a", None)}, None),
         ({"question": "q{n}"}, None),
     ],
@@ -294,6 +294,18 @@ def test_whatever_the_keys_the_result_is_a_sound_descriptor(rows, file):
     data = yaml.safe_load(describe(guess, file, len(rows)))
     assert data["files"] == [file]
     assert data["fields"] == {name: found.field for name, found in guess.parts.items()}
+    DatasetDescriptor.model_validate(data | {"files": None, "source": "hf:x/y"})
+
+
+def test_a_prompt_never_shows_what_the_answer_is_part_of():
+    rows = [{"problem": f"Is {n} even?", "question": {"answer": n % 2 == 0}} for n in range(4)]
+    guess = guess_dataset(rows)
+    assert {name: found.field for name, found in guess.parts.items()} == {
+        "question": "problem",
+        "answer": "question.answer",
+    }
+    data = yaml.safe_load(describe(guess, "rows.jsonl", len(rows)))
+    assert "prompt" not in data
     DatasetDescriptor.model_validate(data | {"files": None, "source": "hf:x/y"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 
 import pytest
 from hypothesis import given
@@ -63,7 +64,7 @@ def test_what_a_descriptor_may_say(errors, text):
             FILES + "fields: {qestion: x}\n",
             "3:10: fields.qestion: Extra inputs are not permitted; did you mean 'question'?",
         ),
-        ("name: x\n", "1:1: found neither files and source, expected exactly one of them"),
+        ("name: x\n", "1:1: found neither files nor source, expected exactly one of them"),
         (FILES + "source: hf:squad\n", "1:1: found both files and source, expected exactly one of them"),
         ("files: []\n", "2:8: files: found none, expected at least one path or pattern"),
         ("files: [gone.jsonl]\n", "2:9: files[0]: found 'gone.jsonl', which matches no .json or .jsonl file below"),
@@ -72,6 +73,7 @@ def test_what_a_descriptor_may_say(errors, text):
         ("files: ['../../*.jsonl']\n", "which leaves the config root"),
         ("files: [table.csv]\n", "expected a .json or .jsonl file; `source: hf:./table.csv` in place of files reads"),
         ("files: one.jsonl\n", "2:8: files: found 'one.jsonl', expected a valid list"),
+        (FILES + "fields: [a]\n", "3:9: fields: found ['a'], expected a valid mapping"),
         (FILES + "config: main\n", "3:9: config: only a source has a config; remove it"),
         ("source: squad\n", "2:9: source: found 'squad', expected hf:<dataset id>, or hf:./<folder or file>"),
         ("source: hf:./gone\n", "2:9: source: found 'hf:./gone', expected a folder or file that exists; there is no"),
@@ -114,6 +116,14 @@ def test_what_is_wrong_is_told_with_its_place(errors, text, message):
     found = errors(text)
     assert any(message in line for line in found), found
     assert all(line.split(":")[0].isdigit() for line in found)
+
+
+@pytest.mark.parametrize("text", ["{{" * 1_000_000, "{{ a }}" * 500_000 + "{{", "{{ " + "a " * 1_000_000 + "!}}"])
+def test_a_template_of_megabytes_is_read_at_once(text):
+    begun = time.process_time()
+    with pytest.raises(ValueError, match="expected the name of a field"):
+        parse_template(text)
+    assert time.process_time() - begun < 2
 
 
 def test_names_are_verified(errors):

@@ -34,6 +34,17 @@ HOSTILE = {
     "answers": "answer is " * (LENGTH // 10),
     "letters": "A, " * (LENGTH // 3),
     "lines": "\n" * LENGTH,
+    "dots that end wrong": "234." * (LENGTH // 4) + "2345",
+    "dots and commas": "234.234,234." * (LENGTH // 12),
+    "lakhs": "12,34," * (LENGTH // 6),
+    "versions": "1." * (LENGTH // 2),
+    "times": "1:" * (LENGTH // 2),
+    "asides": "x1 (2" * (LENGTH // 5),
+    "citations": "[1]" * (LENGTH // 3),
+    "ends of thoughts": "</think>" * (LENGTH // 8),
+    "labels": "x: A" * (LENGTH // 4),
+    "conclusions": "So it is A, " * (LENGTH // 12),
+    "listed options": "A. x\n" * (LENGTH // 5),
     "Chinese": "".join(chr(0x4E00 + n % 5000) for n in range(LENGTH // 3)),
 }
 """Texts on which a careless regular expression takes a time that grows with their square."""

@@ -46,11 +46,28 @@ def judged(
     **args: object,
 ) -> MetricResult:
     """The metric's result with a threshold of 1, as the engine gets it."""
+    given = {"reference": reference, "cache": cache, "redactor": redactor, "compat": compat}
+    [result] = together(endpoint, 1, prediction, **given, **args)
+    return result
+
+
+def together(
+    endpoint: FaultEndpoint,
+    count: int,
+    prediction: str = "It is Paris.",
+    *,
+    reference: str = "Paris",
+    cache: Path | None = None,
+    redactor: Redactor | None = None,
+    compat: str | None = None,
+    **args: object,
+) -> list[MetricResult]:
+    """The results of `count` runs that gave the same answer, judged at the same time."""
     model = Model(
         model_id="judge", requested_model="judge-1", base_url=endpoint.base_url, api_key_env=None, prices=PRICES
     )
 
-    async def ask() -> MetricResult:
+    async def ask() -> list[MetricResult]:
         endpoints = Endpoints(backoff=Backoff(first=0.001))
         context = MetricContext(
             case_id="c",
@@ -61,7 +78,8 @@ def judged(
         )
         spec = MetricSpec(name="llm_judgement", threshold=1.0, args=args, compat=compat)
         try:
-            return await measure_async(spec, reference, prediction, METRICS, context)
+            asked = (measure_async(spec, reference, prediction, METRICS, context) for _ in range(count))
+            return await asyncio.gather(*asked)
         finally:
             await endpoints.close()
 
@@ -178,6 +196,15 @@ def test_a_vote_is_paid_once(tmp_path):
         judged(endpoint, "It is Rome.", cache=tmp_path)
         judged(endpoint, cache=tmp_path, compat="v1")
         assert len(endpoint.requests) == 7
+
+
+def test_equal_answers_that_are_judged_at_once_pay_for_one_vote(tmp_path):
+    with FaultEndpoint(answer=says(True, False)) as endpoint:
+        results = together(endpoint, 3, cache=tmp_path, repetitions=1)
+        assert len(endpoint.requests) == 1
+    assert [result.score for result in results] == [1, 1, 1]
+    assert sorted(result.details["cached"] for result in results) == [0, 1, 1]
+    assert sorted(result.usage is None for result in results) == [False, True, True]
 
 
 def test_what_failed_is_asked_again(tmp_path):

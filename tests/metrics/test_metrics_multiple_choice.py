@@ -62,6 +62,28 @@ So it is \\( \\boxed{B} \\), not A.
 B是正确的
 答えはB
 정답은 B입니다
+选项B
+正答はBである
+सही उत्तर B है
+उत्तर: B
+الإجابة الصحيحة هي B
+الجواب: B
+La respuesta correcta es B
+Die richtige Antwort ist B.
+Réponse : B
+Ans: B
+Selected: (B)
+Correct: B
+The correct statement is B.
+Answer - B
+It's B.
+It is B because A is wrong
+So, B.
+We eliminate A and C. Hence, B.
+The answer isn't A, it's B.
+The correct answer is not A. It is B.
+Answer: B. Because A is wrong
+1. B
 """
 
 CHOOSE_NOTHING = """
@@ -88,6 +110,15 @@ Either (A) or (B)
 \\boxed{Paris}
 不选B
 答案不是B
+It's not B.
+It is B-side music
+So B is wrong
+Incorrect: B
+Ruled out: B
+No es B
+Ce n'est pas B
+So A, B.
+Vitamin B is needed
 Paris
 """
 
@@ -119,6 +150,12 @@ def test_words_that_look_like_letters_and_two_letters_choose_nothing(text):
         "\\boxed{A}\nNo, wait.\n\\boxed{B}\nThe answer is C.",
         "The answer is B.\n\nA is too long, C too short.",
         "B. Paris\nIt is the capital.",
+        "B. Paris\n\nWhy not the others:\nA. London is in the UK.\nC. Rome is in Italy.",
+        "A: wrong\nB: correct\nC: wrong",
+        "The answer is A.\nWait, that is wrong. It's B.",
+        "The answer is B.\nRuled out: A",
+        "<think>The answer is A.</think>\nThe answer is B.",
+        "<think>A. Or A?</think>B",
     ],
 )
 def test_the_last_line_that_names_a_letter_decides_and_a_box_before_all(text):
@@ -155,3 +192,8 @@ def test_an_options_text_comes_before_its_index():
 def test_a_ground_truth_that_names_no_option_is_an_error(ground_truth, choices, message):
     with pytest.raises(ValueError, match=message):
         score("multiple_choice", ground_truth, "A", choices=choices)
+
+
+@pytest.mark.parametrize("text", ["<think>The answer is B.", "<think>The answer is B.</think>\nI cannot say."])
+def test_thoughts_choose_nothing(text):
+    assert chosen(text) is None

@@ -90,6 +90,15 @@ def test_a_text_agrees_with_itself(name, data):
     assert score(name, text, text) == 1
 
 
+@pytest.mark.parametrize("name", sorted(set(PLAIN) - {"exact_match", "similarity", "pass_at_k", "pass_hat_k"}))
+def test_thoughts_are_no_part_of_the_answer(name):
+    text = {"json_match": "[1]", "math_equal": "$1+x$", "multiple_choice": "B", "numeric_match": "7"}.get(name, "Paris")
+    for thoughts in ("<think>Is it 3, A or {}?</think>\n\n", "Is it $2$?\n</think>", "<thinking>\n</thinking> "):
+        assert score(name, text, thoughts + text) == 1
+    if name != "multiple_choice":
+        assert score(name, text, f"<think>{text}") == 0
+
+
 @pytest.mark.parametrize("name", SYMMETRIC)
 @given(one=texts, other=texts)
 def test_the_sides_may_change_places(name, one, other):

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics import BUILTIN_METRICS, METRICS, measure, metric, score
+from pytest_agentbench.metrics import BUILTIN_METRICS, METRICS, MetricContext, measure, measure_async, metric, score
 from pytest_agentbench.records import MetricSpec
 
 
@@ -48,3 +50,12 @@ def test_a_decorated_function_is_a_metric_with_its_options():
         assert "test_length_within" not in BUILTIN_METRICS
     finally:
         del METRICS["test_length_within"]
+
+
+def test_compat_reaches_a_metric_that_asks_only_where_it_takes_it():
+    async def polite(ground_truth: str, prediction: str, *, context: MetricContext) -> float:
+        return 1.0
+
+    context = MetricContext(case_id="c", question="", client=lambda name: pytest.fail("it asks nobody"))
+    spec = MetricSpec(name="polite", compat="v1")
+    assert asyncio.run(measure_async(spec, "a", "b", {"polite": polite}, context)).score == 1

@@ -24,7 +24,7 @@ from pytest_agentbench.models import (
     scripted_app,
 )
 from pytest_agentbench.records import DIMENSIONS, Case, JudgeVerdict
-from pytest_agentbench.sources import Dataset, Row, load_case, read_rows, row_case
+from pytest_agentbench.sources import Dataset, Row, load_case, open_dataset, read_rows, row_case
 
 DEMO = resolve_model("demo", models=ModelsFile(schema_version=1), environ={})
 JUDGES = {"response_format": {"type": "json_schema", "json_schema": {"name": JUDGE_SCHEMA, "schema": {}}}}
@@ -215,6 +215,21 @@ def test_rows_are_answered_by_item_id(tmp_path):
     scripts = beside(*rows)
     assert [ask(scripts, user("?"), case=row).content for row in rows] == ["0", "two", "no idea"]
     assert json.loads(ask(scripts, user("?"), case=rows[2], parameters=JUDGES).content)["overall"]["score"] == 3
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_each_file_of_a_dataset_has_a_script_of_its_own_whichever_is_read_first(tmp_path, first):
+    (tmp_path / "dataset.yaml").write_text("schema_version: 1\nname: sums\nfiles: ['*.jsonl']\n")
+    for name in "abc":
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"id": "{name}::1", "question": "{name}?", "answer": "1"}}\n')
+    (tmp_path / "a.demo.yaml").write_text("schema_version: 1\nanswers: {'a::1': an answer, 'c::1': of another file}\n")
+    (tmp_path / "b.demo.yaml").write_text("schema_version: 1\ndefault: another default\n")
+    dataset = open_dataset(tmp_path / "dataset.yaml", tmp_path)
+    a, b, c = rows = [row_case(dataset, row) for row in read_rows(dataset) if isinstance(row, Row)]
+    scripts = beside(*rows[first:], *rows)
+    assert [ask(scripts, user("?"), case=row).content for row in (a, b)] == ["an answer", "another default"]
+    with pytest.raises(ProviderError, match=r"no script answers case 'sums\.c_1-\w+'; add a reply to .*/c\.demo\.yaml"):
+        ask(scripts, user("?"), case=c)
 
 
 def test_ids_need_not_be_ascii(tmp_path):

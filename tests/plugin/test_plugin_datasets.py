@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,24 @@ def test_a_bad_descriptor_is_one_error_with_its_places(sums):
     assert finished.runs == {}
     assert "dataset.yaml:6:1: promt: Extra inputs are not permitted; did you mean 'prompt'?" in finished.text
     assert "dataset.yaml:7:8: limit: found 'none'" in finished.text
+
+
+def test_a_metric_that_nobody_knows_is_said_once(sums):
+    sums.rows("data/other.jsonl", {"id": 1, "question": "1 + 1?", "answer": "2"})
+    finished = sums.run("--agentbench-metric", "similarty>=0.5")
+    assert finished.exit != 0
+    assert finished.runs == {}
+    assert finished.text.count("--agentbench-metric: unknown metric 'similarty'; did you mean 'similarity'?") == 1
+
+
+def test_a_file_that_cannot_be_read_does_not_vanish(sums):
+    path = sums.rows("a_first/rows.jsonl", *SUMS)
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("this user reads everything")
+    finished = sums.run()
+    assert "rows.jsonl: cannot be read: Permission denied" in finished.text
+    assert len(finished.outcomes) == len(SUMS)
 
 
 def test_two_datasets_of_one_name_are_an_error(sums):

@@ -208,6 +208,19 @@ def test_a_list_that_could_answer_the_wrong_questions_scores_nothing(project, pr
     assert finished.report is None
 
 
+def test_files_of_one_dataset_that_are_named_one_by_one_do_not_share_a_list(bench):
+    for name in "ab":
+        bench.rows(f"cases/{name}.jsonl", *({"question": f"{n}?", "answer": f"{name}{n}"} for n in range(2)))
+    bench.write("cases/dataset.yaml", {"schema_version": 1, "files": ["*.jsonl"]})
+    answers = ["a0", "a1", "b0", "b1"]
+    assert set(predicted(bench, answers, "cases").outcomes.values()) == {"passed"}
+    assert set(predicted(bench, answers[2:], "cases/b.jsonl").outcomes.values()) == {"passed"}
+    finished = predicted(bench, answers[:2], "cases/a.jsonl", "cases/b.jsonl")
+    assert finished.exit == 4
+    assert "the session has several datasets" in finished.text
+    assert "cases/a.jsonl has 2 items, the list 4" in predicted(bench, answers, "cases/a.jsonl").text
+
+
 def test_a_list_cannot_answer_a_dataset_that_is_taken_in_another_order(bench):
     bench.rows("cases/facts.jsonl", *({"id": n, "question": f"{n}?", "answer": str(n)} for n in range(9)))
     described = {"schema_version": 1, "name": "facts", "files": ["facts.jsonl"]}

@@ -44,13 +44,26 @@ def test_a_group_has_its_rates_and_means_with_intervals():
         "field": "level",
         "value": "easy",
         "items": 4,
+        "judged": 4,
         "mean_score": 0.625,
         "score_ci95": pytest.approx(mean_interval([[score] for score in scores])),
         "pass_rate": 0.5,
         "pass_rate_ci95": pytest.approx(wilson_interval(2, 4)),
     }
     unknown = {"mean_score": None, "score_ci95": None, "pass_rate": None, "pass_rate_ci95": None}
-    assert groups["level", "hard"] == {"field": "level", "value": "hard", "items": 2, **unknown}
+    assert groups["level", "hard"] == {"field": "level", "value": "hard", "items": 2, "judged": 0, **unknown}
+
+
+def test_a_group_says_how_many_of_its_items_were_judged():
+    entries = [entry(None, None, f="a"), entry(None, True, f="a"), entry(0.5, None, f="a"), entry(1.0, True, f="b")]
+    entries += [entry(score, None, case="c", f="b") for score in (None, 1.0, 1.0)]
+    assert [(group["items"], group["judged"]) for group in breakdown(entries)] == [(3, 2), (2, 2)]
+
+
+def test_groups_of_equal_scores_have_no_interval_of_the_mean():
+    groups = breakdown([entry(1.0, True, level=level) for level in "aabb"])
+    assert [(group["mean_score"], group["score_ci95"]) for group in groups] == [(1.0, None)] * 2
+    assert all(group["pass_rate_ci95"][0] < 0.5 for group in groups)
 
 
 def test_repetitions_of_a_case_are_one_item_and_one_cluster():
@@ -103,6 +116,15 @@ def test_an_item_counts_in_each_of_its_tags():
     ]
 
 
+def test_a_tag_of_all_items_is_no_group():
+    assert breakdown([entry(1.0, True, tags=("math",)), entry(0.0, False, tags=("math",))]) == []
+
+
+def test_a_tag_that_an_item_has_twice_counts_once():
+    [group] = breakdown([entry(0.0, False, tags=("x", "x")), entry(1.0, True, tags=("x",)), entry(1.0, True)])
+    assert (group["items"], group["pass_rate"]) == (2, 0.5)
+
+
 def test_a_tag_that_says_what_a_field_says_is_left_out():
     levels = [("easy", "1"), ("hard", "2")] * 2
     entries = [entry(1.0, True, tags=(kind, f"level-{n}", kind[0]), kind=kind, level=n) for kind, n in levels]
@@ -112,7 +134,7 @@ def test_a_tag_that_says_what_a_field_says_is_left_out():
 
 
 def test_the_fifty_most_frequent_tags_are_groups():
-    entries = [entry(1.0, True, tags=(f"t{n}", "all")) for n in range(60)]
+    entries = [entry(1.0, True), *(entry(1.0, True, tags=(f"t{n}", "all")) for n in range(60))]
     groups = breakdown([*entries, entry(1.0, True, tags=("t59",))])
     assert len(groups) == 50
     assert [(group["value"], group["items"]) for group in groups[:2]] == [("all", 60), ("t59", 2)]
@@ -192,7 +214,8 @@ def test_a_row_takes_little_memory():
 def test_ten_thousand_rows_take_well_under_a_second():
     rng = random.Random(1)
     entries = [
-        Entry(groupable(metadata_of(n, rng)), ("a", "b"), rng.random(), rng.random() < 0.5, n) for n in range(10_000)
+        Entry(groupable(metadata_of(n, rng)), ("all", "ab"[n % 2]), rng.random(), rng.random() < 0.5, n)
+        for n in range(10_000)
     ]
     begun = time.process_time()
     assert len(breakdown(entries)) == 3 + 15 + 2 + 5 + 2

@@ -83,6 +83,12 @@ def test_mean_interval_of_equal_repetitions_is_that_of_the_cases():
     assert mean_interval(thrice) == pytest.approx(mean_interval(once))
 
 
+@pytest.mark.parametrize("equal", [[[1.0]] * 3, [[0.1]] * 3, [[8.0, 8.0]], [[0.0, 1.0], [1.0, 0.0]]])
+def test_cases_that_do_not_differ_have_no_interval_of_the_mean(equal):
+    """Three perfect answers do not say that all are perfect."""
+    assert mean_interval(equal) is None
+
+
 @pytest.mark.parametrize("few", [[], [[]], [[4.0]], [[4.0], []]])
 def test_fewer_than_two_values_have_no_interval(few):
     assert mean_interval(few) is None

@@ -168,6 +168,16 @@ def test_metrics_take_the_place_of_scores(folder):
     assert re.split(r"  +", lines[2])[4] == "0.75"
 
 
+def test_of_two_metrics_the_first_stays(folder):
+    rows = [make_row(metric=0.5, case_id=f"case-{n}") for n in range(2)]
+    for row in rows:
+        row["metrics"]["similarity"] = 0.25
+    save(folder, rows)
+    wide, narrow = (section(piped(folder, columns=columns))[1].split() for columns in (120, 80))
+    assert wide[wide.index("exact_match") + 1] == "similarity"
+    assert ("exact_match" in narrow, "similarity" in narrow) == (True, False)
+
+
 def test_repetitions_are_counted_by_case(folder):
     rows = [make_row("failed" if n % 3 else "passed", "flaky", repetition=n) for n in (1, 2, 3)]
     save(folder, rows)
@@ -210,7 +220,6 @@ def test_the_groups_of_a_dataset_are_a_table(folder):
         "field  value      items  pass rate  95 % CI  exact_match",
         "level  easy           4    100.0 %   51-100         1.00",
         "level  难\\x1b[2J      4     25.0 %     5-70         0.25",
-        "tag    t              8     62.5 %    31-86         0.62",
     ]
     assert "breakdown" not in piped(folder, "-q")
 

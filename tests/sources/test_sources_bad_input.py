@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources import BadRow, Dataset, Row, is_dataset, read_benchmark_items, read_rows, row_case
+from pytest_agentbench.sources import (
+    BadRow,
+    Dataset,
+    Row,
+    is_dataset,
+    open_dataset,
+    read_benchmark_items,
+    read_rows,
+    row_case,
+)
 
 FIRST, LAST = b'{"id": "first", "question": "a", "answer": "1"}\n', b'{"id": "last", "question": "b", "answer": "2"}\n'
 
@@ -45,7 +54,7 @@ def test_a_csv_file_that_is_named_jsonl(tmp_path, load):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b'{"question": "a\0b"}', "2:16: not valid JSON: invalid control character at"),
+        (b'{"question": "a\0b"}', "2:16: not valid JSON: invalid control character"),
         (b'{"question": "q"}\0', "2:18: not valid JSON: extra data"),
         (b"\0\0\0\0\0", "2:1: not valid JSON: expecting value"),
         (b'{"question": "q", "x": NaN}', "2:24: not valid JSON: NaN is no JSON value"),
@@ -87,6 +96,22 @@ def test_a_file_of_another_kind_is_one_error(tmp_path, content):
     for name in ("qa.jsonl", "qa.json"):
         with pytest.raises(ConfigError, match=r"^\S+:1:1: found UTF-16 or binary data, expected UTF-8 text"):
             list(read_rows(write(tmp_path / name, content)))
+
+
+def test_nothing_in_a_message_steers_the_terminal(tmp_path):
+    evil = "\x1b]0;owned\x07\u202e"
+    path = tmp_path / "evil\x1b[31m.jsonl"
+    path.write_text(json.dumps({"question": "q", "evaluator": {"func": evil}}) + "\n")
+    (row,) = read_rows(open_dataset(path, tmp_path))
+    assert row.message.isprintable()
+    assert "evil\\x1b[31m.jsonl:1:1: evaluator: " in row.message
+    descriptor = tmp_path / "dataset.yaml"
+    descriptor.write_text(
+        json.dumps({"schema_version": 1, "files": [path.name], evil: 1, "prompt": "{{" + evil + "}}"})
+    )
+    with pytest.raises(ConfigError) as caught:
+        open_dataset(descriptor, tmp_path)
+    assert all(line.isprintable() for line in str(caught.value).splitlines())
 
 
 def test_a_bom_and_windows_line_endings_change_nothing(load):
@@ -133,6 +158,6 @@ def test_a_line_of_50_megabytes(tmp_path, valid):
         tracemalloc.stop()
     assert [row.case_id for row in rows if isinstance(row, Row)] == (["qa.huge", "qa.last"] if valid else ["qa.last"])
     if not valid:
-        assert rows[0].message == f"{path}:1:28: not valid JSON: unterminated string starting at"
+        assert rows[0].message == f"{path}:1:28: not valid JSON: unterminated string"
     assert peak < 6 * size
     assert is_dataset(path)

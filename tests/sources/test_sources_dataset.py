@@ -16,8 +16,10 @@ from pytest_agentbench.sources import (
     Dataset,
     Row,
     dataset_name,
+    find_cases,
     in_case_folder,
     is_dataset,
+    open_dataset,
     read_rows,
     row_case,
 )
@@ -57,6 +59,12 @@ def test_a_row_becomes_a_case_that_asks_and_compares(write):
     assert case.runner.type == "llm_probe"
     assert case.tags == row.tags == ("a", "b")
     assert case.metadata == {"level": "easy", "tags": [" b", "a", "a"]}
+
+
+def test_tags_are_a_text_or_texts_also_in_the_metadata(write):
+    tags = ["math", ["b", 1, "a"], {"a": 1}, 7, None]
+    rows = [*({"question": "q", "tags": each} for each in tags), {"question": "q", "metadata": {"tags": ["m"]}}]
+    assert [row.tags for row in read_rows(write(rows))] == [("math",), ("a", "b"), (), (), (), ("m",)]
 
 
 def test_default_ids_count_physical_lines_in_jsonl_and_places_in_json(write):
@@ -167,6 +175,7 @@ def test_a_plugins_check_is_known_by_its_registration(write):
         ({"func": "exact_match", "args": {"reference": "a", "threshold": 2}}, "args.threshold"),
         ({"func": "tool_call_count", "args": {"count": "3"}}, "args.count: Input should be a valid integer"),
         ({"func": "status_is"}, "args.status: Field required"),
+        ({"func": "regex_match", "args": {"pattern": "("}}, "args.pattern: not a regular expression: missing )"),
     ],
 )
 def test_an_evaluator_that_says_nothing_usable_is_a_bad_row(write, evaluator, message):
@@ -192,7 +201,7 @@ def test_an_evaluator_that_says_nothing_usable_is_a_bad_row(write, evaluator, me
         (b'{"question": " "}', "2:1: question: found a blank text"),
         (b'{"question": "q", "prediction": "p"}', "2:1: found a `prediction`"),
         (b'{"question": "q", "id": []}', "2:1: id: found a list"),
-        (b'{"question": "q", "id": ""}', "2:1: id: found a text"),
+        (b'{"question": "q", "id": ""}', "2:1: id: found an empty text, expected a text or a number"),
         (b'{"question": "q", "x": NaN}', "2:24: not valid JSON: NaN is no JSON value"),
         (b'{"question": "q", "x": 1e999}', "2:1: not valid JSON: the number 1e999 is out of range"),
         (b'{"question": "q", "x": ' + b"[" * 100_000, "2:1: not readable: nested too deeply"),
@@ -366,6 +375,29 @@ def test_only_regular_files_are_looked_at(tmp_path):
     (tmp_path / "folder.jsonl").mkdir()
     assert not is_dataset(tmp_path / "pipe.jsonl")
     assert not is_dataset(tmp_path / "folder.jsonl")
+    os.mkfifo(tmp_path / "dataset.yaml")  # who opened it would wait for ever
+    with pytest.raises(ConfigError, match=r"dataset\.yaml:1:1: found a pipe, expected a file"):
+        open_dataset(tmp_path / "dataset.yaml", tmp_path)
+    (tmp_path / "one.jsonl").write_text('{"question": "q"}')
+    assert not is_dataset(tmp_path / "one.jsonl")  # what such a descriptor uses is not known
+    assert list(find_cases(tmp_path)) == [tmp_path / "dataset.yaml"]
+
+
+def test_a_folder_that_cannot_be_read_is_told_after_all_others(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.jsonl").write_text('{"question": "q"}')
+    (tmp_path / "a").chmod(0)
+    found = []
+    try:
+        os.listdir(tmp_path / "a")
+        pytest.skip("this user reads everything")
+    except PermissionError:
+        with pytest.raises(ConfigError, match=r"a: cannot be read: Permission denied"):
+            found.extend(find_cases(tmp_path))
+        assert found == [tmp_path / "b" / "one.jsonl"]
+    finally:
+        (tmp_path / "a").chmod(0o700)
 
 
 def test_a_case_folder_reaches_below_itself(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,35 @@ def test_beside_an_unreadable_descriptor_no_file_is_taken_for_a_dataset_of_its_o
     assert not is_dataset(one)
 
 
+@pytest.mark.parametrize("text", ["files: one.jsonl", "files: [1]", "filse: [one.jsonl]", "source: [1]"])
+def test_beside_a_descriptor_that_does_not_say_its_files_neither(tmp_path, rows, text):
+    one = rows("data/one.jsonl", q(1))
+    (tmp_path / "data/dataset.yaml").write_text(f"schema_version: 1\n{text}\n")
+    assert not is_dataset(one)
+
+
+def test_a_pattern_that_leaves_the_root_is_looked_for_nowhere(tmp_path, rows):
+    one = rows("root/data/one.jsonl", q(1))
+    (tmp_path / "root/data/out").symlink_to("/")
+    path = tmp_path / "root/data/dataset.yaml"
+    path.write_text("schema_version: 1\nfiles: ['/**/*.jsonl', '../../**/*.jsonl', 'out/**/*.jsonl']\n")
+    begun = time.process_time()
+    assert is_dataset(one, tmp_path / "root")
+    assert time.process_time() - begun < 0.5
+    with pytest.raises(ConfigError, match="which leaves the config root") as caught:
+        open_dataset(path, tmp_path / "root")
+    assert str(caught.value).count("which leaves the config root") == 3
+
+
+def test_a_descriptor_in_utf_16_is_one_too(tmp_path, rows):
+    one = rows("data/one.jsonl", q(1))
+    path = tmp_path / "data/dataset.yaml"
+    path.write_text("schema_version: 1\nname: wide\nfiles: [one.jsonl]\n", encoding="utf-16")
+    assert list(find_cases(tmp_path)) == [path]
+    assert ids(open_dataset(path, tmp_path)) == ["wide.q1"]
+    assert not is_dataset(one)
+
+
 def test_a_descriptor_that_changes_is_read_again(tmp_path, rows, describe):
     one, two = rows("data/one.jsonl", q(1)), rows("data/two.jsonl", q(2))
     describe({"files": ["one.jsonl"]})
@@ -284,7 +314,19 @@ def test_a_split_that_no_row_has_is_named_with_those_that_there_are(rows, descri
     rows("data/one.jsonl", q(1, fold="train"), q(2, fold="test"))
     dataset = describe({"files": ["one.jsonl"], "split": "tset", "fields": {"split": "fold"}})
     (message,) = bad(dataset)
-    assert message.endswith("split: found no row of it; there is test, train")
+    assert message.endswith("split: found no row of it, only 'test', 'train'")
+    rows("data/one.jsonl", q(1), q(2, split=3))
+    (message,) = bad(describe({"files": ["one.jsonl"], "split": "test"}))
+    assert message.endswith("dataset.yaml:4:8: split: found no row of it, only rows without a text in 'split'")
+
+
+def test_files_without_a_row_are_named_by_the_place_that_lists_them(tmp_path, rows, describe):
+    one = rows("data/one.jsonl")
+    dataset = describe("schema_version: 1\nfiles: [one.jsonl]\n")
+    (message,) = bad(dataset)
+    assert message.endswith("dataset.yaml:2:8: files: found no item, expected at least one object with a `question`")
+    (message,) = bad(open_dataset(one, tmp_path))
+    assert message == f"{one}:1:1: found no item, expected at least one object with a `question`"
 
 
 def test_the_limit_takes_the_first_good_rows_and_reads_no_further(rows, describe):
@@ -292,6 +334,9 @@ def test_the_limit_takes_the_first_good_rows_and_reads_no_further(rows, describe
     dataset = describe({"files": ["one.jsonl"], "limit": 2})
     assert ids(dataset) == ["data/one.q1", "data/one.q2"]
     assert len(bad(dataset)) == 1
+    rows("data/one.jsonl", q(1), q(2), q(3, level="easy"))
+    (message,) = bad(describe({"files": ["one.jsonl"], "limit": 2, "tags_from": ["level"]}))
+    assert message.endswith("tags_from[0]: found no row with a field 'level'")  # it would have no effect
 
 
 def test_the_shuffled_order_hangs_on_seed_and_ids_only(rows, describe):
@@ -345,7 +390,7 @@ def test_a_field_of_the_prompt_that_a_row_lacks_is_an_error_of_that_row(rows, de
     rows("data/one.jsonl", q(1, choices=["a"]), q(2, choics=["b"]), q(3, choices=["c"]))
     dataset = describe({"files": ["one.jsonl"], "prompt": "{{ question }} {{ choices }}"})
     assert ids(dataset) == ["data/one.q1", "data/one.q3"]
-    assert bad(dataset)[0].endswith("one.jsonl:2:1: found no field 'choices'; did you mean 'choics'?")
+    assert bad(dataset)[0].endswith("one.jsonl:2:1: prompt: found no field 'choices'; did you mean 'choics'?")
 
 
 def test_nothing_in_a_field_is_executed_or_expanded(rows, describe):
@@ -365,7 +410,7 @@ def test_metric_arguments_are_filled_from_the_row(rows, describe):
         {"choices": ["a", "b"], "k": 1},
         {"tol": 2, "text": "is {{ n.x }}"},
     ]
-    assert bad(dataset)[0].endswith("one.jsonl:2:1: found no field 'choices'")
+    assert bad(dataset)[0].endswith("one.jsonl:2:1: metrics: multiple_choice: choices: found no field 'choices'")
 
 
 def test_metrics_compat_runner_and_context_reach_every_case(rows, describe):
@@ -440,9 +485,12 @@ def test_examples_of_another_split_in_an_order_of_their_own(rows, describe):
     ("few_shot", "message"),
     [
         ({"file": "shots.jsonl"}, r"shots\.jsonl:1:1: few_shot: found no answer, which an example needs"),
-        ({"split": "dev"}, r"dataset\.yaml:\d+:\d+: few_shot: found no examples .*, expected at least one"),
+        (
+            {"split": "dev"},
+            r"dataset\.yaml:\d+:\d+: few_shot: found no examples of the split 'dev' .*, expected at least one",
+        ),
         ({"file": "one.jsonl", "count": 2}, r"few_shot: found 1 examples .*, expected 2"),
-        ({"examples": [{"question": "q", "answer": "a"}]}, r"few_shot\.examples\[0\]: found no field 'unit'"),
+        ({"examples": [{"question": "q", "answer": "a"}]}, r"few_shot\.examples\[0\]: prompt: found no field 'unit'"),
     ],
 )
 def test_examples_that_are_none_are_told_before_any_row(rows, describe, few_shot, message):
@@ -521,6 +569,24 @@ def test_code_is_run_only_where_it_is_allowed(tmp_path, rows):
         list(read_rows(open_dataset(path, tmp_path)))
     with pytest.raises(ConfigError, match=r"3:12: benchmark: cannot import explosive: SystemError: it was run"):
         open_dataset(path, tmp_path, run_code=True)
+
+
+def test_code_that_wants_to_leave_python_does_not(rows, custom):
+    rows("data/one.jsonl", {"problem": "p"}, {"problem": "none"})
+    for place in ("import sys; sys.exit(3)", "class Custom:\n    def __init__(self): raise SystemExit(3)"):
+        name = f"leaving{len(place)}"
+        with pytest.raises(ConfigError, match=rf"benchmark: (cannot import {name}|Custom\(\) failed): SystemExit: 3"):
+            custom(f"{name}:Custom", place)
+    source = MODULE.replace("return None", "raise SystemExit(3)")
+    assert [message.partition("one.jsonl:")[2] for message in bad(custom("leaving:Custom", source))] == [
+        "2:1: Custom._parse_item raised SystemExit: 3"
+    ]
+
+
+def test_what_a_module_raises_is_told_as_the_import_that_failed(rows, custom):
+    rows("data/one.jsonl", q(1))
+    with pytest.raises(ConfigError, match=r"benchmark: cannot import raising: ValueError: not today"):
+        custom("raising:Custom", "raise ValueError('not today')")
 
 
 @pytest.mark.parametrize(

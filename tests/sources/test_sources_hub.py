@@ -79,7 +79,9 @@ def test_a_folder_of_csv_files_with_splits(hub, place):
     case = row_case(dataset, found[1])
     assert (case.messages[-1].content, case.reference, case.path) == ("1 + 1?", "2", place / "dataset.yaml")
     assert [message.role for message in case.messages] == ["user", "assistant", "user"]
-    with pytest.raises(ConfigError, match=r"dataset\.yaml:2:9: source: cannot be loaded: .*split"):
+    with pytest.raises(
+        ConfigError, match=r"dataset\.yaml:2:9: source: cannot be loaded: split: found none, expected one of"
+    ):
         list(read_rows(hub("hf:./table", fields=fields)))
     with pytest.raises(ConfigError, match=r"dataset\.yaml:2:9: source: cannot be loaded: .*tset"):
         list(read_rows(hub("hf:./table", fields=fields, split="tset")))
@@ -150,6 +152,30 @@ def test_limit_and_bad_rows(hub, place):
     assert bad(dataset)[0].endswith(
         "source: row 2: question: found null, expected a text; this is what the agent is asked"
     )
+
+
+@pytest.mark.parametrize("how", ["card", "web", "link", "saved"])
+def test_a_folder_cannot_read_what_lies_outside_of_the_root(tmp_path, datasets, hub, place, how):
+    write_csv(tmp_path / "secret" / "rows.csv")
+    folder = place / "evil"
+    write_csv(folder / "rows.csv")
+    if how in ("card", "web"):
+        files = tmp_path / "secret/rows.csv" if how == "card" else "https://127.0.0.1:9/rows.csv"
+        (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: a\n  data_files: {files}\n---\n")
+    elif how == "link":
+        (folder / "more.csv").symlink_to(tmp_path / "secret" / "rows.csv")
+    else:
+        (folder / "rows.csv").unlink()
+        datasets.Dataset.from_list(ROWS).save_to_disk(str(tmp_path / "secret" / "saved"))
+        datasets.Dataset.from_list(ROWS).save_to_disk(str(folder))
+        state = json.loads((folder / "state.json").read_text())
+        (held,) = (tmp_path / "secret" / "saved").glob("*.arrow")
+        state["_data_files"] = [{"filename": str(held)}]
+        (folder / "state.json").write_text(json.dumps(state))
+    with pytest.raises(ConfigError, match=r"dataset\.yaml:2:9: source: cannot be loaded: ") as caught:
+        list(read_rows(hub("hf:./evil", fields={"question": "problem"})))
+    if how != "web":
+        assert "which leaves the config root" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Metrics that ask a model, from plain Python: an event loop and connections of their own."""
+"""`score`: one metric of one pair, for people. A metric that asks a model gets an event loop and connections."""
 
 from __future__ import annotations
 
@@ -6,16 +6,47 @@ import asyncio
 import contextvars
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics.registry import ONE_TEXT, Metric, MetricContext
+from pytest_agentbench.metrics.registry import (
+    METRICS,
+    ONE_TEXT,
+    Metric,
+    MetricContext,
+    apply,
+    asks_model,
+    checked,
+    find_metric,
+    with_compat,
+)
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import ChatClient
 
 
-def ask_alone(
+def score(
+    name: str,
+    ground_truth: str,
+    prediction: str | Sequence[str],
+    compat: Literal["v1"] | None = None,
+    **kwargs: object,
+) -> float:
+    """What the metric `name` gives `prediction` against `ground_truth`, 0-1. `kwargs` are the metric's own options.
+
+    A metric that asks a model takes its id as `model`, and the `question`; nothing is kept of what it is told.
+    Raises ConfigError for an unknown name, ValueError where the metric leaves its range, and what the metric raises.
+    """
+    function = find_metric(name, METRICS, compat)
+    if asks_model(function):
+        options = with_compat(function, kwargs, compat)
+        value = _ask_alone(name, function, ground_truth, prediction, options)
+    else:
+        value = apply(name, function, ground_truth, prediction, kwargs)
+    return float(checked(name, value).score)
+
+
+def _ask_alone(
     name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, Any]
 ) -> Any:
     """What the metric returns. `kwargs` are its options, and `question` for the context. Raises what it raises."""

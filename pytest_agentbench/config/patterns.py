@@ -1,0 +1,66 @@
+"""Paths and glob patterns that name data files. Folders are written by people whom nobody trusts: links may go in
+circles, and a pattern may have many wildcards; a folder is looked at once for each part of a pattern.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+DATA_SUFFIXES = (".json", ".jsonl")
+"""What the files of questions end in."""
+
+
+def match_files(pattern: str, folder: str) -> list[Path]:
+    """The files that a path or glob pattern of a descriptor in `folder` names, in the order of their names.
+
+    A pattern matches .json and .jsonl files only, `**` any number of folders. Wildcards match no hidden names and no
+    links to folders.
+    """
+    path = os.path.normpath(os.path.join(folder, os.path.expanduser(pattern)))
+    if not glob.has_magic(pattern) or os.path.exists(path):
+        return [Path(path)] if os.path.isfile(path) else []
+    start = os.path.normpath(folder)
+    *parts, name = os.path.relpath(path, start).split(os.sep)
+    if name == "**":
+        parts, name = [*parts, name], "*"
+    places = [start]
+    for part in parts:
+        places = _all_below(places) if part == "**" else [each for place in places for each in _folders(place, part)]
+    found = {os.path.join(place, each) for place in places for each in _names(place, name)}
+    return [Path(each) for each in sorted(found) if each.endswith(DATA_SUFFIXES) and os.path.isfile(each)]
+
+
+def _all_below(places: Iterable[str]) -> list[str]:
+    """The folders and all below them, each once."""
+    seen = dict.fromkeys(places)
+    waiting = list(seen)
+    while waiting:
+        new = [each for each in _folders(waiting.pop(), "*") if each not in seen]
+        seen.update(dict.fromkeys(new))
+        waiting += new
+    return list(seen)
+
+
+def _folders(place: str, part: str) -> Iterator[str]:
+    """The folders in a folder that one part of a pattern names. A link counts only where it is named in full."""
+    if not glob.has_magic(part):
+        path = os.path.normpath(os.path.join(place, part))
+        yield from (path,) if os.path.isdir(path) else ()
+        return
+    for name in _names(place, part):
+        path = os.path.join(place, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            yield path
+
+
+def _names(place: str, part: str) -> list[str]:
+    """The names in a folder that one part of a pattern matches; none in a folder that cannot be read."""
+    try:
+        names = fnmatch.filter(os.listdir(place), part)
+    except OSError:
+        return []
+    return names if part.startswith(".") else [name for name in names if not name.startswith(".")]

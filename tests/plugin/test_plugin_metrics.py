@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import COUNTING, HEAD, check
+from pytest_agentbench.metrics import METRICS, metric
+
+SLOW = (
+    HEAD
+    + """
+from pytest_agentbench.metrics import metric
+
+begun, ended = threading.Event(), threading.Event()
+
+@metric("long_one", slow=True)
+def long_one(ground_truth, prediction):
+    begun.set()
+    return float(ended.wait(20))
+
+async def agent(case):
+    if case.case_id == "other":
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        ended.set()
+    return "Paris"
+"""
+)
+"""The metric of one case ends when another run goes on meanwhile."""
+
+
+@pytest.mark.parametrize("place", ["metrics", "checks"])
+def test_a_slow_metric_holds_up_no_other_run(bench, place):
+    bench.agent(SLOW)
+    if place == "metrics":
+        bench.case("measured", metrics=[{"name": "long_one", "threshold": 1}], reference="Paris")
+    else:
+        bench.case("measured", deterministic_checks=[check("it", kind="metric", name="long_one", reference="Paris")])
+    bench.case("other")
+    assert bench.spawn().outcomes == {"measured[agent]": "passed", "other[agent]": "passed"}
+
+
+# -- what cannot be measured is refused before a run is paid
+
+
+COUNTED = (
+    COUNTING
+    + """
+def pytest_sessionfinish(session):
+    note("asked.txt", str(most))
+"""
+)
+
+
+@pytest.fixture
+def project(bench):
+    """An agent that notes whether it was run, and two metrics of one's own."""
+
+    @metric("limited")
+    def limited(ground_truth, prediction, *, words: int = 3, **more: object):
+        return float(len(prediction.split()) <= words)
+
+    @metric("untyped")
+    def untyped(ground_truth, prediction, slack=0):
+        return float(abs(len(ground_truth) - len(prediction)) <= slack)
+
+    bench.agent(COUNTED)
+    bench.write("cases/evaluation_profiles/.keep", "")
+    yield bench
+    del METRICS["limited"], METRICS["untyped"]
+
+
+def refused(project, said):
+    finished = project.run()
+    assert said in finished.text
+    assert project.lines("asked.txt") == ["0"]
+    return finished
+
+
+WRONG = [
+    ({"name": "numeric_match", "args": {"tol": 1}}, "unexpected keyword argument 'tol'"),
+    ({"name": "numeric_match", "args": {"rel_tol": "1%"}}, 'args.rel_tol: found "1%", '),
+    ({"name": "numeric_match", "args": {"abs_tol": -1}}, "args.abs_tol: found -1, "),
+    ({"name": "numeric_match", "compat": "v1", "args": {"abs_tol": 1}}, "unexpected keyword argument 'abs_tol'"),
+    ({"name": "json_match", "args": {"ignore_order": "yes"}}, 'args.ignore_order: found "yes", '),
+    ({"name": "rouge_score", "args": {"stem": 1}}, "args.stem: found 1, "),
+    ({"name": "multiple_choice", "args": {"choices": 4}}, "args.choices: found 4, "),
+    ({"name": "exact_match", "args": {"prediction": "x"}}, "multiple values for argument 'prediction'"),
+    ({"name": "limited", "args": {"words": "many"}}, 'args.words: found "many", '),
+    ({"name": "untyped", "args": {"tolerance": 1}}, "unexpected keyword argument 'tolerance'"),
+    ({"name": "pass_at_k", "args": {"k": 1}}, "a run gives one answer"),
+]
+
+
+@pytest.mark.parametrize(("asked", "said"), WRONG)
+def test_a_case_is_refused_whose_metric_cannot_be_computed(project, asked, said):
+    project.case("measured", metrics=[asked], reference="Paris")
+    finished = refused(project, f"metric {asked['name']}: ")
+    assert said in finished.text
+    assert "measured/test.yaml:" in finished.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"name": "llm_judgement"}, "asks a model, which a check cannot; list it under `metrics`"),
+        ({"name": "pass_hat_k"}, "a run gives one answer"),
+        ({"name": "numeric_match", "args": {"tol": 1}}, "unexpected keyword argument 'tol'"),
+    ],
+)
+def test_a_check_is_refused_whose_metric_cannot_be_computed(project, asked, said):
+    project.case("checked", deterministic_checks=[check("it", kind="metric", reference="Paris", **asked)])
+    refused(project, said)
+
+
+@pytest.mark.parametrize("repetitions", [0, -1, 1.5, "two", True, None])
+def test_votes_that_cannot_be_counted_are_refused(project, repetitions):
+    asked = {"name": "llm_judgement", "args": {"model": "demo", "repetitions": repetitions}}
+    project.case("measured", metrics=[asked], reference="Paris")
+    refused(project, f"metric llm_judgement: args.repetitions: found {json.dumps(repetitions)}, ")
+
+
+def test_rows_datasets_and_profiles_are_refused_too(project):
+    wrong = {"func": "numeric_match", "args": {"tol": 1}}
+    project.rows("cases/facts.jsonl", {"id": "fr", "question": "France?", "answer": "1", "evaluator": wrong})
+    said = "metric numeric_match: args: got an unexpected keyword argument 'tol'"
+    refused(project, said)
+    Path(project.path, "cases/facts.jsonl").unlink()
+    Path(project.path, "asked.txt").unlink()
+    project.questions(2)
+    metrics = [{"name": "numeric_match", "args": {"tol": 1}}]
+    project.write(
+        "cases/many.dataset.yaml", {"schema_version": 1, "name": "many", "files": ["many.jsonl"], "metrics": metrics}
+    )
+    refused(project, said)
+    Path(project.path, "cases/many.dataset.yaml").unlink()
+    profile = {"schema_version": 1, "evaluation_profile_id": "p", "title": "P", "metrics": metrics}
+    project.write("cases/evaluation_profiles/p.yaml", profile)
+    finished = project.run("--agentbench-evaluation-profile=p")
+    assert said in finished.text
+    assert not finished.runs
+
+
+def test_what_a_template_fills_in_is_not_looked_at_before(project):
+    project.rows("cases/facts.jsonl", {"id": "fr", "question": "France?", "answer": "A", "options": ["Paris", "Nice"]})
+    metrics = [{"name": "multiple_choice", "threshold": 1, "args": {"choices": "{{ options }}"}}]
+    project.write(
+        "cases/facts.dataset.yaml", {"schema_version": 1, "name": "facts", "files": ["facts.jsonl"], "metrics": metrics}
+    )
+    assert project.run().outcomes == {"facts.fr[agent]": "passed"}
