@@ -121,6 +121,14 @@ def _prompt(guess: DatasetGuess) -> str | None:
     return "\n\n".join(blocks)
 
 
+def _shows_answer(fields: Sequence[str], guess: DatasetGuess) -> bool:
+    """Whether the answer is part of a field, or the field of the answer."""
+    if guess.answer is None:
+        return False
+    answer = f"{guess.answer.field}."
+    return any(answer.startswith(f"{field}.") or f"{field}.".startswith(answer) for field in fields)
+
+
 def _suggestions(guess: DatasetGuess) -> Iterator[str]:
     if guess.answer is None:
         yield "No field looks like the right answer: name it in fields.answer, or let a judge decide."
