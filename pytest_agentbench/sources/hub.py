@@ -8,41 +8,36 @@ from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_agentbench.config import Scope, resolve_path
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.config import DatasetDescriptor, Scope, resolve_path
 from pytest_agentbench.sources.item_class import describe
 from pytest_agentbench.sources.json_items import BadItem, Item
 from pytest_agentbench.sources.standard import dump
-
-if TYPE_CHECKING:
-    from pytest_agentbench.sources.recipe import Recipe
 
 _BATCH = 1000
 _BUILDERS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".arrow": "arrow"}
 _MISSING = "found an hf: source, which needs the package datasets; install it with: pip install 'pytest-agentbench[hf]'"
 
 
-def read_source(recipe: Recipe, split: str | None) -> Iterator[Item | BadItem]:
+def read_source(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Iterator[Item | BadItem]:
     """Every row of the descriptor's source: `line` is its 1-based number, `number` its 0-based index.
 
-    Raises ConfigError, at the source's place in the descriptor, where it cannot be loaded.
+    Raises ValueError, with a reason for people, where it cannot be loaded.
     """
     index = 0
     try:
         with _quiet():
-            dataset = _one_split(_load(recipe, split), split)
+            dataset = _one_split(_load(descriptor, scope, split), split)
         for batch in dataset.with_format("arrow").iter(batch_size=_BATCH):  # images and audio stay undecoded
             for row in batch.to_pylist():
                 yield _item(index, row)
                 index += 1
     except ImportError as error:
-        message = _MISSING if error.name == "datasets" else f"cannot be loaded: {describe(error)}"
-        raise ConfigError(recipe.place(("source",), message)) from error
+        raise ValueError(_MISSING if error.name == "datasets" else f"cannot be loaded: {describe(error)}") from error
     except Exception as error:  # `datasets` raises errors of a dozen libraries
         reason = describe(error).removeprefix("ValueError: ")
-        raise ConfigError(recipe.place(("source",), f"cannot be loaded: {reason}")) from error
+        raise ValueError(f"cannot be loaded: {reason}") from error
 
 
 def _item(index: int, row: dict[str, Any]) -> Item | BadItem:
@@ -79,25 +74,24 @@ def _json_value(value: Any, path: str) -> Any:
     raise ValueError(f"{path}: found {type(value).__name__}, expected a JSON value")
 
 
-def _load(recipe: Recipe, split: str | None) -> Any:
+def _load(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Any:
     import datasets  # type: ignore[import-untyped]
 
-    descriptor = recipe.descriptor
     options: dict[str, Any] = {"name": descriptor.config, "revision": descriptor.revision}
     options = {name: value for name, value in options.items() if value is not None}
     place = descriptor.local_source
     if place is None:
         name = (descriptor.source or "").removeprefix("hf:")
         return datasets.load_dataset(f"hf://datasets/{name}", split=split, **options)  # never a folder of that name
-    path = Path(resolve_path(place, recipe.scope))
+    path = Path(resolve_path(place, scope))
     if path.is_dir() and any((path / name).is_file() for name in ("state.json", "dataset_dict.json")):
         loaded = datasets.load_from_disk(str(path))
         parts = loaded.values() if isinstance(loaded, dict) else [loaded]
-        _require_inside((file["filename"] for part in parts for file in part.cache_files), recipe.scope)
+        _require_inside((file["filename"] for part in parts for file in part.cache_files), scope)
         return loaded
     if path.is_dir():
         named = datasets.load_dataset_builder(str(path), **options).config.data_files or {}
-        _require_inside((str(file) for files in named.values() for file in files), recipe.scope)
+        _require_inside((str(file) for files in named.values() for file in files), scope)
         return datasets.load_dataset(str(path), split=split, **options)
     builder = _BUILDERS.get(path.suffix.lower())
     if builder is None:

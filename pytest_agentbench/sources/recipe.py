@@ -47,9 +47,7 @@ class Recipe:
             for file in files:
                 yield file, _values(file) if len(files) > 1 else read_items(file)
         else:
-            from pytest_agentbench.sources.hub import read_source
-
-            yield self.path, read_source(self, split or self.descriptor.split)
+            yield self.path, self._rows_of_source(split or self.descriptor.split)
 
     def item(self, value: Any, number: int, parse: ItemParser | None) -> Any:
         """A raw row in the standard form. Raises ValueError where it has none."""
@@ -113,6 +111,14 @@ class Recipe:
         if self.descriptor.source is None:
             return f"{path}:{value.line}:{value.column if isinstance(value, BadItem) else 1}"
         return f"{self._source_place} row {value.line}"
+
+    def _rows_of_source(self, split: str | None) -> Iterator[Item | BadItem]:
+        from pytest_agentbench.sources.hub import read_source
+
+        try:
+            yield from read_source(self.descriptor, self.scope, split)
+        except ValueError as error:
+            raise ConfigError(self.place(("source",), str(error))) from error
 
     def _filled(self, metric: MetricSpec, item: Mapping[str, Any]) -> MetricSpec:
         fields = {name: path for name, value in metric.args.items() if (path := only_field(value)) is not None}
