@@ -31,7 +31,7 @@ def _result(rows: Sequence[Row]) -> dict[str, Any]:
     cases: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         cases[_case(row)].append(row)
-    judged = [Counts.of(row["outcome"] for row in group) for group in cases.values()]
+    verdicts = [[_VERDICTS[row["outcome"]] for row in group if row["outcome"] in _VERDICTS] for group in cases.values()]
     scorer = _scorer(rows)
     scores = [[score for row in group if (score := _score(row, scorer)) is not None] for group in cases.values()]
     return {
@@ -40,14 +40,18 @@ def _result(rows: Sequence[Row]) -> dict[str, Any]:
         "runs": counts.runs,
         "items": len(cases),
         "pass_rate": counts.pass_rate,
-        "pass_rate_ci95": pair(pass_rate_interval([(count.passed, count.judged) for count in judged])),
+        "pass_rate_ci95": pair(pass_rate_interval([(sum(each), len(each)) for each in verdicts])),
         "completion": counts.completion,
         "scored_by": scorer,
         "mean_score": mean([score for group in scores for score in group]),
         "score_ci95": pair(mean_interval(scores)),
         "metrics": _metrics(list(cases.values())),
-        "breakdown": breakdown([_entry(row, scorer) for row in rows]),
+        "breakdown": breakdown([_entry(row, scorer) for row in rows]) if _may_group(rows) else [],
     }
+
+
+def _may_group(rows: Sequence[Row]) -> bool:
+    return any(row["fields"] or row["tags"] for row in rows)
 
 
 def _case(row: Row) -> str:
