@@ -37,7 +37,11 @@ _LABELS = frozenset(
 """Fields, without case and separators, that say something of a question but nothing of what it is about."""
 
 _TELLS = r"(?:\b(?:answer|solution|result)(?:\s+is\b|\s*[:=])|答案\s*(?:是|为|為|[:：]))"
+_SHORTEST_COPY = 3
 _LONGEST_QUESTION = 300
+_LETTER = r"[^\W\u0e00-\uffff]"
+_PLAIN = frozenset({"yes", "no", "true", "false"})
+_OFFERS = re.compile(r"\bor\b|\w\s*/\s*\w|还是|或|^\s*[(\[]?[a-e][.):\]]\s", re.MULTILINE)
 _SHOWN = 40
 
 
@@ -63,7 +67,7 @@ def find_doubts(dataset: Dataset, rows: Iterable[Row]) -> Iterator[Doubt]:
     choices = any(metric.name == "multiple_choice" for metric in dataset.metrics)
     kinds: dict[str, Callable[[_Item], Iterable[str]]] = {
         "near-empty answers": _near_empty_answer,
-        **({} if choices else {"questions that tell their answer": _told_answer}),
+        **({} if choices else {"answers that stand in their question": _answer_in_question}),
         "repeated questions": _Repeated(dataset),
         "questions that a few-shot example solves": _Solved(
             dataset.shots.questions if dataset.shots is not None else ()
@@ -113,20 +117,29 @@ def _says_nothing(sign: str) -> bool:
     return sign in _NO_WORD or unicodedata.category(sign)[0] in "ZC"
 
 
-def _told_answer(item: _Item) -> Iterator[str]:
-    """The answer after "answer:" or "the answer is". A word of the question may well be its answer.
+def _answer_in_question(item: _Item) -> Iterator[str]:
+    """Said to be the answer ("answer: X"), or somewhere as whole words.
 
-    Questions that solve others before do not tell their own, and neither do long ones, which bring a text along.
+    Questions that offer choices or solve others before name many answers; long ones bring a text along.
     """
-    question, answer = item.question.casefold(), item.answer.strip().casefold()
-    if not answer or answer not in question or len(question) > _LONGEST_QUESTION:
+    question, answer = item.question.casefold(), " ".join(item.answer.casefold().split())
+    if not answer or len(question) > _LONGEST_QUESTION or not _CHOICES.isdisjoint(item.metadata):
         return
-    if not _CHOICES.isdisjoint(item.metadata) or len(re.findall(_TELLS, question)) != 1:
-        return
+    cues = len(re.findall(_TELLS, question))
     told = re.search(rf"{_TELLS}\s*[\"'“‘(\[]?{re.escape(answer)}(?!\w|\s*[,/|]|\s+or\b)", question)
-    if told is not None:
+    if told is not None and cues == 1:
         found = _excerpt(item.question[told.start() : told.end()])
         yield f"question: found {found}, which tells the answer; take it out of the question"
+    elif not cues and not _OFFERS.search(question) and _holds(" ".join(question.split()), answer):
+        found = _excerpt(item.answer)
+        yield f"answer: found {found}, which stands in the question too; it can be copied from there"
+
+
+def _holds(question: str, answer: str) -> bool:
+    """As whole words, where a script sets blanks between them. Short words stand in many questions."""
+    if answer in _PLAIN or len(answer) < (_SHORTEST_COPY if answer.isascii() else 2):
+        return False
+    return re.search(rf"(?<!{_LETTER}){re.escape(answer)}(?!{_LETTER})", question) is not None
 
 
 class _Repeated:

@@ -72,22 +72,33 @@ def test_a_question_that_tells_its_answer_is_doubtful(doubts, question, answer):
     assert doubts((question, answer), metrics=[{"name": "multiple_choice", "threshold": 1.0}]) == []
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Paris is the capital of France. What is the capital of France?", "Paris"),
+        ("What is the capital of\nNew  York State?", "new york state"),
+        ("John gave Mary a book. Who received the book?", "Mary"),
+        ("北京是中国的首都。中国的首都是哪里？", "北京"),
+    ],
+)
+def test_an_answer_that_stands_in_its_question_is_doubtful(doubts, question, answer):
+    [(place, text)] = doubts(("Why?", "Because."), (question, answer))
+    assert place == at(2)
+    assert text == f"answer: found {answer!r}, which stands in the question too; it can be copied from there"
+    assert doubts((question, answer, {"choices": [answer, "another"]})) == []
+
+
 CLEAN = [
-    # the answer is copied from the question, as it should be
-    ("John gave Mary a book. Who received the book?", "Mary"),
-    ("Alice has 3 apples, and Bob has 5 apples. Who has more?", "Bob"),
-    ("The trophy doesn't fit in the suitcase because it is too big. What is too big?", "The trophy"),
-    ("Find the odd one out: Twitter, Instagram, Telegram", "Telegram"),
-    ("Extract the name from: 'My name is John Smith.'", "John Smith"),
-    ("Rewrite in upper case: hello", "HELLO"),
-    ("What is the second word of 'the quick brown fox'?", "quick"),
+    # the question offers its answers, or solves others before
+    ("Is the trophy or the suitcase too big?", "The trophy"),
     ("Sentence: The movie was great. Sentiment (positive/negative)?", "positive"),
     ("Give the answer: positive, negative, neutral", "positive"),
     ("Is the right answer: yes, no, maybe?", "yes"),
     ("Q: 1 + 1? Answer: 2\n\nQ: 2 + 0? Answer:", "2"),
-    ("What is the value of x if x + 100 = 200?", "100"),
-    ("What is the capital of Luxembourg?", "Luxembourg"),
-    ("What is the capital of New York State?", "New York State"),
+    ("Which is larger?\nA. Mars\nB. Jupiter", "Jupiter"),
+    # part of a word, or nothing but a sign
+    ("What is the value of x if x + 12 = 24?", "12"),
+    ("Who wrote Parisian Nights?", "Paris"),
     # symbols
     ("Complete the sequence: ( [ {", "} ] )"),
     ("What symbol multiplies in Python?", "*"),
@@ -102,7 +113,7 @@ CLEAN = [
     ("Which letter is the JSON escape \\u00e9?", "é"),
     ("Write the euro sign as a Python literal.", "'\\u20ac'"),
     ("What does [\\u4e00-\\u9fff] match?", "Han characters"),
-    ("Page one.\x0cPage two. How many pages?", "two"),
+    ("Page 1.\x0cPage 2. How many pages?", "two"),
     # other writing
     ("Em que cidade fica o aeroporto de Congonhas? (SÃO PAULO)", "São Paulo, SP"),
     ("À la carte: Œufs à la neige?", "dessert"),
