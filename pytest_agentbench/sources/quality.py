@@ -123,8 +123,10 @@ def _answer_in_question(item: _Item) -> Iterator[str]:
     Questions that offer choices or solve others before name many answers; long ones bring a text along.
     """
     question, answer = item.question.casefold(), " ".join(item.answer.casefold().split())
-    if not answer or len(question) > _LONGEST_QUESTION or not _CHOICES.isdisjoint(item.metadata):
+    if len(question) > _LONGEST_QUESTION or not _CHOICES.isdisjoint(item.metadata):
         return
+    if not answer or answer not in " ".join(question.split()):
+        return  # no pattern is made of it: making one for each row would take most of the time
     cues = len(re.findall(_TELLS, question))
     told = re.search(rf"{_TELLS}\s*[\"'“‘(\[]?{re.escape(answer)}(?!\w|\s*[,/|]|\s+or\b)", question)
     if told is not None and cues == 1:
