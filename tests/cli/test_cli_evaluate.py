@@ -407,13 +407,13 @@ def test_model_that_nothing_asks_is_warned_about(evaluate):
 
 
 STUCK = """
-import threading
+import os, threading
 from pytest_agentbench import Benchmark, metric
 
 @metric("stuck")
 def stuck(ground_truth, prediction):
     if prediction == "Paris":
-        print("begun", flush=True)
+        os.write(1, b"begun\\n")  # a thread inside of print could hold its lock when Python ends
     threading.Event().wait()
 
 class Mine(Benchmark):
