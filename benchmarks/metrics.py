@@ -10,18 +10,13 @@ was wrong.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
-from throughput import Bench, Row, table
+from throughput import Bench, Row, conclude, measured, parser_of
 
 TIMED = """
 import json, pathlib, sys, time
@@ -162,25 +157,17 @@ def agreement(vectors: Path) -> str:
 
 def main() -> int:
     """Prints the table; 1 where a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the items and one round, not judged")
-    parser.add_argument("--only", choices=SCENARIOS, help="one scenario")
+    parser = parser_of(__doc__, SCENARIOS)
     parser.add_argument("--agreement", type=Path, metavar="VECTORS.jsonl", help="count equal scores; measures nothing")
     args = parser.parse_args()
     if args.agreement:
         print(agreement(args.agreement))
         return 0
-    chosen = [SCENARIOS[args.only]] if args.only else list(SCENARIOS.values())
+    rounds = 1 if args.quick else 5
     with tempfile.TemporaryDirectory(prefix="agentbench-") as folder:
-        bench = Bench(Path(folder), rounds=1 if args.quick else 5, scale=10 if args.quick else 1)
-        found = [replace(row, met=None) if args.quick else row for measured in chosen for row in measured(bench)]
-    print(table(found))
-    packages = ", ".join(f"{name} {version(name)}" for name in ("rouge-score", "sacrebleu", "math-verify"))
-    print(
-        f"\n{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {packages}; "
-        f"least of {bench.rounds} rounds"
-    )
-    return 0 if all(row.met is not False for row in found) else 1
+        found = measured(args, SCENARIOS, folder, rounds)
+    packages = ("rouge-score", "sacrebleu", "math-verify")
+    return conclude(found, packages, f"least of {rounds} rounds")
 
 
 if __name__ == "__main__":

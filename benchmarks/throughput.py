@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -320,26 +320,40 @@ def table(found: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def parser_of(description: str | None, scenarios: Mapping[str, Scenario]) -> argparse.ArgumentParser:
+    """The options that every script here has."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the items and one round, not judged")
+    parser.add_argument("--only", choices=scenarios, help="one scenario")
+    return parser
+
+
+def measured(args: argparse.Namespace, scenarios: Mapping[str, Scenario], folder: str, rounds: int) -> list[Row]:
+    """The rows of the scenarios that are asked for, in `rounds` rounds."""
+    bench = Bench(Path(folder), rounds=rounds, scale=10 if args.quick else 1)
+    chosen = [scenarios[args.only]] if args.only else scenarios.values()
+    return [replace(row, met=None) if args.quick else row for each in chosen for row in each(bench)]
+
+
+def conclude(found: Sequence[Row], packages: Sequence[str], how: str) -> int:
+    """Prints the table and what it was made with; 1 where a target is missed."""
+    print(table(found))
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    print(f"\n{python}, {os.cpu_count()} cores, {versions}; {how}")
+    return 0 if all(row.met is not False for row in found) else 1
+
+
 def main() -> int:
     """Prints the table; 1 where a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the items and one round, not judged")
-    parser.add_argument("--only", choices=SCENARIOS, help="one scenario")
-    args = parser.parse_args()
+    args = parser_of(__doc__, SCENARIOS).parse_args()
+    rounds = 1 if args.quick else 3
     memory = Path("/dev/shm")
     base = memory if os.access(memory, os.W_OK) else None
-    chosen = [SCENARIOS[args.only]] if args.only else list(SCENARIOS.values())
     with tempfile.TemporaryDirectory(prefix="agentbench-", dir=base) as folder:
-        bench = Bench(Path(folder), rounds=1 if args.quick else 3, scale=10 if args.quick else 1)
-        found = [replace(row, met=None) if args.quick else row for each in chosen for row in each(bench)]
+        found = measured(args, SCENARIOS, folder, rounds)
     where = "tmpfs" if base else tempfile.gettempdir()
-    packages = ", ".join(f"{name} {version(name)}" for name in ("pytest", "openai"))
-    print(table(found))
-    print(
-        f"\n{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {packages}; "
-        f"best of {bench.rounds} rounds; files on {where}"
-    )
-    return 0 if all(row.met is not False for row in found) else 1
+    return conclude(found, ("pytest", "openai"), f"best of {rounds} rounds; files on {where}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.cli.printing import printable
+
 if TYPE_CHECKING:
     from pytest_agentbench.config import ConfigRoot
     from pytest_agentbench.records import Case
@@ -39,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         for row in rows:
             texts = (",".join(value) if isinstance(value, list) else str(value) for value in row.values())
-            print("\t".join(map(_printable, texts)))
+            print("\t".join(map(printable, texts)))
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
@@ -112,11 +114,6 @@ def decided_by(case: Case) -> list[str]:
     return list(dict.fromkeys(deciders)) or ["report only" if case.report_only else "nothing"]
 
 
-def _printable(text: str) -> str:
-    """Without control characters: a case file must not steer the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in text)
-
-
 def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich import box
     from rich.console import Console
@@ -128,7 +125,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         table.add_column(title, style=style, overflow="fold")
     for row in rows:
         texts = (row["case_id"], " ".join(row["tags"]), row["runner"], ", ".join(row["decided_by"]))
-        table.add_row(*(Text(_printable(text)) for text in texts))
+        table.add_row(*(Text(printable(text)) for text in texts))
     console = Console()
     console.print(table)
     console.print(f"{len(rows)} case{'' if len(rows) == 1 else 's'}")

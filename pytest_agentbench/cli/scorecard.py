@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_agentbench.cli.printing import printable
 from pytest_agentbench.reports import Entry, breakdown, groupable, mean_interval, pass_rate_interval
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def print_scorecard(card: dict[str, Any], *, counted: bool) -> None:
 
     wanted = "" if card["threshold"] is None else f" >= {card['threshold']:g}"
     console = Console(soft_wrap=True, highlight=False)
-    console.print(Text.assemble((_printable(card["name"]), "bold"), f", {card['metric']}{wanted}"))
+    console.print(Text.assemble((printable(card["name"]), "bold"), f", {card['metric']}{wanted}"))
     console.print(Text(_counts(card, counted=counted)))
     _print_table(card)
     for line in _problems(card):
@@ -68,7 +69,7 @@ def _print_table(card: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    names = ["all", *(_printable(f"{group['field']}: {group['value']}") for group in card["breakdown"])]
+    names = ["all", *(printable(f"{group['field']}: {group['value']}") for group in card["breakdown"])]
     groups = [{**card, "mean_score": card["average_score"]}, *card["breakdown"]]
     console = Console()
     if not console.is_terminal:
@@ -87,7 +88,7 @@ def _print_table(card: dict[str, Any]) -> None:
 def first_few(texts: Sequence[str]) -> str:
     """The first ten, and how many more there are."""
     more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
-    return _printable(", ".join(texts[:_SHOWN])) + more
+    return printable(", ".join(texts[:_SHOWN])) + more
 
 
 def _passed(result: EvaluationResult, threshold: float | None) -> bool | None:
@@ -177,14 +178,9 @@ def _problems(card: dict[str, Any]) -> list[str]:
     alike: dict[str, list[str]] = defaultdict(list)
     for each in card["failed"]:
         alike[each["error"]].append(each["item_id"])
-    lines += [f"failed: {first_few(ids)}: {_printable(error)}" for error, ids in [*alike.items()][:_SHOWN]]
+    lines += [f"failed: {first_few(ids)}: {printable(error)}" for error, ids in [*alike.items()][:_SHOWN]]
     if len(alike) > _SHOWN:
         lines.append(f"failed: {sum(map(len, [*alike.values()][_SHOWN:])):,} more, with other errors")
     if "saved" in card:
         lines.append(f"saved: {card['saved']}")
     return [*lines, ""] if lines else lines
-
-
-def _printable(text: str) -> str:
-    """One line without control characters: a file must not steer the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in text)

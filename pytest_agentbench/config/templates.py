@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-_FIELD = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _NAME = re.compile(r"[\w$@-]+(?:[. ][\w$@-]+)*")
 
 
@@ -33,6 +32,8 @@ def only_field(value: object) -> str | None:
     """The field that a value names and nothing else: `answer` of "{{ answer }}". None for any other value."""
     if not isinstance(value, str):
         return None
-    found = _FIELD.fullmatch(value.strip())
-    name = found[1].strip() if found else ""
-    return name if _NAME.fullmatch(name) else None
+    try:
+        before, *name, after = parse_template(value.strip())
+    except ValueError:
+        return None
+    return name[0] if len(name) == 1 and not before and not after else None

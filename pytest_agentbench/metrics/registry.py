@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -161,9 +160,9 @@ def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] 
     """The function of the name. Raises ConfigError for an unknown one."""
     function = metrics.get(name)
     if function is None:
-        near = difflib.get_close_matches(name, metrics, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(metrics))}"
-        raise ConfigError(f"unknown metric {name!r}; {hint}")
+        from pytest_agentbench.config import suggest
+
+        raise ConfigError(f"unknown metric {name!r}{suggest(name, metrics)}")
     return V1_METRICS.get(name, function) if compat == "v1" else function
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from pytest_agentbench.config import suggest
 from pytest_agentbench.records import BUILTIN_KINDS, Check, MetricSpec
 from pytest_agentbench.sources.dataset import Dataset
 from pytest_agentbench.sources.standard import answer_of, kind
@@ -59,9 +59,7 @@ def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> De
         return (check,), (), answer
     if known.metrics is not None and name not in known.metrics:
         names = {*BUILTIN_KINDS, *(known.checks or ()), *known.metrics}
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(names))}"
-        raise ValueError(f"func: found {name!r}, expected a registered check or metric; {hint}")
+        raise ValueError(f"func: found {name!r}, expected a registered check or metric{suggest(name, names)}")
     own = dict(args)
     reference = answer_of({"answer": own.pop("reference")}) if "reference" in own else answer
     if not reference:

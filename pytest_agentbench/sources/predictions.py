@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.json_items import BadItem, Item, first_character, read_items, repeated_keys
+from pytest_agentbench.sources.standard import kind
 
 _ID_KEYS = ("id", "item_id", "case_id")
 _PREDICTION_KEYS = ("prediction", "predictions")
@@ -39,7 +40,7 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
         if in_document and not isinstance(first.value, dict):
             if first_character(path) in "[{":
                 return _in_order(path, rest)
-            raise ConfigError(f"{path}:{first.line}:1: found {_kind(first.value)}, {_EXPECTED}")
+            raise ConfigError(f"{path}:{first.line}:1: found {kind(first.value)}, {_EXPECTED}")
         if isinstance(first.value, dict) and not _is_record(first.value) and first_character(path) == "{":
             second = next(items, None)
             if second is None:
@@ -65,7 +66,7 @@ def _text(value: object, place: str = "") -> str:
         return value
     if isinstance(value, (int, float)):
         return str(value)
-    raise ValueError(f"{place}found {_kind(value)}, {_EXPECTED_VALUE}")
+    raise ValueError(f"{place}found {kind(value)}, {_EXPECTED_VALUE}")
 
 
 def _in_order(path: Path, items: Iterable[Item | BadItem]) -> list[Any]:
@@ -118,7 +119,7 @@ def _is_record(value: dict[str, Any]) -> bool:
 def _record(value: Any) -> tuple[str, Any]:
     """Id and prediction of an object that has both. Raises ValueError for any other value."""
     if not isinstance(value, dict):
-        raise ValueError(f"found {_kind(value)}, expected an object with an `id` and a `prediction`")
+        raise ValueError(f"found {kind(value)}, expected an object with an `id` and a `prediction`")
     names = [key for key in _ID_KEYS if key in value]
     held = [key for key in _PREDICTION_KEYS if key in value]
     if not names or len(held) != 1:
@@ -129,7 +130,7 @@ def _record(value: Any) -> tuple[str, Any]:
         )
     identifier = value[names[0]]
     if isinstance(identifier, (dict, list)) or identifier in (None, ""):
-        raise ValueError(f"{names[0]}: found {_kind(identifier)}, expected the item's id, a text or a number")
+        raise ValueError(f"{names[0]}: found {kind(identifier)}, expected the item's id, a text or a number")
     return str(identifier), value[held[0]]
 
 
@@ -143,12 +144,3 @@ def _raise(problems: list[str]) -> None:
     more = len(problems) - _MOST_REPORTED
     shown = problems[:_MOST_REPORTED] + ([f"... and {more} more problems of this file"] if more > 0 else [])
     raise ConfigError("\n".join(shown))
-
-
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", tuple: "a list", bool: "true or false", type(None): "null"}
-    if isinstance(value, str):
-        return "a text" if value else "an empty text"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return "a number"
-    return names.get(type(value), f"a {type(value).__name__}")

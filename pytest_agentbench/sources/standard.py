@@ -19,6 +19,7 @@ MISSING = object()
 """What `look_up` and `field_of` give where there is nothing."""
 
 _CORE = frozenset(CORE)
+_KINDS = {dict: "an object", list: "a list", tuple: "a list", bool: "true or false", type(None): "null"}
 
 
 def look_up(value: Any, path: str) -> Any:
@@ -106,8 +107,9 @@ def require_item(value: Any) -> None:
         raise ValueError("question: found a blank text; this is what the agent is asked")
     own_id = value.get("id")
     if own_id == "" or isinstance(own_id, (dict, list)):
-        found = "an empty text" if own_id == "" else kind(own_id)
-        raise ValueError(f"id: found {found}, expected a text or a number; without `id` the place names the item")
+        raise ValueError(
+            f"id: found {kind(own_id)}, expected a text or a number; without `id` the place names the item"
+        )
 
 
 def dump(item: Mapping[str, Any]) -> bytes:
@@ -129,9 +131,12 @@ def unknown(path: str, names: Iterable[str]) -> str:
 
 
 def kind(value: object) -> str:
-    """What a JSON value is, for people."""
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
+    """What a value is, for people, in the words of JSON."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return "a number"
+    if isinstance(value, str):
+        return "a text" if value else "an empty text"
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
 
 
 def _merged(others: dict[str, Any], own: Any) -> dict[str, Any]:

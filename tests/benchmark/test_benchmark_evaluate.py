@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import subprocess
 import sys
 import threading
 import warnings
@@ -12,6 +10,7 @@ from collections import deque
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.interrupting import interrupted
 
 from pytest_agentbench import Benchmark, BenchmarkWarning, ConfigError, create_benchmark
 from pytest_agentbench.benchmark.threads import in_chunks
@@ -330,14 +329,7 @@ finally:
 def test_interrupt_ends_it_at_once(load, tmp_path, kind, context, wait):
     load()
     (tmp_path / "script.py").write_text(INTERRUPTED.format(kind=kind, context=context, wait=wait))
-    command = [sys.executable, "script.py"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline() == "begun\n"
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
-        finally:
-            process.kill()
+    _, out, err = interrupted([sys.executable, "script.py"], tmp_path)
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert out.endswith("[] None\n")
 

@@ -4,12 +4,12 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 import threading
 
 import pytest
+from support.interrupting import interrupted
 
 from pytest_agentbench.cli import main
 
@@ -427,13 +427,6 @@ def test_interrupt_leaves_nothing_half_written(here):
     write(here / "dataset.yaml", "schema_version: 1\nfiles: [rows.jsonl]\nbenchmark: stuck_metric:Mine\n")
     write(here / "preds.json", RIGHT)
     argv = ["evaluate", "dataset.yaml", "preds.json", "--metric", "stuck", "--output", "out/results.json"]
-    command = [sys.executable, "-m", "pytest_agentbench.cli", *argv]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline() == "begun\n"
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=20)
-        finally:
-            process.kill()
-    assert (process.returncode, err) == (130, "")
+    status, _, err = interrupted([sys.executable, "-m", "pytest_agentbench.cli", *argv], here)
+    assert (status, err) == (130, "")
     assert not (here / "out").exists()

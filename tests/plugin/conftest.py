@@ -34,6 +34,19 @@ def agentbench_runner():
 """
 """A conftest.py whose agent says what the case's metadata tells it to, Paris by default."""
 
+ECHO_TO_FILE = """
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    def agent(case):
+        with open("runs.txt", "a") as file:
+            file.write(case.case_id + "\\n")
+        return case.metadata.get("says", "Paris")
+    return agent
+"""
+"""The same, and it writes down each case that it is asked."""
+
 HEAD = """
 import asyncio, os, threading, time
 import pytest

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from conftest import ECHO_TO_FILE
+
 PARIS = {"id": "fr", "question": "Capital of France?", "answer": "Paris", "tags": ["europe"]}
 
 
@@ -245,16 +247,3 @@ def test_two_cases_of_one_id_are_an_error(bench):
     assert finished.exit == 1
     assert finished.outcomes == {"one[agent]": "passed"}
     assert finished.text.count("Duplicate case_id 'one'") == 1
-
-
-ECHO_TO_FILE = """
-import pytest
-
-@pytest.fixture(scope="session")
-def agentbench_runner():
-    def agent(case):
-        with open("runs.txt", "a") as file:
-            file.write(case.case_id + "\\n")
-        return case.metadata.get("says", "Paris")
-    return agent
-"""

@@ -2,20 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import check
+from conftest import ECHO_TO_FILE, check
 from pytest_agentbench.metrics import METRICS, V1_METRICS, metric
 
-COUNTING_AGENT = """
-import pytest
-
-@pytest.fixture(scope="session")
-def agentbench_runner():
-    def agent(case):
-        with open("runs.txt", "a") as file:
-            file.write(case.case_id + "\\n")
-        return "Paris"
-    return agent
-"""
 SAID = (
     "the metric uninstalled needs the module no_such_module; install it with: pip install 'pytest-agentbench[metrics]'"
 )
@@ -29,7 +18,7 @@ def project(bench):
     def uninstalled(ground_truth, prediction):
         return 1.0
 
-    bench.agent(COUNTING_AGENT)
+    bench.agent(ECHO_TO_FILE)
     bench.case("fine")
     bench.write("cases/evaluation_profiles/.keep", "")
     yield bench
