@@ -34,6 +34,8 @@ class Settings:
     fail_under: float | None = None
     min_completion: float = 0.95
     strict: bool = False
+    no_reuse: bool = False
+    rejudge: bool = False
     output: Path = Path("outputs")
     json: Path | None = None
 
@@ -109,6 +111,12 @@ OPTIONS = (
     _Option("json", "write report.json here instead", "PATH", Path, ini=False),
 )
 
+FLAGS = (
+    _Option("strict", "make what cannot run here an error, not a skip"),
+    _Option("no-reuse", "run and judge everything again, whatever the store holds", ini=False),
+    _Option("rejudge", "check, measure and judge stored runs again, without running them", ini=False),
+)
+
 
 def add_options(parser: pytest.Parser) -> None:
     """Registers everything but `--model`, which waits until it is known to be free (`add_short_model`)."""
@@ -126,10 +134,10 @@ def add_options(parser: pytest.Parser) -> None:
         )
         if option.ini:
             parser.addini(_dest(option), option.help, default=None)
-    group.addoption(
-        "--agentbench-strict", action="store_true", default=None, help="make what cannot run here an error, not a skip"
-    )
-    parser.addini("agentbench_strict", "make what cannot run here an error, not a skip", type="bool", default=False)
+    for flag in FLAGS:
+        group.addoption(f"--agentbench-{flag.name}", action="store_true", default=None, help=flag.help)
+        if flag.ini:
+            parser.addini(_dest(flag), flag.help, type="bool", default=False)
     parser.addini("agentbench_configs", "the folder that holds profiles, suites and models.yaml", default=None)
 
 
@@ -149,8 +157,7 @@ def read_settings(config: pytest.Config) -> Settings:
     values["run_profile"] = values["run_profile"] or profile
     values["evaluation_profile"] = values["evaluation_profile"] or profile
     values["models"] = () if values["predictions"] else _models(config)
-    strict = config.getoption("agentbench_strict")
-    values["strict"] = config.getini("agentbench_strict") if strict is None else strict
+    values.update({flag.name.replace("-", "_"): _flag(config, flag) for flag in FLAGS})
     configs = config.getini("agentbench_configs")
     values["configs"] = (config.rootpath / configs).resolve() if configs else None
     here = config.invocation_params.dir
@@ -193,6 +200,11 @@ def _value(config: pytest.Config, option: _Option) -> Any:
         return config.rootpath / text if option.parse is Path else option.parse(text)
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"ini option {_dest(option)}: {error}") from None
+
+
+def _flag(config: pytest.Config, flag: _Option) -> bool:
+    given = config.getoption(_dest(flag))
+    return bool(config.getini(_dest(flag)) if given is None and flag.ini else given)
 
 
 def _dest(option: _Option) -> str:

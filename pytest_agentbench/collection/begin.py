@@ -72,7 +72,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     predicted = config.stash[PLANNER].predicted
     budget, workspaces = Budget(settings.max_cost), Workspaces()
     config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
-    services = _services(config, workspaces, budget, workers, channel, report, concurrency)
+    services = _services(config, settings, workspaces, budget, workers, channel, report, concurrency)
     view = _view(config, budget, len(jobs)) if report is not None else _unseen
     ahead = RunAhead(
         session, functools.partial(execute, services), concurrency, close=services.close, tick=view, channel=channel
@@ -118,6 +118,7 @@ def _refuse(session: pytest.Session, *reasons: str) -> None:
 
 def _services(
     config: pytest.Config,
+    settings: Settings,
     workspaces: Workspaces,
     budget: Budget,
     workers: int,
@@ -145,7 +146,16 @@ def _services(
                 report.halted = reason
             config.stash[AHEAD].halt(reason)
 
-    return Services(registry, workspaces, scripts, connect, spent)
+    reuse = not settings.no_reuse
+    return Services(
+        registry,
+        workspaces,
+        scripts,
+        connect,
+        spent,
+        reuse_runs=reuse,
+        reuse_evaluations=reuse and not settings.rejudge,
+    )
 
 
 def _view(config: pytest.Config, budget: Budget, total: int) -> Any:

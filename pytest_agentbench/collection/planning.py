@@ -247,7 +247,7 @@ class Planner:
         return [sentence for sentence in sentences if sentence]
 
 
-_IDLE_RUN_FIELDS = frozenset({"mcp_servers", "planner", "task_text", "reuse_unsuccessful"})
+_IDLE_RUN_FIELDS = frozenset({"mcp_servers", "planner", "task_text"})
 
 
 def _refuse_idle(profile: RunProfile) -> None:

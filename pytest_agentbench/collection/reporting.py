@@ -58,7 +58,8 @@ class CaseReports:
         properties = user_properties(row)
         item.user_properties.extend(properties)
         report.user_properties.extend(properties)
-        report.duration += result.seconds  # the time of the run, not of the wait for it
+        if not result.reused:
+            report.duration += result.seconds  # the time of the run, not of the wait for it
         if stop := stop_reason(job, result, outcome):
             report.agentbench_stop = stop  # type: ignore[attr-defined]
             item.session.shouldfail = stop
@@ -100,7 +101,8 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         result.artifact,
         result.evaluation,
         duration_seconds=None if plan.predictions is not None else result.seconds or None,
-        reused=False,
+        reused=result.reused,
+        evaluation_reused=result.evaluation_reused,
         artifact_path=result.path,
         outcome=outcome,
         message=message,

@@ -7,11 +7,11 @@ from pytest_agentbench.lazy import lazy_exports
 if TYPE_CHECKING:
     from pytest_agentbench.engine.budget import Budget
     from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE, RunAhead, overrides_runner
+    from pytest_agentbench.engine.execution import execute
     from pytest_agentbench.engine.job import CHAT_JUDGE, Job, Plan, Result, judge_of
     from pytest_agentbench.engine.logs import RunLogHandler, filter_capture_handlers
     from pytest_agentbench.engine.lookahead import LookAhead
     from pytest_agentbench.engine.registry import Registry, build_registry
-    from pytest_agentbench.engine.run import execute
     from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
     from pytest_agentbench.engine.shares import CHANNEL, ControllerLink
 
@@ -19,11 +19,11 @@ _HERE = "pytest_agentbench.engine"
 _HOMES = {
     "budget": ("Budget",),
     "driver": ("AHEAD", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overrides_runner"),
+    "execution": ("execute",),
     "job": ("CHAT_JUDGE", "Job", "Plan", "Result", "judge_of"),
     "logs": ("RunLogHandler", "filter_capture_handlers"),
     "lookahead": ("LookAhead",),
     "registry": ("Registry", "build_registry"),
-    "run": ("execute",),
     "services": ("CaseRunner", "Services", "agent_name"),
     "shares": ("CHANNEL", "ControllerLink"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_agentbench.checks import CheckContext, run_checks
+from pytest_agentbench.engine.identity import verdict_identity
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.measuring import measure_all
 from pytest_agentbench.engine.services import Services
@@ -33,7 +34,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
             return
         raise
     judged = judgement.result if judgement else None
-    identity = plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case, job.judges)
+    identity = verdict_identity(services, job, case, artifact)
     evaluation = result.evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity)
     plan.lane.write_evaluation(job.repetition, evaluation, judgement.prompts if judgement else ())
     if evaluation.outcome == "error" and not job.by_hand:
@@ -74,6 +75,7 @@ def _unjudged(
     """What is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
     return Evaluation(
         case_id=case.case_id,
+        run_id=artifact.run_id,
         run_fingerprint=artifact.fingerprint,
         evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,
         checks=tuple(checks),

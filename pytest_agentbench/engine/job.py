@@ -86,7 +86,8 @@ class Result:
     """What became of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
 
     `not_run` is the reason why the session stopped before the job was done. `seconds` is the run's own time, `waited`
-    how long pytest stood still for it. `runner` is what the run was made with.
+    how long pytest stood still for it. `runner` is what the run was made with. `reused` says that the run was in
+    the store, `evaluation_reused` that the verdict was.
     """
 
     runner: object = None
@@ -98,5 +99,7 @@ class Result:
     seconds: float = 0.0
     waited: float = 0.0
     path: str | None = None
+    reused: bool = False
+    evaluation_reused: bool = False
     workspace: Workspace | None = None
     logs: list[str] = field(default_factory=list)

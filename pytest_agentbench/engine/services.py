@@ -37,6 +37,8 @@ class Services:
     scripts: Scripts
     connect: Callable[[], Endpoints]
     on_spent: Callable[[list[float | None]], None]
+    reuse_runs: bool = True
+    reuse_evaluations: bool = True
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     _endpoints: Endpoints | None = None
     _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)

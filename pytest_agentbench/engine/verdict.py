@@ -97,6 +97,7 @@ def verdict(
         outcome = "error"
     return Evaluation(
         case_id=case.case_id,
+        run_id=artifact.run_id,
         fingerprint=fingerprint,
         run_fingerprint=artifact.fingerprint,
         evaluation_profile_id=profile.evaluation_profile_id,

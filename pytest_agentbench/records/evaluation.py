@@ -113,11 +113,13 @@ class Evaluation(Record):
     """The verdict on one run. `reasons` are the lines of the assertion report, empty where it passed.
 
     `outcome` is `error` where infrastructure kept it from a verdict (`error` says what), never a score of 0.
-    `judge_usage` is what judges used that came to no verdict.
+    `judge_usage` is what judges used that came to no verdict. `run_id` is the one run that it is of: a
+    second run of the same fingerprint is another draw.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     case_id: str
+    run_id: str | None = None
     run_fingerprint: str | None = None
     fingerprint: str | None = None
     evaluation_profile_id: str | None = None

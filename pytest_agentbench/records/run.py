@@ -119,9 +119,11 @@ class RunArtifact(Record):
     """Everything known of one run. `error` is present exactly where `status` is not success.
 
     `model` holds the identity only: model_id, requested_model, label, scripted. Times are UTC, durations in seconds.
+    `workspace` is the archive of the folder that the run left, relative to the store, None where it used none.
+    `cassette` says that model replies were recorded, or that the run was replayed from such a record and asked nobody.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     run_id: str
     case_id: str
     suite_id: str | None = None
@@ -138,6 +140,8 @@ class RunArtifact(Record):
     usage: Usage = Field(default_factory=Usage)
     trace: tuple[TraceEvent, ...] = ()
     output_artifacts: tuple[OutputArtifact, ...] = ()
+    workspace: str | None = None
+    cassette: Literal["recorded", "replayed"] | None = None
     error: RunError | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 

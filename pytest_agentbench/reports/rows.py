@@ -29,6 +29,7 @@ def run_row(
     *,
     duration_seconds: float | None,
     reused: bool,
+    evaluation_reused: bool,
     artifact_path: str | None,
     outcome: str,
     message: str | None,
@@ -38,7 +39,7 @@ def run_row(
 
     `model` is the model that answered, or the name of the user's own agent where that is the subject. `outcome` is
     pytest's: passed, failed, error or skipped. `predictions` is the file that the answer comes from, and `model` then
-    what stands for a model.
+    what stands for a model. A run may be `reused` and its evaluation new: judged again.
     """
     known = model if isinstance(model, Model) else None
     judge = evaluation.judge if evaluation is not None else None
@@ -75,6 +76,7 @@ def run_row(
         },
         "duration_seconds": _finite(duration_seconds),
         "reused": reused,
+        "evaluation_reused": evaluation_reused,
         "fingerprint": _text(artifact.fingerprint) if artifact is not None else None,
         "artifact": _text(artifact_path),
         "message": _text(message, MESSAGE_LIMIT),

@@ -4,7 +4,7 @@ A session asks its `Store` for one `Lane` per model and writes each run and eval
 whole or not there, and holds no secrets.
 """
 
-from pytest_agentbench.store.artifacts import Lane, Store, load_evaluation, load_run
+from pytest_agentbench.store.artifacts import Lane, Store
 from pytest_agentbench.store.files import write_atomically
 from pytest_agentbench.store.fingerprints import (
     canonical_json,
@@ -14,6 +14,7 @@ from pytest_agentbench.store.fingerprints import (
 )
 from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
 from pytest_agentbench.store.layout import slug
+from pytest_agentbench.store.reading import load_evaluation, load_run
 from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 __all__ = [

@@ -6,15 +6,14 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import Evaluation, Record, RunArtifact
 from pytest_agentbench.store.files import make_folder, not_writable, write_atomically, write_in_place
 from pytest_agentbench.store.fingerprints import (
@@ -26,14 +25,14 @@ from pytest_agentbench.store.fingerprints import (
     run_profile_input,
 )
 from pytest_agentbench.store.layout import EVALUATIONS, FINGERPRINT_DIGITS, RUNS, slug, suite_folder
+from pytest_agentbench.store.locks import claim
+from pytest_agentbench.store.reading import find_evaluation, find_run
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.store.summary import summary
 
 if TYPE_CHECKING:
     from pytest_agentbench.config import EvaluationProfile, RunProfile
     from pytest_agentbench.records import Case, Model
-
-R = TypeVar("R", bound=Record)
 
 PROFILE_FILE = ".fingerprint.json"
 """In a profile's folder: its full fingerprint and what that covers. No slug begins with a dot."""
@@ -115,10 +114,41 @@ class Lane:
                 return relative
         return f"{prefix}_{full}"
 
-    def evaluation_fingerprint(self, run_fingerprint: str, case: Case, metric_judges: Sequence[Model] = ()) -> str:
-        """`fingerprint(evaluation_fingerprint_input(...))` of the lane's profile and judges, with less work."""
+    def evaluation_fingerprint(
+        self,
+        run_fingerprint: str,
+        case: Case,
+        metric_judges: Sequence[Model] = (),
+        extra: Mapping[str, Any] | None = None,
+    ) -> str:
+        """`fingerprint(evaluation_fingerprint_input(...))` of the lane's profile and judges, with less work.
+
+        `extra` names what else can change the verdict.
+        """
         profile = self.evaluation_profile_fingerprint
-        return fingerprint(evaluation_input(run_fingerprint, case, profile, metric_judges))
+        return fingerprint(evaluation_input(run_fingerprint, case, profile, metric_judges, extra))
+
+    def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[bool]:
+        """Holds the run's lock among all sessions on the output folder: see `locks.claim`."""
+        return claim(self.output, run_fingerprint)
+
+    def find_run(self, case_id: str, repetition: int, run_fingerprint: str) -> tuple[RunArtifact, str] | None:
+        """The stored run of a fingerprint with its path, relative to the output folder.
+
+        One that another took the place of is found too. None where there is none that can be read.
+        """
+        folder = f"{self.runs}/{slug(case_id)}"
+        for name in (f"run_{repetition}.json", f"run_{repetition}.{run_fingerprint[:8]}.json"):
+            found = find_run(f"{self.output}/{folder}/{name}", run_fingerprint)
+            if found is not None:
+                return found, f"{folder}/{name}"
+        return None
+
+    def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> Evaluation | None:
+        """The stored verdict on this very run; None where there is none, or one that errors kept from a verdict."""
+        path = f"{self.evaluations}/{slug(artifact.case_id)}/final_result_{artifact.repetition}.json"
+        found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint)
+        return found if found is not None and found.run_id == artifact.run_id and found.outcome != "error" else None
 
     def write_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
         """Store a run; its path, relative to the output folder. Raises InfrastructureError where that cannot be.
@@ -174,29 +204,6 @@ class Lane:
         write_atomically(
             folder, name, text.encode("utf-8", "replace")
         )  # lone surrogates, which no file holds, become "?"
-
-
-def load_run(path: Path) -> RunArtifact:
-    """The run stored at `path`. Raises InfrastructureError for a file that is missing, broken or of another version."""
-    return _load(path, RunArtifact)
-
-
-def load_evaluation(path: Path) -> Evaluation:
-    """The evaluation in the `final_result_<n>.json` at `path`. Raises InfrastructureError like `load_run`."""
-    return _load(path, Evaluation)
-
-
-def _load(path: Path, kind: type[R]) -> R:
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise InfrastructureError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors()[:3])
-        raise InfrastructureError(
-            f"{path}: is no {kind.__name__} of schema_version 1: {problems}. "
-            "Delete the file to run the case again, or read it with the version that wrote it"
-        ) from error
 
 
 def _document(record: Record) -> str:

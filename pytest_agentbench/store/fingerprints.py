@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config import EvaluationProfile, RunProfile
     from pytest_agentbench.records import Case, Message, Model
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Part of every fingerprint: raised when the meaning of a stored run changes."""
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
@@ -158,16 +158,22 @@ def evaluation_fingerprint_input(
 
 
 def evaluation_input(
-    run_fingerprint: str, case: Case, profile_fingerprint: str, metric_judges: Sequence[Model] = ()
+    run_fingerprint: str,
+    case: Case,
+    profile_fingerprint: str,
+    metric_judges: Sequence[Model] = (),
+    extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The same, for a profile whose fingerprint is known: it is one for all runs of a session.
 
-    `metric_judges` are the models that the case's metrics ask.
+    `metric_judges` are the models that the case's metrics ask. `extra` names what else can change the verdict: the code
+    of hooks and of plugins' checks and metrics, the scripts of scripted judges.
     """
-    asked = {"metric_judges": _judges(metric_judges)} if metric_judges else {}
     return {
-        **asked,
+        "metric_judges": _judges(metric_judges),
+        "extra": extra or {},
         "schema_version": SCHEMA_VERSION,
+        "title": case.title,
         "run": run_fingerprint,
         "profile": profile_fingerprint,
         "checks": case.checks,

@@ -12,7 +12,7 @@ from docs_pages import blocks
 
 from pytest_agentbench.checks import BUILTIN_CHECKS
 from pytest_agentbench.metrics import BUILTIN_METRICS
-from pytest_agentbench.options import OPTIONS
+from pytest_agentbench.options import FLAGS, OPTIONS
 from pytest_agentbench.tools import BUILTIN_TOOLS
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,9 @@ def options_table() -> str:
     for option in OPTIONS:
         ini = f"`agentbench_{option.name.replace('-', '_')}`" if option.ini else ""
         rows.append(f"| `--agentbench-{option.name} {option.metavar}` | {ini} | {option.help.replace('|', '/')} |")
-    rows.append("| `--agentbench-strict` | `agentbench_strict` | make what cannot run here an error, not a skip |")
+    for flag in FLAGS:
+        ini = f"`agentbench_{flag.name.replace('-', '_')}`" if flag.ini else ""
+        rows.append(f"| `--agentbench-{flag.name}` | {ini} | {flag.help} |")
     rows.append("| | `agentbench_configs` | the folder that holds profiles, suites and models.yaml |")
     return "\n".join(rows)
 

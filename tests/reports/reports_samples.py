@@ -94,6 +94,7 @@ def make_row(
         make_evaluation(outcome, judge=judge, final_score=score, metrics=metrics) if ran else None,
         duration_seconds=seconds,
         reused=False,
+        evaluation_reused=False,
         artifact_path="outputs/runs/run_1.json" if ran else None,
         outcome=outcome,
         message=message,

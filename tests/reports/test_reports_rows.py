@@ -23,7 +23,13 @@ from pytest_agentbench.records import MetricResult, Thresholds, Usage
 from pytest_agentbench.reports import run_row, user_properties
 from pytest_agentbench.reports.rows import MESSAGE_LIMIT
 
-NOTHING = {"duration_seconds": None, "reused": False, "artifact_path": None, "message": None}
+NOTHING = {
+    "duration_seconds": None,
+    "reused": False,
+    "evaluation_reused": False,
+    "artifact_path": None,
+    "message": None,
+}
 
 
 class Numpyish(float):
@@ -82,6 +88,7 @@ def test_a_row_holds_what_the_records_say():
         "cost_usd": {"run": 0.0123, "judge": 0.002},
         "duration_seconds": 1.5,
         "reused": False,
+        "evaluation_reused": False,
         "fingerprint": "ab12",
         "artifact": "outputs/runs/run_2.json",
         "message": "no",

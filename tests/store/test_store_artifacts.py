@@ -252,7 +252,7 @@ def test_a_missing_broken_or_newer_file_is_a_clear_error(lane, tmp_path):
     with pytest.raises(AgentbenchError, match="cannot be read"):
         load_run(tmp_path / "none.json")
     path = tmp_path / lane.write_run(artifact(), RUN_INPUT)
-    newer = json.loads(path.read_bytes()) | {"schema_version": 2}
+    newer = json.loads(path.read_bytes()) | {"schema_version": 99}
     for text, expected in ((json.dumps(newer), "schema_version"), ("", "file"), ('{"a":1}', "run_id")):
         path.write_text(text)
         with pytest.raises(AgentbenchError, match=expected):

@@ -1,0 +1,58 @@
+"""What a job runs, known before it runs: the runner, its settings, and the run's fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_agentbench.config import merge_runner_settings
+from pytest_agentbench.engine.identity import run_extra
+from pytest_agentbench.engine.job import Job, Plan
+from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.records import Case, Model
+from pytest_agentbench.runners import Runner
+from pytest_agentbench.store import canonical_json, fingerprint, run_fingerprint_input
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A run to make or to find. `fingerprint_input` is the canonical JSON that `fingerprint` is the hash of.
+
+    `model` stands for the user's own agent where the plan has none.
+    """
+
+    runner: Runner
+    runner_type: str
+    model: Model
+    settings: Mapping[str, Any]
+    fingerprint_input: bytes
+    fingerprint: str
+
+
+def subject_of(services: Services, job: Job, case: Case, agent: Any) -> Subject:
+    """The job's subject, where `agent` is the value of the fixture `agentbench_runner`.
+
+    Raises UnavailableError where there is no such runner or no model.
+    """
+    plan = job.plan
+    runner, runner_type = _runner(services, case, plan, agent)
+    model = plan.model or Model(model_id=agent_name(agent), requested_model=agent_name(agent), api_key_env=None)
+    settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
+    extra = run_extra(services, job, case, agent, model)
+    covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
+    return Subject(runner, runner_type, model, settings, covered, fingerprint(covered))
+
+
+def _runner(services: Services, case: Case, plan: Plan, agent: Any) -> tuple[Runner, str]:
+    if plan.predictions is not None:
+        return plan.predictions, "predictions"
+    if not isinstance(agent, CaseRunner):
+        return services.adapted(agent), "callable"
+    if plan.model is None:
+        raise UnavailableError("no model: name one with --model, or override the fixture agentbench_runner")
+    runner = services.registry.runners.get(case.runner.type)
+    if runner is None:
+        raise UnavailableError(f"the runner {case.runner.type!r} is not available in this version")
+    return runner, case.runner.type
