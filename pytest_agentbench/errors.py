@@ -34,6 +34,14 @@ class ProviderError(InfrastructureError):
         self.retryable = retryable
 
 
+class UnwritableError(InfrastructureError):
+    """What was paid for cannot be stored: nothing more should be paid for."""
+
+
+class UnreachableError(InfrastructureError):
+    """The shared store does not answer: what it holds would be paid for again."""
+
+
 class SandboxError(InfrastructureError):
     """The run's workspace or sandbox is gone or could not be made."""
 

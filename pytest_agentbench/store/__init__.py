@@ -4,32 +4,67 @@ A session asks its `Store` for one `Lane` per model and writes each run and eval
 whole or not there, and holds no secrets.
 """
 
-from pytest_agentbench.store.artifacts import Lane, Store
+from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.artifacts import PROFILE_FILE, Lane, Store
+from pytest_agentbench.store.contents import Contents, Folder, is_verdict_on
 from pytest_agentbench.store.files import write_atomically
 from pytest_agentbench.store.fingerprints import (
+    Plain,
     canonical_json,
     evaluation_fingerprint_input,
     fingerprint,
+    plain,
     run_fingerprint_input,
 )
+from pytest_agentbench.store.history import History, read_history
 from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
 from pytest_agentbench.store.layout import slug
+from pytest_agentbench.store.locks import allow_open_files
+from pytest_agentbench.store.pruning import Waste, is_at_work, remove, waste
 from pytest_agentbench.store.reading import load_evaluation, load_run
 from pytest_agentbench.store.redaction import REDACTED, Redactor
+from pytest_agentbench.store.remote import Remote
+from pytest_agentbench.store.remote_results import (
+    pull_evaluation,
+    pull_run,
+    share_evaluation,
+    share_run,
+)
+from pytest_agentbench.store.verifying import Verification
 
 __all__ = [
     "JUDGEMENTS",
+    "PROFILE_FILE",
     "REDACTED",
+    "Contents",
+    "Folder",
+    "History",
     "Judgements",
     "Lane",
+    "Plain",
     "Redactor",
+    "Remote",
     "Store",
+    "Verification",
+    "Waste",
+    "allow_open_files",
     "canonical_json",
     "evaluation_fingerprint_input",
     "fingerprint",
+    "is_at_work",
+    "is_verdict_on",
     "load_evaluation",
     "load_run",
+    "plain",
+    "pull_evaluation",
+    "pull_run",
+    "read_history",
+    "remove",
     "run_fingerprint_input",
+    "share_evaluation",
+    "share_run",
     "slug",
+    "waste",
+    "whole_archive",
     "write_atomically",
 ]

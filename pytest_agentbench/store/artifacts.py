@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic_core import PydanticSerializationError
 
+from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Evaluation, Record, RunArtifact
-from pytest_agentbench.store.files import make_folder, not_writable, write_atomically, write_in_place
+from pytest_agentbench.store.archives import remove_archive, write_archive
+from pytest_agentbench.store.files import make_folder, why_unwritable, write_atomically, write_in_place
 from pytest_agentbench.store.fingerprints import (
     canonical_json,
     evaluation_input,
@@ -24,10 +27,12 @@ from pytest_agentbench.store.fingerprints import (
     plain,
     run_profile_input,
 )
-from pytest_agentbench.store.layout import EVALUATIONS, FINGERPRINT_DIGITS, RUNS, slug, suite_folder
+from pytest_agentbench.store.layout import EVALUATIONS, FINGERPRINT_DIGITS, RUNS, SUITE, slug, suite_folder
 from pytest_agentbench.store.locks import claim
-from pytest_agentbench.store.reading import find_evaluation, find_run
+from pytest_agentbench.store.reading import find_evaluation, find_run, refuse_newer
 from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.store.remote import Remote
+from pytest_agentbench.store.replacing import Warn, aside, make_way_for_evaluation, make_way_for_run
 from pytest_agentbench.store.summary import summary
 
 if TYPE_CHECKING:
@@ -38,13 +43,21 @@ PROFILE_FILE = ".fingerprint.json"
 """In a profile's folder: its full fingerprint and what that covers. No slug begins with a dot."""
 
 
-class Store:
-    """The output folder of a session. Nothing is made in it before something is written."""
+_log = logging.getLogger(__name__)
 
-    def __init__(self, output: Path, redactor: Redactor | None = None) -> None:
-        """`redactor` defaults to one for this process's environment."""
+
+class Store:
+    """The output folder of a session. Nothing is made in it before something is written.
+
+    `warn` is told what people should know of it, in a sentence; it may be set at any time.
+    """
+
+    def __init__(self, output: Path, redactor: Redactor | None = None, remote: str | None = None) -> None:
+        """`redactor` defaults to one for this process's environment; `remote` is the URL of a shared store."""
         self.output = output
         self.redactor = redactor or Redactor()
+        self.remote = Remote(remote, self.redactor.text) if remote is not None else None
+        self.warn: Warn = _log.warning
 
     def lane(
         self,
@@ -63,6 +76,8 @@ class Store:
             run_settings=canonical_json(run_profile_input(run_profile)),
             evaluation_settings=canonical_json(evaluation_profile_input(evaluation_profile, judge_models)),
             redactor=self.redactor if evaluation_profile.security_policy.redact_secrets else None,
+            warn=lambda text: self.warn(text),
+            remote=self.remote,
         )
 
 
@@ -71,7 +86,7 @@ class Lane:
     """One model under one pair of profiles in the output folder: all that its runs share, computed once.
 
     `suite` and `model` are folder names; the settings are canonical JSON of what the profiles' fingerprints cover.
-    `redactor` is None where the policy asks for none.
+    `redactor` is None where the policy asks for none, `remote` where no other store stands behind the folder.
     """
 
     output: str
@@ -81,6 +96,9 @@ class Lane:
     run_settings: bytes
     evaluation_settings: bytes
     redactor: Redactor | None
+    warn: Warn = _log.warning
+    remote: Remote | None = None
+    _described: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @cached_property
     def evaluation_profile_fingerprint(self) -> str:
@@ -89,7 +107,7 @@ class Lane:
 
     @cached_property
     def runs(self) -> str:
-        """The folder of the lane's runs, relative to the output folder; its profile's folder is made at first use."""
+        """The folder of the lane's runs, relative to the output folder; it need not be there yet."""
         return f"{self._profile_folder(f'{RUNS}/{self.suite}/run_profile', self.run_settings)}/{self.model}"
 
     @cached_property
@@ -101,18 +119,25 @@ class Lane:
         return f"{self._profile_folder(prefix, self.evaluation_settings)}/{self.model}"
 
     def _profile_folder(self, prefix: str, settings: bytes) -> str:
-        """`<prefix>_<fp>`, made, with as many digits as it takes to be no other profile's folder."""
+        """`<prefix>_<fp>` with as many digits as it takes to be no other profile's folder."""
         full = fingerprint(settings)
-        document = f'{{"fingerprint":"{full}","input":{_redacted(settings.decode("ascii"), self.redactor)}}}'
         for digits in FINGERPRINT_DIGITS:
             relative = f"{prefix}_{full[:digits]}"
-            folder = f"{self.output}/{relative}"
-            found = None if make_folder(folder) else _stored_fingerprint(f"{folder}/{PROFILE_FILE}")
-            if found is None:
-                write_atomically(folder, PROFILE_FILE, document.encode())
-            if found is None or found == full:
+            if _stored_fingerprint(f"{self.output}/{relative}/{PROFILE_FILE}") in (None, full):
                 return relative
         return f"{prefix}_{full}"
+
+    def _describe(self, models_folder: str, settings: bytes) -> None:
+        """Writes into a profile's folder what its name stands for, once. Raises OSError."""
+        folder = f"{self.output}/{models_folder.rpartition('/')[0]}"
+        if folder in self._described:
+            return
+        full = fingerprint(settings)
+        if _stored_fingerprint(f"{folder}/{PROFILE_FILE}") != full:
+            make_folder(folder)
+            document = f'{{"fingerprint":"{full}","input":{_redacted(settings.decode("ascii"), self.redactor)}}}'
+            write_atomically(folder, PROFILE_FILE, document.encode())
+        self._described.add(folder)
 
     def evaluation_fingerprint(
         self,
@@ -128,46 +153,91 @@ class Lane:
         profile = self.evaluation_profile_fingerprint
         return fingerprint(evaluation_input(run_fingerprint, case, profile, metric_judges, extra))
 
-    def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[bool]:
+    def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[None]:
         """Holds the run's lock among all sessions on the output folder: see `locks.claim`."""
         return claim(self.output, run_fingerprint)
 
-    def find_run(self, case_id: str, repetition: int, run_fingerprint: str) -> tuple[RunArtifact, str] | None:
-        """The stored run of a fingerprint with its path, relative to the output folder.
+    def find_run(
+        self,
+        case_id: str,
+        repetition: int,
+        run_fingerprint: str,
+        counts: Callable[[RunArtifact], bool] = lambda artifact: True,
+    ) -> tuple[RunArtifact, str] | None:
+        """The first stored run of a fingerprint that counts, with its path, relative to the output folder.
 
-        One that another took the place of is found too. None where there is none that can be read.
+        One that another took the place of is found too, and so are those of other suites. None where there is none
+        that can be read.
         """
-        folder = f"{self.runs}/{slug(case_id)}"
-        for name in (f"run_{repetition}.json", f"run_{repetition}.{run_fingerprint[:8]}.json"):
-            found = find_run(f"{self.output}/{folder}/{name}", run_fingerprint)
-            if found is not None:
-                return found, f"{folder}/{name}"
+        for path in self.places(f"{self.runs}/{slug(case_id)}", "run", repetition, run_fingerprint):
+            found = find_run(f"{self.output}/{path}", run_fingerprint)
+            if found is not None and counts(found):
+                return found, path
         return None
 
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> Evaluation | None:
-        """The stored verdict on this very run; None where there is none, or one that errors kept from a verdict."""
-        path = f"{self.evaluations}/{slug(artifact.case_id)}/final_result_{artifact.repetition}.json"
-        found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint)
-        return found if found is not None and found.run_id == artifact.run_id and found.outcome != "error" else None
+        """The stored verdict on this very run, found like a run.
+
+        None where there is none, or one that errors kept from a verdict.
+        """
+        folder = f"{self.evaluations}/{slug(artifact.case_id)}"
+        for path in self.places(folder, "final_result", artifact.repetition, evaluation_fingerprint):
+            found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint)
+            if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
+                return found
+        return None
+
+    def places(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[str]:
+        """Where a document may lie: in its own place, aside, and in the same places of other suites."""
+        names = (f"{kind}_{repetition}.json", f"{kind}_{aside(repetition, wanted)}.json")
+        yield f"{folder}/{names[0]}"
+        yield f"{folder}/{names[1]}"
+        root, own, rest = folder.split("/", 2)
+        try:
+            suites = sorted(os.listdir(f"{self.output}/{root}"))
+        except OSError:
+            return
+        for suite in suites:
+            if suite != own and suite.startswith(SUITE):
+                yield from (f"{root}/{suite}/{rest}/{name}" for name in names)
+
+    def refuse_newer(self, case_id: str, repetition: int) -> None:
+        """Raises InfrastructureError where a newer version's run or evaluation is in the way of one to be made."""
+        for folder, name in ((self.runs, "run"), (self.evaluations, "final_result")):
+            refuse_newer(f"{self.output}/{folder}/{slug(case_id)}/{name}_{repetition}.json")
 
     def write_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
-        """Store a run; its path, relative to the output folder. Raises InfrastructureError where that cannot be.
+        """Store a run; its path, relative to the output folder. Raises UnwritableError where that cannot be.
 
         `fingerprint_input` may come as the canonical bytes that the fingerprint was made of. A run of another
-        fingerprint that lies there already moves to `run_<n>.<its fingerprint's 8 digits>.json`.
+        fingerprint that lies there already moves to `run_<n>.<its fingerprint's 8 digits>.json`, as does one that
+        succeeded where this one met a provider's failure.
         """
         name = f"run_{artifact.repetition}"
         content = fingerprint_input if isinstance(fingerprint_input, bytes) else canonical_json(fingerprint_input)
         try:
+            self._describe(self.runs, self.run_settings)
             relative = f"{self.runs}/{slug(artifact.case_id)}"
             folder = f"{self.output}/{relative}"
-            if make_folder(folder) or _set_aside(folder, name, artifact.fingerprint):
+            earlier = None
+            if not make_folder(folder):
+                earlier = make_way_for_run(folder, artifact, self.warn)
+            if earlier is None:
                 covered = _redacted(content.decode("ascii"), self.redactor)
                 write_in_place(folder, f"{name}.fingerprint_input.json", covered.encode())
             self._write(folder, f"{name}.json", _document(artifact))
         except OSError as error:
-            raise not_writable(self.output, error) from error
+            raise UnwritableError(why_unwritable(self.output, error)) from error
+        if earlier is not None and earlier.workspace is not None and earlier.workspace != artifact.workspace:
+            remove_archive(self.output, earlier.workspace)
         return f"{relative}/{name}.json"
+
+    def write_workspace(self, case_id: str, repetition: int, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
+        """Store what `pack` writes as the workspace of a run to be written; its path, relative to the output folder.
+
+        Raises OSError, and what `pack` raises.
+        """
+        return write_archive(self.output, f"{self.runs}/{slug(case_id)}/run_{repetition}", run_id, pack)
 
     def write_evaluation(
         self, repetition: int, evaluation: Evaluation, judge_prompts: Sequence[Mapping[str, Any]] = ()
@@ -175,7 +245,7 @@ class Lane:
         """Store an evaluation; the path of its `final_result_<n>.json`, relative to the output folder.
 
         What a judge was shown and said lies beside it. `summary_<n>.md` is written for a run that was judged or did
-        not pass: of any other there is nothing to tell. Raises InfrastructureError where nothing can be written.
+        not pass: of any other there is nothing to tell. Raises UnwritableError where nothing can be written.
         """
         judge, result = evaluation.judge, f"final_result_{repetition}.json"
         documents: dict[str, str] = {}
@@ -188,15 +258,17 @@ class Lane:
         if judge is not None or evaluation.outcome != "passed":
             documents[f"summary_{repetition}.md"] = summary(evaluation, repetition)
         try:
+            self._describe(self.evaluations, self.evaluation_settings)
             relative = f"{self.evaluations}/{slug(evaluation.case_id)}"
             folder = f"{self.output}/{relative}"
             if not make_folder(folder):
+                make_way_for_evaluation(folder, repetition, evaluation, self.warn)
                 _remove_stale(folder, repetition, documents)
             for name, text in documents.items():
                 self._write(folder, name, text)
             self._write(folder, result, _document(evaluation))
         except OSError as error:
-            raise not_writable(self.output, error) from error
+            raise UnwritableError(why_unwritable(self.output, error)) from error
         return f"{relative}/{result}"
 
     def _write(self, folder: str, name: str, text: str) -> None:
@@ -224,21 +296,9 @@ def _stored_fingerprint(path: str) -> str | None:
     """The fingerprint that a stored document names; None where there is no document that names one."""
     try:
         found = json.loads(Path(path).read_bytes())["fingerprint"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if isinstance(found, str) and found else None
-
-
-def _set_aside(folder: str, name: str, fingerprint: str | None) -> bool:
-    """Move a run `name` of another fingerprint out of the way; False where a run of this one lies there."""
-    found = _stored_fingerprint(f"{folder}/{name}.json")
-    if found is not None and found == fingerprint:
-        return False
-    if found is not None:
-        for suffix in ("fingerprint_input.json", "json"):
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(f"{folder}/{name}.{suffix}", f"{folder}/{name}.{found[:8]}.{suffix}")
-    return True
 
 
 def _remove_stale(folder: str, repetition: int, keep: Mapping[str, str]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import secrets
-
-from pytest_agentbench.errors import InfrastructureError
+from collections.abc import Iterator
+from io import BufferedRandom
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _serial = itertools.count()
@@ -20,7 +21,7 @@ def write_atomically(folder: str, name: str, data: bytes) -> None:
     There is no fsync: it costs milliseconds a file, and a killed process loses nothing that was written. A power cut
     may leave an empty file, which does not load, so that its run counts as missing.
     """
-    temporary = f"{folder}/.{_session}-{os.getpid()}-{next(_serial)}.tmp"
+    temporary = _temporary(folder)
     try:
         _write(temporary, os.O_EXCL, data)
         os.replace(temporary, f"{folder}/{name}")
@@ -28,6 +29,22 @@ def write_atomically(folder: str, name: str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+@contextlib.contextmanager
+def temporary_file(folder: str) -> Iterator[BufferedRandom]:
+    """A file to write and read back in `folder`; gone at the end of the block unless it was moved. Raises OSError."""
+    path = _temporary(folder)
+    try:
+        with open(path, "x+b") as file:
+            yield file
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _temporary(folder: str) -> str:
+    return f"{folder}/.{_session}-{os.getpid()}-{next(_serial)}.tmp"
 
 
 def write_in_place(folder: str, name: str, data: bytes) -> None:
@@ -56,9 +73,10 @@ def make_folder(path: str) -> bool:
     return True
 
 
-def not_writable(folder: str, error: OSError) -> InfrastructureError:
-    """The error to raise where the output folder takes no more files."""
-    return InfrastructureError(
-        f"cannot write to {folder}: {error.strerror or error}. What was written before is kept; "
-        "make room or give write permission there, or name another folder with --agentbench-output"
-    )
+def why_unwritable(folder: str, error: OSError) -> str:
+    """What to say where the output folder takes no more files."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        advice = "allow more open files (ulimit -n), or ask for less at once with --agentbench-concurrency"
+    else:
+        advice = "make room or give write permission there, or name another folder with --agentbench-output"
+    return f"cannot write to {folder}: {error.strerror or error}. What was written before is kept; {advice}"

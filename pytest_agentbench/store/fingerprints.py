@@ -32,6 +32,10 @@ def plain(value: object) -> Any:
     return convert(value)
 
 
+class Plain(dict[str, Any]):
+    """A mapping that is as JSON has it already: `plain` passes it on as it is."""
+
+
 def _number(value: float) -> int | float | str:
     if value.is_integer():
         return int(value)
@@ -62,6 +66,7 @@ def _record(value: BaseModel) -> Any:
 
 _CONVERSIONS: dict[type, Callable[[Any], Any]] = {
     float: _number,
+    Plain: lambda value: value,
     dict: _mapping,
     list: _sequence,
     tuple: _sequence,

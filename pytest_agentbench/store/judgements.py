@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
 
+from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import AnswerVerdict, Record
 from pytest_agentbench.store.files import make_folder, write_atomically
+from pytest_agentbench.store.locks import claim
 from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.store.remote import Remote
+from pytest_agentbench.store.remote_sending import Parcel
 
 JUDGEMENTS = "judgements"
 """The folder of the votes below the output folder."""
@@ -30,11 +36,15 @@ class StoredVerdict(Record):
 
 
 class Judgements:
-    """A folder of verdicts that several sessions may share. `redactor` None: nothing is removed from reasons."""
+    """A folder of verdicts that several sessions may share. `redactor` None: nothing is removed from reasons.
 
-    def __init__(self, folder: Path, redactor: Redactor | None = None) -> None:
+    `remote` is a store that other machines share.
+    """
+
+    def __init__(self, folder: Path, redactor: Redactor | None = None, remote: Remote | None = None) -> None:
         self.folder = folder
         self.redactor = redactor
+        self.remote = remote
 
     def find(self, key: str) -> AnswerVerdict | None:
         """The verdict of a key (64 hex digits); None where there is none, or no file that this version can read."""
@@ -42,21 +52,55 @@ class Judgements:
             stored = StoredVerdict.model_validate_json(self._path(key).read_bytes())
         except (OSError, ValidationError):
             return None
-        return stored.verdict if stored.key == key else None
+        if stored.key != key:
+            return None
+        if self.remote is not None:
+            self.remote.offer(self._parcel(key))
+        return stored.verdict
+
+    async def pull(self, key: str) -> None:
+        """Fetches a verdict that the shared store has. Raises UnreachableError where that does not answer."""
+        content = await self.remote.get(self._name(key)) if self.remote is not None else None
+        if content is not None:
+            self._write(key, content)
+
+    @contextlib.asynccontextmanager
+    async def claim(self, key: str) -> AsyncIterator[None]:
+        """Holds the key among all sessions on the output folder; where it takes no files, votes are paid without."""
+        async with contextlib.AsyncExitStack() as held:
+            try:
+                await held.enter_async_context(claim(str(self.folder.parent), key))
+            except InfrastructureError:
+                self._say_not_writable("it takes no lock")
+            yield
 
     def keep(self, key: str, model: str, verdict: AnswerVerdict) -> None:
         """Stores a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
-        path = self._path(key)
         text = StoredVerdict(key=key, model=model, verdict=verdict).model_dump_json()
         text = text if self.redactor is None else self.redactor.json(text)
+        if self._write(key, text.encode("utf-8", "replace")) and self.remote is not None:
+            self.remote.send(self._parcel(key))
+
+    def _write(self, key: str, content: bytes) -> bool:
+        path = self._path(key)
         try:
             make_folder(str(path.parent))
-            write_atomically(str(path.parent), path.name, text.encode("utf-8", "replace"))
+            write_atomically(str(path.parent), path.name, content)
         except OSError as error:
-            if self.folder not in _not_writable:
-                _not_writable.add(self.folder)
-                reason = error.strerror or str(error)
-                _log.warning("%s: judgements cannot be kept there, so they will be paid again: %s", self.folder, reason)
+            self._say_not_writable(error.strerror or str(error))
+            return False
+        return True
+
+    def _say_not_writable(self, reason: str) -> None:
+        if self.folder not in _not_writable:
+            _not_writable.add(self.folder)
+            _log.warning("%s: judgements cannot be kept there, so they will be paid again: %s", self.folder, reason)
+
+    def _parcel(self, key: str) -> Parcel:
+        return Parcel(JUDGEMENTS, ((self._name(key), self._path(key).read_bytes),))
+
+    def _name(self, key: str) -> str:
+        return f"{JUDGEMENTS}/{key[:2]}/{key}.json"
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.json"

@@ -7,6 +7,9 @@ import re
 
 RUNS = "runs"
 EVALUATIONS = "evaluations"
+SUITE = "suit_"
+"""What the folder of each suite begins with."""
+
 FINGERPRINT_DIGITS = (8, 10, 12)
 """How many hex digits of a fingerprint a folder's name holds: more only where fewer name two fingerprints."""
 
@@ -29,4 +32,4 @@ def slug(name: str) -> str:
 
 def suite_folder(suite_id: str | None) -> str:
     """The folder of a suite; `suit_default` where none is named."""
-    return f"suit_{slug(suite_id) if suite_id is not None else 'default'}"
+    return f"{SUITE}{slug(suite_id) if suite_id is not None else 'default'}"

@@ -1,46 +1,107 @@
-"""One process at a time makes a run: locks by fingerprint, among all sessions on one output folder."""
+"""One process at a time pays for a thing: locks by fingerprint, among all sessions on one output folder."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import logging
 import os
+import sys
 from collections.abc import AsyncIterator
 
-from filelock import FileLock, Timeout
-
-from pytest_agentbench.store.files import make_folder, not_writable
+from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.store.files import make_folder, why_unwritable
 
 LOCKS = ".locks"
-"""The folder of the locks below the output folder; a lock's file is there while it is held."""
+"""The folder of the locks below the output folder; a lock's file is there while it is held, and names its process."""
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
+_NO_LOCKS_HERE = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_log = logging.getLogger(__name__)
+_lockless: set[str] = set()
+"""Folders whose file system has no locks: said once."""
 
 
 @contextlib.asynccontextmanager
-async def claim(output: str, fingerprint: str) -> AsyncIterator[bool]:
+async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
     """Holds the lock of a fingerprint; another holder, of this process or any other, is waited for.
 
-    Yields whether there was one: then what it made may lie in the store. A process that dies lets go of its locks.
-    Raises InfrastructureError where the folder takes no files: better now than when a run is paid for.
+    What that one made may lie in the store by then. A process that dies lets go of its locks. Raises
+    InfrastructureError where the folder takes no files, were it for want of room: better now than when a run is paid.
     """
     folder = f"{output}/{LOCKS}"
-    lock = FileLock(f"{folder}/{fingerprint}.lock", thread_local=False, timeout=0)
-    waited, pause = False, _FIRST_WAIT
-    while True:
-        try:
-            make_folder(folder)
-            lock.acquire()
-            break
-        except Timeout:
-            waited = True
-        except OSError as error:
-            raise not_writable(output, error) from error
-        await asyncio.sleep(pause)
-        pause = min(_LONGEST_WAIT, 2 * pause)
+    path, pause = f"{folder}/{fingerprint}.lock", _FIRST_WAIT
     try:
-        yield waited
+        while (held := _acquire(folder, path)) is None:
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_WAIT, 2 * pause)
+    except OSError as error:
+        raise InfrastructureError(why_unwritable(output, error)) from error
+    try:
+        yield
     finally:
+        _release(held, path)
+
+
+def allow_open_files(count: int) -> None:
+    """Raises this process's soft limit of open files to `count`, or as far as it goes: each run holds a lock."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _acquire(folder: str, path: str) -> int | None:
+    """The descriptor that holds the lock; None where another holds it. Raises OSError."""
+    try:
+        descriptor = os.open(path, _FLAGS, 0o666)
+    except FileNotFoundError:
+        make_folder(folder)
+        descriptor = os.open(path, _FLAGS, 0o666)
+    try:
+        locked = _lock(descriptor, folder) and os.fstat(descriptor).st_nlink  # else its last holder has removed it
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not locked:
+        os.close(descriptor)
+        return None
+    try:
+        os.ftruncate(descriptor, 0)  # what a dead session left in it
+        os.write(descriptor, b"%d\n" % os.getpid())  # a disk without room for this has none for a run
+    except BaseException:
+        _release(descriptor, path)
+        raise
+    return descriptor
+
+
+def _lock(descriptor: int, folder: str) -> bool:
+    from filelock import lock_descriptor  # 30 ms that a session with nothing to make does not pay
+
+    try:
+        return lock_descriptor(descriptor, blocking=False)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS_HERE:
+            raise
+    if folder not in _lockless:
+        _lockless.add(folder)
+        _log.warning("%s: the file system has no locks, so two sessions there at once may pay for a run twice", folder)
+    return True
+
+
+def _release(descriptor: int, path: str) -> None:
+    from filelock import unlock_descriptor
+
+    try:
         with contextlib.suppress(OSError):
-            os.unlink(lock.lock_file)  # while it is held: who waits on this file sees that it is gone, and tries anew
-        lock.release()
+            os.unlink(path)  # while it is held: who waits for this file sees that it is gone, and tries anew
+        with contextlib.suppress(OSError):
+            unlock_descriptor(descriptor)  # closing does it too, but for a copy in a forked process
+    finally:
+        os.close(descriptor)

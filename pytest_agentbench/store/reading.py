@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.records import Evaluation, Record, RunArtifact
+from pytest_agentbench.records import Evaluation, RunArtifact
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", RunArtifact, Evaluation)
 
 VERSION = 2
 """The `schema_version` that this package writes, of runs and of evaluations."""
@@ -21,6 +22,9 @@ _MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: lambda document: document,  # 2 adds Evaluation.run_id, RunArtifact.workspace and .cassette, all optional
 }
 """From each older version to the next: what a document of it becomes, but for its `schema_version`."""
+
+_OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What keeps this process from reading a file that may be whole."""
 
 
 def load_run(path: Path) -> RunArtifact:
@@ -43,31 +47,107 @@ def find_evaluation(path: str, fingerprint: str) -> Evaluation | None:
     return _find(path, Evaluation, fingerprint)
 
 
+def stored_run(path: str) -> RunArtifact | None:
+    """The run at `path`, whichever it is; None where nothing lies there.
+
+    Raises ValueError for what is no run that can be read, InfrastructureError for one of a newer version.
+    """
+    return _stored(path, RunArtifact)
+
+
+def stored_evaluation(path: str) -> Evaluation | None:
+    """The evaluation at `path`, like `stored_run`."""
+    return _stored(path, Evaluation)
+
+
+def parse_run(place: str, content: bytes) -> RunArtifact:
+    """The run that lay at `place`. Raises ValueError and InfrastructureError like `stored_run`."""
+    return _parsed(place, content, RunArtifact)
+
+
+def parse_evaluation(place: str, content: bytes) -> Evaluation:
+    """The evaluation that lay at `place`, like `parse_run`."""
+    return _parsed(place, content, Evaluation)
+
+
+def refuse_newer(path: str) -> None:
+    """Raises InfrastructureError where a newer version wrote what lies at `path`: it must not be overwritten."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError:
+        return
+    _refuse_newer(path, content)
+
+
 def _find(path: str, kind: type[R], fingerprint: str) -> R | None:
     try:
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno in _OUR_OWN_LIMITS:  # the run may be there: nobody should pay for it again
+            raise _cannot_be_read(path, error) from error
+        return None
     if f'"fingerprint":"{fingerprint}"'.encode() not in content:  # most that are not it, without parsing them
         return None
     try:
-        return _read(content, kind)
+        found = _read(content, kind)
     except ValidationError:
         return None
+    return found if found.fingerprint == fingerprint else None
+
+
+def _stored(path: str, kind: type[R]) -> R | None:
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ValueError(str(error)) from error
+    return _parsed(path, content, kind)
+
+
+def _parsed(place: str, content: bytes, kind: type[R]) -> R:
+    try:
+        return _read(content, kind)
+    except ValidationError:
+        _refuse_newer(place, content)
+        raise
 
 
 def _load(path: Path, kind: type[R]) -> R:
     try:
-        return _read(path.read_bytes(), kind)
+        content = path.read_bytes()
     except OSError as error:
-        raise InfrastructureError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise _cannot_be_read(path, error) from error
+    try:
+        return _read(content, kind)
     except ValidationError as error:
+        _refuse_newer(path, content)
         problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors()[:3])
         raise InfrastructureError(
             f"{path}: is no {kind.__name__} of schema_version {VERSION}: {problems}. "
             "Delete the file to run the case again, or read it with the version that wrote it"
         ) from error
+
+
+def _cannot_be_read(path: str | Path, error: OSError) -> InfrastructureError:
+    return InfrastructureError(f"{path}: cannot be read: {error.strerror or error}")
+
+
+def _refuse_newer(path: str | Path, content: bytes) -> None:
+    try:
+        version = json.loads(content)["schema_version"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return
+    if type(version) is int and version > VERSION:
+        raise InfrastructureError(
+            f"{path}: found schema_version {version}, expected at most {VERSION}; it is left as it is: read it with "
+            "the version of pytest-agentbench that wrote it, or name another folder with --agentbench-output"
+        )
 
 
 def _read(content: bytes, kind: type[R]) -> R:
@@ -85,9 +165,11 @@ def _migrated(content: bytes) -> dict[str, Any] | None:
     """A document of an older version as this version has it; None for anything else."""
     try:
         document = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    if not isinstance(document, dict) or document.get("schema_version") not in _MIGRATIONS:
+    if not isinstance(document, dict) or type(document.get("schema_version")) is not int:
+        return None
+    if document["schema_version"] not in _MIGRATIONS:
         return None
     while (version := document["schema_version"]) in _MIGRATIONS:
         document = {**_MIGRATIONS[version](document), "schema_version": version + 1}

@@ -1,5 +1,6 @@
 """The run's own folder, and the sandbox its commands run in. What an agent names is opened here, and only here."""
 
+from pytest_agentbench.workspaces.archive import ArchiveError, pack, unpack
 from pytest_agentbench.workspaces.choice import sandbox_for
 from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
 from pytest_agentbench.workspaces.sandbox import ExecResult, ResourceLimits, Sandbox
@@ -7,6 +8,7 @@ from pytest_agentbench.workspaces.workspace import Entry, Kind, Workspace, Works
 
 __all__ = [
     "MAX_FILE_BYTES",
+    "ArchiveError",
     "Entry",
     "ExecResult",
     "Kind",
@@ -15,5 +17,7 @@ __all__ = [
     "Sandbox",
     "Workspace",
     "Workspaces",
+    "pack",
     "sandbox_for",
+    "unpack",
 ]

@@ -1,0 +1,113 @@
+"""The folder that a run has left: kept beside the run, and put back where a stored run's is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.records import Case, CustomCheck, RunArtifact
+from pytest_agentbench.store import whole_archive
+from pytest_agentbench.workspaces import ArchiveError, PathRefusedError, Workspace, pack, unpack
+
+NOTE = "agentbench.workspace"
+"""In a run's metadata, where its workspace is not kept as it was: `not_kept` says why, `left_out` are paths."""
+
+_MAX_LEFT_OUT = 1_000
+
+
+async def keep_workspace(
+    services: Services, job: Job, run_id: str, workspace: Workspace | None
+) -> tuple[str | None, dict[str, Any]]:
+    """Stores what the run has left; where that lies in the store (None: nothing does), and metadata that tells more."""
+    if workspace is None or _is_empty(workspace):
+        return None, {}
+    lane = job.plan.lane
+    left_out: list[str] = []
+
+    def write(target: BinaryIO) -> None:
+        left_out.extend(pack(workspace, target, lane.redactor.text if lane.redactor is not None else str))
+
+    store = partial(lane.write_workspace, job.case_id, job.repetition, run_id, write)
+    try:
+        path = await services.threads.run(store)
+    except (ArchiveError, OSError) as error:  # the run is worth more: it is stored without
+        return None, {NOTE: {"not_kept": getattr(error, "strerror", None) or str(error)}}
+    if len(left_out) > _MAX_LEFT_OUT:
+        left_out = ["."]
+    return path, {NOTE: {"left_out": left_out}} if left_out else {}
+
+
+async def restore_workspace(services: Services, job: Job, case: Case, result: Result) -> bool:
+    """Puts back what the stored run has left, if anybody looks at it; False where that cannot be had."""
+    artifact = result.artifact
+    if result.workspace is not None or artifact is None:
+        return result.workspace is not None
+    note = artifact.metadata.get(NOTE) or {}
+    looked_at = [] if job.by_hand else _paths_looked_at(job, case)
+    if (artifact.workspace is None and not note) or (looked_at == [] and not job.by_hand):
+        return True
+    problem = note.get("not_kept") or _lacks(note.get("left_out", []), looked_at)
+    if problem is None:
+        problem = await _restore(services, job, artifact, result)
+    if problem is not None:
+        what = f"{result.path}: what the run left"
+        job.plan.lane.warn(f"{what} cannot be looked at again ({problem}), so {case.case_id} was run again")
+    return problem is None
+
+
+async def _restore(services: Services, job: Job, artifact: RunArtifact, result: Result) -> str | None:
+    """Fills in `result.workspace`; what kept it from that."""
+    workspace = services.workspaces.create(artifact.case_id)
+    try:
+        await services.threads.run(partial(_unpack, Path(job.plan.lane.output), artifact.workspace or "", workspace))
+    except ArchiveError as error:
+        services.workspaces.remove(workspace)
+        return str(error)
+    result.workspace = workspace
+    return None
+
+
+def _unpack(output: Path, path: str, workspace: Workspace) -> None:
+    archive = whole_archive(output, path)
+    if archive is None:
+        raise ArchiveError(f"{path} is missing or damaged")
+    unpack(archive, workspace)
+
+
+def _paths_looked_at(job: Job, case: Case) -> Sequence[str] | None:
+    """The paths that the case's checks look at; None: they may look anywhere."""
+    paths: list[str] = []
+    hooks_run = job.plan.evaluation_profile.security_policy.allow_local_python_hooks
+    for check in case.checks:
+        if isinstance(check.declarative, CustomCheck) or (check.python_hook is not None and hooks_run):
+            return None
+        path = getattr(check.declarative, "path", None) or getattr(check.declarative, "relative_path", None)
+        paths += [path] if path is not None else []
+    return paths
+
+
+def _lacks(left_out: Sequence[str], looked_at: Sequence[str] | None) -> str | None:
+    """What the checks would miss in the archive."""
+    if looked_at is None:
+        return f"{left_out[0] or 'it'} is no regular file or folder" if left_out else None
+    for path in looked_at:
+        inside = path.replace("/tmp/", ".tmp/", 1) if path.startswith("/tmp/") else path  # noqa: S108 - the private one
+        normal = "/".join(name for name in inside.split("/") if name not in ("", "."))
+        for left in left_out:
+            if left in (".", "") or f"{normal}/".startswith(f"{left}/"):
+                return f"{path} was no regular file or folder"
+    return None
+
+
+def _is_empty(workspace: Workspace) -> bool:
+    try:
+        kind = workspace.kind(".tmp")
+        return not workspace.entries() and (kind is None or (kind == "folder" and not workspace.entries(".tmp")))
+    except FileNotFoundError:  # the agent removed it
+        return True
+    except (OSError, PathRefusedError):
+        return False

@@ -1,0 +1,190 @@
+"""What lies in an output folder, walked in order; no more is held in memory than the names of one folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.records import Evaluation, RunArtifact
+from pytest_agentbench.store.judgements import JUDGEMENTS
+from pytest_agentbench.store.layout import EVALUATIONS, RUNS
+
+Kind = Literal["run", "input", "artifacts", "result", "judge", "prompt", "summary", "unreadable"]
+
+_RUN_LEVELS = 4
+"""Folders below `runs`: suite, run profile, model, case."""
+_EVALUATION_LEVELS = 5
+"""Folders below `evaluations`: suite, run profile, evaluation profile, model, case."""
+_NAME = re.compile(r"(run|judge|final_result|summary)_([1-9][0-9]{0,8})(?:\.([0-9a-f]{8,64}))?\.(.+)")
+_KINDS: dict[tuple[str, str], Kind] = {
+    ("run", "json"): "run",
+    ("run", "fingerprint_input.json"): "input",
+    ("run", "artifacts"): "artifacts",
+    ("final_result", "json"): "result",
+    ("judge", "json"): "judge",
+    ("judge", "prompt.user.json"): "prompt",
+    ("summary", "md"): "summary",
+}
+_TEMPORARY = re.compile(r"\.[0-9a-f]{8}-[0-9]+-[0-9]+\.tmp|\..+\.json\.[0-9a-f]{8}")
+
+
+class Name(NamedTuple):
+    """What a file's name says. `aside` are digits of its fingerprint where another one has taken its place."""
+
+    kind: Kind
+    repetition: int
+    aside: str | None
+
+
+def parse_name(name: str) -> Name | None:
+    """What a file of a case's folder is; None for what the store does not write."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    what, repetition, aside, suffix = match.groups()
+    kind: Kind | None = "unreadable" if suffix.endswith(".unreadable") else _KINDS.get((what, suffix))
+    return None if kind is None else Name(kind, int(repetition), aside)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The folder of one case: its path relative to the output folder, and the files in it that the store writes."""
+
+    path: str
+    files: dict[str, Name]
+
+    @cached_property
+    def repetitions(self) -> dict[int, list[str]]:
+        """The files of each repetition."""
+        found: dict[int, list[str]] = defaultdict(list)
+        for name, (_, repetition, _) in self.files.items():
+            found[repetition].append(name)
+        return found
+
+    @property
+    def parts(self) -> list[str]:
+        """The names on its path: `runs` or `evaluations`, suite, run profile, [evaluation profile,] model, case."""
+        return self.path.split("/")
+
+    def beside(self, file: str, *kinds: Kind) -> list[str]:
+        """The other files of a file's repetition that were made with it, of some kinds."""
+        _, repetition, aside = self.files[file]
+        alike = [name for name in self.repetitions[repetition] if self.files[name].aside == aside]
+        return [name for name in alike if self.files[name].kind in kinds]
+
+
+class Contents:
+    """An output folder to look through. Links below `runs` and `evaluations` are not followed.
+
+    Everything raises InfrastructureError for a folder that cannot be read.
+    """
+
+    def __init__(self, output: Path) -> None:
+        """Raises ConfigError for a folder in which no session has written."""
+        self.output = output
+        self._profiles: dict[str, list[str]] = {}
+        if not any((output / name).is_dir() for name in (RUNS, EVALUATIONS)):
+            raise ConfigError(f"{output}: found no folder {RUNS} in it, expected an output folder of sessions")
+
+    def runs(self) -> Iterator[Folder]:
+        """The folders of cases that were run."""
+        return self._cases(RUNS, _RUN_LEVELS)
+
+    def evaluations(self) -> Iterator[Folder]:
+        """The folders of cases that were evaluated."""
+        return self._cases(EVALUATIONS, _EVALUATION_LEVELS)
+
+    def profiles(self) -> Iterator[str]:
+        """The folders of run profiles and evaluation profiles, relative to the output folder."""
+        yield from self._below(RUNS, 2)
+        yield from self._below(EVALUATIONS, 3)
+
+    def votes(self) -> Iterator[str]:
+        """The stored votes of metrics that ask a model, relative to the output folder."""
+        for folder in self._below(JUDGEMENTS, 1):
+            yield from (f"{folder}/{name}" for name in self._names(folder) if name.endswith(".json"))
+
+    def evaluated(self, runs: Folder) -> list[str]:
+        """Where verdicts on the runs of a folder may lie: one folder for each evaluation profile, in all suites."""
+        _, _, profile, model, case = runs.parts
+        return [f"{folder}/{model}/{case}" for folder in self._evaluation_profiles(profile.removeprefix("run_"))]
+
+    def judged(self, evaluations: Folder) -> list[str]:
+        """Where the runs may lie that a folder's verdicts are on, in all suites: its own suite comes first."""
+        _, own, profile, _, model, case = evaluations.parts
+        run_profile = f"run_{profile.removeprefix('evaluation_')}"
+        suites = sorted(self._suites, key=lambda suite: suite != own)
+        return [f"{RUNS}/{suite}/{run_profile}/{model}/{case}" for suite in suites]
+
+    def temporary(self) -> Iterator[str]:
+        """The files that were not finished, by a session that died or that is writing."""
+        yield from (name for name in self._names("") if _TEMPORARY.fullmatch(name))
+        for root in (RUNS, EVALUATIONS, JUDGEMENTS):
+            for folder, _, files in os.walk(self.output / root):
+                below = os.path.relpath(folder, self.output).replace(os.sep, "/")
+                yield from (f"{below}/{name}" for name in sorted(files) if _TEMPORARY.fullmatch(name))
+
+    def _cases(self, root: str, levels: int) -> Iterator[Folder]:
+        for path in self._below(root, levels):
+            yield self.folder(path)
+
+    def folder(self, path: str) -> Folder:
+        """A case's folder; without files where there is none."""
+        return Folder(path, {name: known for name in self._names(path) if (known := parse_name(name)) is not None})
+
+    def _below(self, folder: str, levels: int) -> Iterator[str]:
+        if levels == 0:
+            yield folder
+            return
+        for name in _folders(f"{self.output}/{folder}"):
+            yield from self._below(f"{folder}/{name}", levels - 1)
+
+    def _names(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(f"{self.output}/{folder}"))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _cannot_be_read(f"{self.output}/{folder}", error) from error
+
+    @cached_property
+    def _suites(self) -> list[str]:
+        return _folders(f"{self.output}/{RUNS}")
+
+    def _evaluation_profiles(self, profile: str) -> list[str]:
+        """All folders of evaluation profiles of one run profile, which differ in suite too."""
+        if profile not in self._profiles:
+            suites = _folders(f"{self.output}/{EVALUATIONS}")
+            folders = [f"{EVALUATIONS}/{suite}/evaluation_{profile}" for suite in suites]
+            self._profiles[profile] = [
+                f"{each}/{name}" for each in folders for name in _folders(f"{self.output}/{each}")
+            ]
+        return self._profiles[profile]
+
+
+def is_verdict_on(evaluation: Evaluation, artifact: RunArtifact) -> bool:
+    """Whether a verdict is on this very run; before schema_version 2 verdicts named only the run's fingerprint."""
+    if evaluation.run_id is not None:
+        return evaluation.run_id == artifact.run_id
+    return evaluation.run_fingerprint is not None and evaluation.run_fingerprint == artifact.fingerprint
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as found:
+            return sorted(each.name for each in found if each.is_dir(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise _cannot_be_read(path, error) from error
+
+
+def _cannot_be_read(path: str, error: OSError) -> InfrastructureError:
+    return InfrastructureError(f"{path}: cannot be read: {error.strerror or error}")

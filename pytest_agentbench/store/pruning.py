@@ -1,0 +1,253 @@
+"""What of an output folder no session needs any more."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import ValidationError
+
+from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.records import Evaluation, RunArtifact
+from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.contents import Contents, Folder, Kind, is_verdict_on
+from pytest_agentbench.store.locks import LOCKS
+from pytest_agentbench.store.reading import stored_evaluation, stored_run
+
+Reason = Literal[
+    "superseded runs", "superseded verdicts", "orphaned verdicts", "unfinished files", "unreadable files", "stale locks"
+]
+
+UNFINISHED_SECONDS = 600
+"""How old a file is that nobody writes any more: writing one takes milliseconds."""
+
+Unread = Literal["missing", "broken", "unknown"]
+"""Why there is no record: `broken` is one of no version, `unknown` one of a newer version, or not to be read now."""
+
+R = TypeVar("R", RunArtifact, Evaluation)
+
+_OF_VERDICT: tuple[Kind, ...] = ("judge", "prompt", "summary")
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """Files that go together, as paths relative to the output folder."""
+
+    reason: Reason
+    paths: tuple[str, ...]
+
+
+def is_at_work(output: Path) -> bool:
+    """Whether a session is making runs in the output folder."""
+    return any(_is_held(output / lock) for lock in _locks(output))
+
+
+def waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
+    """All of it, the runs first.
+
+    A run or verdict is superseded where another one has its place, unless that one is broken or ended in an error; a
+    verdict is orphaned where no run is kept that it is on. Files that cannot be read are waste only where `unreadable`
+    says so; what a newer version wrote never is.
+    """
+    for folder in contents.runs():
+        yield from _Runs(contents, folder, unreadable).waste()
+    for folder in contents.evaluations():
+        yield from _Verdicts(contents, folder, unreadable).waste()
+    for path in contents.temporary():
+        if _is_old(contents.output / path):
+            yield Waste("unfinished files", (path,))
+    for path in _locks(contents.output):
+        if not _is_held(contents.output / path):
+            yield Waste("stale locks", (path,))
+
+
+def remove(output: Path, found: Waste) -> None:
+    """Removes it, and the folders that it leaves empty. Raises InfrastructureError."""
+    for path in found.paths:
+        try:
+            if found.reason != "stale locks":
+                (output / path).unlink(missing_ok=True)
+            else:
+                _remove_lock(output / path)
+        except OSError as error:
+            raise InfrastructureError(f"{output / path}: cannot be removed: {error.strerror or error}") from error
+        with contextlib.suppress(OSError):  # it holds more
+            (output / path).parent.rmdir()
+
+
+class _Runs:
+    """What can go of a folder of runs."""
+
+    def __init__(self, contents: Contents, folder: Folder, unreadable: bool) -> None:
+        self.contents, self.folder, self.unreadable = contents, folder, unreadable
+
+    def waste(self) -> Iterator[Waste]:
+        for name, (kind, _, aside) in self.folder.files.items():
+            if kind == "run" and aside is not None and self.is_superseded(name):
+                yield Waste("superseded runs", self._with_input(name) + self._archive(name))
+            elif kind == "run" and self.unreadable and self.run(name) == "broken":
+                yield Waste("unreadable files", self._with_input(name))
+            elif kind == "unreadable" and self.unreadable:
+                yield Waste("unreadable files", (self._path(name),))
+            elif kind == "input" and not self.folder.beside(name, "run") and _is_old(self._file(name)):
+                yield Waste("unfinished files", (self._path(name),))
+            elif kind == "artifacts":
+                yield from self._unnamed_archives(name)
+
+    def kept(self, repetition: int) -> Iterator[str]:
+        """The files of a repetition's runs that are no waste."""
+        for name in self.folder.repetitions.get(repetition, ()):
+            kind, _, aside = self.folder.files[name]
+            if kind == "run" and (aside is None or not self.is_superseded(name)):
+                yield name
+
+    def is_superseded(self, name: str) -> bool:
+        run, newer = self.run(name), self.run(f"run_{self.folder.files[name].repetition}.json")
+        if not isinstance(run, RunArtifact) or not isinstance(newer, RunArtifact):
+            return False
+        return newer.status == "success" or newer.fingerprint != run.fingerprint
+
+    def run(self, name: str) -> RunArtifact | Unread:
+        return _read(stored_run, self._file(name))
+
+    def has(self, name: str, evaluation: Evaluation) -> bool:
+        """Whether the verdict is on the run in this file, and not on one that nobody can read."""
+        if evaluation.run_id is not None:
+            with contextlib.suppress(OSError):
+                if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in self._file(name).read_bytes():
+                    return True  # without parsing it
+        run = self.run(name)
+        if isinstance(run, RunArtifact):
+            return is_verdict_on(evaluation, run)
+        return run == "unknown" or (run == "broken" and not self.unreadable)
+
+    def _unnamed_archives(self, artifacts: str) -> Iterator[Waste]:
+        """What a session left that died before it wrote the run."""
+        alike = self.folder.repetitions[self.folder.files[artifacts].repetition]
+        runs = [self.run(name) for name in alike if self.folder.files[name].kind == "run"]
+        if "broken" in runs or "unknown" in runs:
+            return
+        named = {run.workspace for run in runs if isinstance(run, RunArtifact)}
+        for archive in sorted(self._file(artifacts).glob("workspace.*.tar")):
+            path = self._path(f"{artifacts}/{archive.name}")
+            if path not in named and _is_old(archive):
+                yield Waste("unfinished files", (path,))
+
+    def _archive(self, name: str) -> tuple[str, ...]:
+        run = self.run(name)
+        path = run.workspace if isinstance(run, RunArtifact) else None
+        return (path,) if path is not None and whole_archive(self.contents.output, path) else ()
+
+    def _with_input(self, name: str) -> tuple[str, ...]:
+        return tuple(map(self._path, [name, *self.folder.beside(name, "input")]))
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder.path}/{name}"
+
+    def _file(self, name: str) -> Path:
+        return self.contents.output / self.folder.path / name
+
+
+class _Verdicts:
+    """What can go of a folder of evaluations."""
+
+    def __init__(self, contents: Contents, folder: Folder, unreadable: bool) -> None:
+        self.contents, self.folder, self.unreadable = contents, folder, unreadable
+
+    def waste(self) -> Iterator[Waste]:
+        for name, (kind, _, aside) in self.folder.files.items():
+            if kind == "result":
+                found = self._verdict(name)
+                if aside is not None and self._is_superseded(name, found):
+                    yield Waste("superseded verdicts", self._with_judges(name))
+                elif isinstance(found, Evaluation) and not self._has_run(name, found):
+                    yield Waste("orphaned verdicts", self._with_judges(name))
+                elif found == "broken" and self.unreadable:
+                    yield Waste("unreadable files", self._with_judges(name))
+            elif kind == "unreadable" and self.unreadable:
+                yield Waste("unreadable files", (f"{self.folder.path}/{name}",))
+            elif kind in _OF_VERDICT and not self.folder.beside(name, "result") and _is_old(self._file(name)):
+                yield Waste("unfinished files", (f"{self.folder.path}/{name}",))
+
+    def _is_superseded(self, name: str, found: object) -> bool:
+        newer = self._verdict(f"final_result_{self.folder.files[name].repetition}.json")
+        return isinstance(found, Evaluation) and isinstance(newer, Evaluation) and newer.outcome != "error"
+
+    def _has_run(self, name: str, evaluation: Evaluation) -> bool:
+        repetition = self.folder.files[name].repetition
+        return any(runs.has(run, evaluation) for runs in self._runs for run in runs.kept(repetition))
+
+    @cached_property
+    def _runs(self) -> list[_Runs]:
+        folders = map(self.contents.folder, self.contents.judged(self.folder))
+        return [_Runs(self.contents, folder, self.unreadable) for folder in folders if folder.files]
+
+    def _verdict(self, name: str) -> Evaluation | Unread:
+        return _read(stored_evaluation, self._file(name))
+
+    def _file(self, name: str) -> Path:
+        return self.contents.output / self.folder.path / name
+
+    def _with_judges(self, name: str) -> tuple[str, ...]:
+        """The verdict goes first: what explains it is nothing without it."""
+        return tuple(f"{self.folder.path}/{each}" for each in (name, *self.folder.beside(name, *_OF_VERDICT)))
+
+
+def _read(reader: Callable[[str], R | None], path: Path) -> R | Unread:
+    try:
+        return reader(str(path)) or "missing"
+    except ValidationError:
+        return "broken"
+    except (ValueError, InfrastructureError):
+        return "unknown"
+
+
+def _locks(output: Path) -> list[str]:
+    return sorted(f"{LOCKS}/{path.name}" for path in (output / LOCKS).glob("*.lock"))
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a process holds the lock: one that died holds none."""
+    with _locked(path) as mine:
+        return mine is False
+
+
+def _remove_lock(path: Path) -> None:
+    """While it is held, so that nobody takes it for theirs."""
+    with _locked(path) as mine:
+        if mine:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[bool | None]:
+    """Holds a lock where it is free: whether it was, None where it is gone."""
+    from filelock import lock_descriptor
+
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        try:
+            free = lock_descriptor(descriptor, blocking=False)
+        except OSError:
+            free = False  # nobody can tell
+        yield free
+    finally:
+        os.close(descriptor)
+
+
+def _is_old(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > UNFINISHED_SECONDS
+    except OSError:
+        return False

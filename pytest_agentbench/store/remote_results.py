@@ -1,0 +1,237 @@
+"""Runs and evaluations as objects of a shared store. Their names hold what makes them differ, so that no writer is in
+another's way; an object is JSON Lines: the record first, then what lies beside it in the output folder.
+
+    runs/run_profile_<fp>/<model>/<case>/run_<n>.<fp>.jsonl                    the run; its fingerprint's input
+    .../run_<n>.<fp>.unsuccessful.jsonl                                         the same, where it ended otherwise
+    .../run_<n>.workspace.<run>.<sha>.tar                                       what it left in its workspace
+    evaluations/run_profile_<fp>/<model>/<case>/final_result_<n>.<fp>.<run>.jsonl    the verdict; what judges were shown
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+from pytest_agentbench.errors import UnwritableError
+from pytest_agentbench.records import Evaluation, RunArtifact
+from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.files import why_unwritable
+from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.store.layout import EVALUATIONS, RUNS, slug
+from pytest_agentbench.store.reading import parse_evaluation, parse_run
+from pytest_agentbench.store.remote_sending import Parcel
+
+if TYPE_CHECKING:
+    from pytest_agentbench.store.artifacts import Lane
+    from pytest_agentbench.store.remote import Remote
+
+R = TypeVar("R", RunArtifact, Evaluation)
+
+_DIGITS = 16
+"""How many hex digits of a fingerprint a name holds; what is in an object is compared in full."""
+_RUN_ID_DIGITS = 8
+_RUN_ID = re.compile(r"\w+")
+_ARCHIVE = re.compile(r"workspace\.\w+\.[0-9a-f]{16}\.tar")
+
+
+def share_run(lane: Lane, artifact: RunArtifact, *, made: bool) -> None:
+    """Brings a stored run to the lane's shared store; one that was not made now only where it is not there yet."""
+    if lane.remote is None or artifact.fingerprint is None:
+        return
+    folder = _folder(lane, RUNS, artifact.case_id)
+    name = _run_name(folder, artifact.repetition, artifact.fingerprint, successful=artifact.status == "success")
+    key = (artifact.case_id, artifact.repetition, artifact.fingerprint, artifact.run_id)
+    read = partial(_run_object, lane, *key)
+    files = []
+    if artifact.workspace is not None:
+        _, _, archive = artifact.workspace.rpartition("/")
+        files.append((_archive_name(folder, artifact, archive), partial(_archive, lane, artifact.workspace)))
+    (lane.remote.send if made else lane.remote.offer)(Parcel(_prefix(lane, RUNS), (*files, (name, read))))
+
+
+def share_evaluation(lane: Lane, artifact: RunArtifact, evaluation: Evaluation, *, made: bool) -> None:
+    """The same for a stored verdict on a run; errors are no verdict."""
+    if lane.remote is None or evaluation.fingerprint is None or evaluation.outcome == "error":
+        return
+    name = _evaluation_name(lane, artifact, evaluation.fingerprint)
+    read = partial(
+        _evaluation_object, lane, artifact.case_id, artifact.repetition, evaluation.fingerprint, artifact.run_id
+    )
+    (lane.remote.send if made else lane.remote.offer)(Parcel(_prefix(lane, EVALUATIONS), ((name, read),)))
+
+
+async def pull_run(
+    lane: Lane,
+    case_id: str,
+    repetition: int,
+    run_fingerprint: str,
+    fingerprint_input: bytes,
+    *,
+    counts: Callable[[RunArtifact], bool],
+    unsuccessful: bool,
+) -> RunArtifact | None:
+    """Fetches a run that counts, and what it left, into the output folder; None where there is none.
+
+    `unsuccessful` says that one which did not succeed may count. Raises UnreachableError where the store does not
+    answer, InfrastructureError where it holds what a newer version wrote.
+    """
+    if lane.remote is None:
+        return None
+    folder = _folder(lane, RUNS, case_id)
+    for successful in (True, False) if unsuccessful else (True,):
+        name = _run_name(folder, repetition, run_fingerprint, successful=successful)
+        content = await lane.remote.get(name)
+        artifact = _parsed(lane, name, content, parse_run)
+        if artifact is None or not _RUN_ID.fullmatch(artifact.run_id):
+            continue
+        key = (artifact.case_id, artifact.repetition, artifact.fingerprint)
+        if key == (case_id, repetition, run_fingerprint) and counts(artifact):
+            whole = await _with_workspace(lane, lane.remote, artifact)
+            lane.write_run(whole, fingerprint_input)
+            return whole
+    return None
+
+
+async def pull_evaluation(lane: Lane, artifact: RunArtifact, evaluation_fingerprint: str) -> bool:
+    """Fetches the verdict on a run like `pull_run`."""
+    if lane.remote is None:
+        return False
+    name = _evaluation_name(lane, artifact, evaluation_fingerprint)
+    content = await lane.remote.get(name)
+    evaluation = _parsed(lane, name, content, parse_evaluation)
+    if evaluation is None:
+        return False
+    key = (evaluation.case_id, evaluation.run_id, evaluation.fingerprint)
+    if key != (artifact.case_id, artifact.run_id, evaluation_fingerprint):
+        return False
+    assert content is not None
+    lane.write_evaluation(artifact.repetition, evaluation, _prompts(content))
+    return True
+
+
+async def _with_workspace(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
+    """The run with what it left in its workspace, fetched to where that lies in this output folder."""
+    _, _, name = (artifact.workspace or "").rpartition("/")
+    content = None
+    if _ARCHIVE.fullmatch(name):  # what it says otherwise leads elsewhere
+        content = await remote.get(_archive_name(_folder(lane, RUNS, artifact.case_id), artifact, name))
+    if content is None:
+        return artifact
+    key = (artifact.case_id, artifact.repetition, artifact.run_id)
+    try:
+        path = lane.write_workspace(*key, partial(_write, content))
+    except OSError as error:
+        raise UnwritableError(why_unwritable(lane.output, error)) from error
+    return artifact.model_copy(update={"workspace": path})
+
+
+def _write(content: bytes, file: BinaryIO) -> None:
+    file.write(content)
+
+
+# -- names
+
+
+def _prefix(lane: Lane, kind: str) -> str:
+    return f"{kind}/run_profile_{_digits(lane.run_settings)}/{lane.model}"
+
+
+def _folder(lane: Lane, kind: str, case_id: str) -> str:
+    return f"{_prefix(lane, kind)}/{slug(case_id)}"
+
+
+def _run_name(folder: str, repetition: int, run_fingerprint: str, *, successful: bool) -> str:
+    return f"{folder}/run_{repetition}.{run_fingerprint[:_DIGITS]}{'' if successful else '.unsuccessful'}.jsonl"
+
+
+def _archive_name(folder: str, artifact: RunArtifact, archive: str) -> str:
+    return f"{folder}/run_{artifact.repetition}.{archive}"
+
+
+def _evaluation_name(lane: Lane, artifact: RunArtifact, evaluation_fingerprint: str) -> str:
+    folder = _folder(lane, EVALUATIONS, artifact.case_id)
+    versions = f"{evaluation_fingerprint[:_DIGITS]}.{artifact.run_id[:_RUN_ID_DIGITS]}"
+    return f"{folder}/final_result_{artifact.repetition}.{versions}.jsonl"
+
+
+@lru_cache(maxsize=64)
+def _digits(settings: bytes) -> str:
+    return fingerprint(settings)[:_DIGITS]
+
+
+# -- contents
+
+
+def _run_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
+    places = lane.places(f"{lane.runs}/{slug(case_id)}", "run", repetition, wanted)
+    found = _find(lane, places, wanted, run_id)
+    if found is None:
+        return None
+    path, content = found
+    covered = _content(lane, f"{path.removesuffix('.json')}.fingerprint_input.json")
+    return _lines(content, covered)
+
+
+def _evaluation_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
+    places = lane.places(f"{lane.evaluations}/{slug(case_id)}", "final_result", repetition, wanted)
+    found = _find(lane, places, wanted, run_id)
+    if found is None:
+        return None
+    path, content = found
+    folder, _, name = path.rpartition("/")
+    prompts = name.replace("final_result_", "judge_").replace(".json", ".prompt.user.json")
+    return _lines(content, _content(lane, f"{folder}/{prompts}"))
+
+
+def _find(lane: Lane, places: Iterator[str], wanted: str, run_id: str) -> tuple[str, bytes] | None:
+    """What was to be shared, wherever it lies by now; None where another session has put its own in its place."""
+    marks = (f'"fingerprint":"{wanted}"'.encode(), f'"run_id":"{run_id}"'.encode())
+    for path in places:
+        content = _content(lane, path)
+        if content is not None and all(mark in content for mark in marks):
+            return path, content
+    return None
+
+
+def _content(lane: Lane, path: str) -> bytes | None:
+    try:
+        return Path(lane.output, path).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _archive(lane: Lane, path: str) -> bytes | None:
+    """An archive, if it is one and whole: the path comes from a file, and may lead anywhere."""
+    found = whole_archive(Path(lane.output), path)
+    return None if found is None else found.read_bytes()
+
+
+def _lines(*documents: bytes | None) -> bytes:
+    """JSON documents as one line each: a line break in JSON is always a blank."""
+    return b"".join(document.replace(b"\n", b" ") + b"\n" for document in documents if document is not None)
+
+
+def _parsed(lane: Lane, name: str, content: bytes | None, parse: Callable[[str, bytes], R]) -> R | None:
+    """The record of an object; what cannot be read counts as missing. Raises InfrastructureError for a newer one."""
+    if content is None or lane.remote is None:
+        return None
+    place = f"{lane.remote.url}/{name}"
+    try:
+        return parse(place, content.partition(b"\n")[0])
+    except ValueError as error:
+        lane.warn(f"{place}: cannot be read, so it counts as missing: {str(error).splitlines()[0]}")
+        return None
+
+
+def _prompts(content: bytes) -> Sequence[Mapping[str, Any]]:
+    """What the judges of an evaluation were shown."""
+    _, _, prompts = content.partition(b"\n")
+    try:
+        found = json.loads(prompts or b"[]")
+    except (ValueError, RecursionError):
+        return ()
+    return found if isinstance(found, list) else ()

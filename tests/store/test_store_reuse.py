@@ -1,0 +1,222 @@
+"""What lies in the store is found again, and what is in the way of a write is kept."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+
+import pytest
+from test_store_artifacts import RUN_INPUT, artifact, evaluation, files, make_lane
+
+from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.store import Store, load_run
+
+A, B, C = "a" * 64, "b" * 64, "c" * 64
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def lane(tmp_path, said):
+    made = make_lane(tmp_path)
+    object.__setattr__(made, "warn", said.append)
+    return made
+
+
+def test_a_run_and_its_verdict_are_found(lane):
+    path = lane.write_run(artifact(), RUN_INPUT)
+    done = evaluation(fingerprint=B, run_id="r1")
+    lane.write_evaluation(1, done)
+    assert lane.find_run("sum", 1, A) == (artifact(), path)
+    assert lane.find_evaluation(artifact(), B) == done
+
+
+@pytest.mark.parametrize(("case_id", "repetition", "key"), [("sum", 1, B), ("sum", 2, A), ("sums", 1, A)])
+def test_no_other_run_is_found(lane, case_id, repetition, key):
+    lane.write_run(artifact(), RUN_INPUT)
+    assert lane.find_run(case_id, repetition, key) is None
+
+
+def test_a_verdict_counts_for_its_own_draw_only(lane):
+    lane.write_evaluation(1, evaluation(fingerprint=B, run_id="r1"))
+    assert lane.find_evaluation(artifact(run_id="r2"), B) is None
+    assert lane.find_evaluation(artifact(), C) is None
+
+
+def test_a_verdict_that_errors_prevented_is_none(lane):
+    lane.write_evaluation(1, evaluation(fingerprint=B, run_id="r1", outcome="error"))
+    assert lane.find_evaluation(artifact(), B) is None
+
+
+def test_a_fingerprint_inside_an_agents_words_is_not_the_runs(lane):
+    lane.write_run(artifact(key=B, metadata={"fingerprint": A}), RUN_INPUT)
+    assert lane.find_run("sum", 1, A) is None
+
+
+def test_a_superseded_run_and_verdict_are_found(lane):
+    for key, run_id in ((A, "r1"), (B, "r2"), (C, "r3")):
+        lane.write_run(artifact(key=key, run_id=run_id), {"of": key})
+        lane.write_evaluation(1, evaluation(judged=True, fingerprint=key, run_id=run_id), [{"content": key}])
+    for key, run_id, name in ((A, "r1", "run_1.aaaaaaaa"), (B, "r2", "run_1.bbbbbbbb"), (C, "r3", "run_1")):
+        found, path = lane.find_run("sum", 1, key)
+        assert (found.run_id, path.rpartition("/")[2]) == (run_id, f"{name}.json")
+        assert lane.find_evaluation(found, key).run_id == run_id
+
+
+def test_what_judges_said_moves_with_the_verdict(lane, tmp_path):
+    path = tmp_path / lane.write_evaluation(1, evaluation(judged=True, fingerprint=A), [{"content": "Judge."}])
+    lane.write_evaluation(1, evaluation(fingerprint=B))
+    assert files(path.parent) == [
+        "final_result_1.aaaaaaaa.json",
+        "final_result_1.json",
+        "judge_1.aaaaaaaa.json",
+        "judge_1.aaaaaaaa.prompt.user.json",
+        "summary_1.aaaaaaaa.md",
+    ]
+
+
+def test_no_error_takes_a_verdict_away(lane):
+    done = evaluation(fingerprint=B, run_id="r1")
+    lane.write_evaluation(1, done)
+    for fingerprint in (None, B, B):
+        lane.write_evaluation(1, evaluation(outcome="error", fingerprint=fingerprint, run_id="r1"))
+        assert lane.find_evaluation(artifact(), B) == done
+
+
+@pytest.mark.parametrize("status", ["failed", "timed_out", "invalid", "provider_error"])
+def test_only_a_providers_failure_takes_no_success_away(lane, status):
+    failed = {"status": status, "error": {"code": "x", "message": "x"}, "run_id": "r2"}
+    lane.write_run(artifact(), RUN_INPUT)
+    lane.write_run(artifact(**failed), RUN_INPUT)
+    lane.write_run(artifact(**failed | {"run_id": "r3"}), RUN_INPUT)
+    found = lane.find_run("sum", 1, A, lambda run: run.status == "success")
+    assert (found is not None) == (status == "provider_error")
+    assert lane.find_run("sum", 1, A)[0].run_id == "r3"
+    lane.write_run(artifact(run_id="r4"), RUN_INPUT)
+    assert lane.find_run("sum", 1, A, lambda run: run.status == "success")[0].run_id == "r4"
+
+
+def test_other_suites_are_looked_at_last(tmp_path):
+    whole, smoke, nightly = (make_lane(tmp_path, suite=name) for name in (None, "smoke", "nightly"))
+    path = whole.write_run(artifact(), RUN_INPUT)
+    whole.write_evaluation(1, evaluation(fingerprint=B, run_id="r1"))
+    assert smoke.find_run("sum", 1, A) == (artifact(), path)
+    assert smoke.find_evaluation(artifact(), B) is not None
+    own = smoke.write_run(artifact(run_id="r2"), RUN_INPUT)
+    assert smoke.find_run("sum", 1, A)[1] == own
+    whole.write_run(artifact(key=B), RUN_INPUT)
+    assert nightly.find_run("sum", 1, B)[1] == path
+    assert nightly.find_run("sum", 1, A)[0].run_id == "r1"  # aside in the whole session's
+    assert make_lane(tmp_path, suite="x", model="other").find_run("sum", 1, A) is None
+    assert make_lane(tmp_path, suite="x", temperature=1).find_run("sum", 1, A) is None
+
+
+def test_a_moved_output_folder_holds_the_same(lane, tmp_path):
+    lane.write_run(artifact(), RUN_INPUT)
+    moved = tmp_path.with_name("moved")
+    tmp_path.rename(moved)
+    assert make_lane(moved).find_run("sum", 1, A) is not None
+
+
+# -- what cannot be read
+
+
+BROKEN = {
+    "emptied": b"",
+    "truncated": None,
+    "binary": b"\x00\xff\xfe" * 100,
+    "foreign": b'{"schema_version":2,"fingerprint":"' + A.encode() + b'"}',
+    "a list": b"[]",
+    "deep": b"[" * 100_000,
+    "without fingerprint": b"null",
+    "climbing": b"climbing",
+}
+
+
+def broken(kind: str, document: bytes) -> bytes:
+    if kind == "truncated":
+        return document[: len(document) // 2]
+    if kind in ("without fingerprint", "climbing"):
+        fingerprint = None if kind == "without fingerprint" else "../../../x" * 7
+        return json.dumps(json.loads(document) | {"fingerprint": fingerprint}).encode()
+    return BROKEN[kind]
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_cannot_be_read_counts_as_missing_and_is_kept(lane, tmp_path, said, kind):
+    run = tmp_path / lane.write_run(artifact("old"), RUN_INPUT)
+    verdict = tmp_path / lane.write_evaluation(1, evaluation(judged=True, fingerprint=B, run_id="r1"))
+    for path in (run, verdict):
+        path.write_bytes(broken(kind, path.read_bytes()))
+    kept = {path: path.read_bytes() for path in (run, verdict)}
+    assert lane.find_run("sum", 1, A) is None
+    assert lane.find_evaluation(artifact(), B) is None
+    lane.refuse_newer("sum", 1)
+    assert not said
+    lane.write_run(artifact("new"), RUN_INPUT)
+    lane.write_evaluation(1, evaluation(fingerprint=B, run_id="r1"))
+    assert lane.find_run("sum", 1, A)[0].final_output == "new"
+    assert lane.find_evaluation(artifact(), B) is not None
+    aside = [path for path in kept if kind != "without fingerprint" or path == run]  # a verdict need not have one
+    assert [path.with_name(path.name + ".unreadable").read_bytes() for path in aside] == [kept[path] for path in aside]
+    assert len(said) == len(aside)
+    assert all(str(path) in text for path, text in zip(aside, said, strict=True))
+    assert {path.parent for path in tmp_path.rglob("*1*") if path.is_file()} == {run.parent, verdict.parent}
+
+
+def test_only_the_newest_unreadable_file_is_kept(lane, tmp_path):
+    for text in ("first", "second"):
+        path = tmp_path / lane.write_run(artifact(), RUN_INPUT)
+        path.write_text(text)
+    lane.write_run(artifact(), RUN_INPUT)
+    assert path.with_name("run_1.json.unreadable").read_text() == "second"
+
+
+def test_a_folder_in_the_place_of_a_run_is_kept_too(lane, tmp_path, said):
+    place = tmp_path / lane.runs / "sum/run_1.json"
+    place.mkdir(parents=True)
+    assert lane.find_run("sum", 1, A) is None
+    lane.write_run(artifact(), RUN_INPUT)
+    assert load_run(place) == artifact()
+    assert place.with_name("run_1.json.unreadable").is_dir()
+
+
+def test_a_limit_of_this_process_is_no_missing_run(lane):
+    lane.write_run(artifact(), RUN_INPUT)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        with pytest.raises(InfrastructureError, match=os.strerror(errno.EMFILE)):
+            lane.find_run("sum", 1, A)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_store_tells_its_lanes_warnings(tmp_path, said, caplog):
+    store, other = Store(tmp_path), make_lane(tmp_path)
+    from pytest_agentbench.config import EvaluationProfile, RunProfile
+
+    lane = store.lane(None, RunProfile.default(), EvaluationProfile.default(), "gpt")
+    lane.warn("to the log")
+    store.warn = said.append
+    lane.warn("to the session")
+    other.warn("to the log")
+    assert said == ["to the session"]
+    assert [record.getMessage() for record in caplog.records] == ["to the log"] * 2
+
+
+# -- clocks
+
+
+def test_nothing_depends_on_the_clock(lane, tmp_path):
+    later = artifact("old", started_at="2099-01-01T00:00:00Z")
+    path = tmp_path / lane.write_run(later, RUN_INPUT)
+    os.utime(path, (2**32, 2**32))
+    assert lane.find_run("sum", 1, A)[0] == later
+    lane.write_run(artifact("new", started_at="1971-01-01T00:00:00Z"), RUN_INPUT)
+    assert lane.find_run("sum", 1, A)[0].final_output == "new"

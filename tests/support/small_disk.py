@@ -1,0 +1,31 @@
+"""A small file system of its own, where this user may mount one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str = "1m") -> Iterator[Callable[[str], None]]:
+    """Mounts a tmpfs at a new folder; what it yields mounts it anew with other options (`ro`, `size=20m`)."""
+    folder.mkdir()
+
+    def mount(*options: str) -> None:
+        subprocess.run(["mount", *options, str(folder)], check=True, capture_output=True)
+
+    try:
+        if os.name != "posix" or os.geteuid():
+            raise PermissionError
+        mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this user may not mount a small file system")
+    try:
+        yield lambda options: mount("-o", f"remount,{options}")
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
