@@ -2,22 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.engine.job import Job
-from pytest_agentbench.engine.services import CaseRunner, Services
-from pytest_agentbench.records import Case, Model, RunArtifact
+from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
+from pytest_agentbench.engine.taping import verdict_cassette
+from pytest_agentbench.engine.verdict import metrics_of
+from pytest_agentbench.records import Case, Model, PythonHook, RunArtifact
+from pytest_agentbench.store import fingerprint
+from pytest_agentbench.tools import WEB_SEARCH, Tool
 
 
 def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model) -> dict[str, Any]:
-    """Part of the run's fingerprint: an own agent's identity, a prediction's digest, a scripted model's script."""
+    """Part of the run's fingerprint: what runs the case, a prediction's digest, a scripted model's script, tools.
+
+    Raises ConfigError for a script that is wrong.
+    """
     if job.plan.predictions is not None:
         return {"prediction": job.plan.predictions.digest(case, job.repetition)}
-    if isinstance(agent, CaseRunner):
-        return {}
-    return {"agent": model.model_id, "metadata": case.metadata}
+    extra: dict[str, Any] = {}
+    if not isinstance(agent, CaseRunner):
+        extra["agent"] = services.identities.agent(agent, job.runner_scope, agent_name(agent))
+        extra["metadata"] = case.metadata
+    elif found := _added(services, "runner", services.registry.runners, [case.runner.type]):
+        extra |= {"runner": found, "metadata": case.metadata}
+    if model.scripted:
+        extra["script"] = services.scripts.answers_digest(case)
+    elif found := _providers(services, [model]):
+        extra["provider"] = found
+    if case.tools:
+        extra["tools"] = {name: _tool(services, name, model) for name in case.tools}
+    return extra
 
 
 def verdict_identity(services: Services, job: Job, case: Case, artifact: RunArtifact) -> str:
-    """The fingerprint of the verdict on a run: what its profile, checks, metrics and judges can change."""
-    return job.plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case, job.judges)
+    """The fingerprint of the verdict on a run: what its profile, checks, metrics and judges can change.
+
+    Raises ConfigError for a script that is wrong.
+    """
+    extra = {**_verdict_extra(services, job, case), **verdict_cassette(services, job, case, artifact)}
+    return job.plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case, job.judges, extra)
+
+
+def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
+    """The code of hooks and of plugins' checks, metrics and judges; the script of a scripted judge."""
+    registry, profile = services.registry, job.plan.evaluation_profile
+    judges = (*job.plan.judges.values(), *job.judges)
+    used = {run.judge_id for run in profile.judge_runs}
+    metrics = [spec.name for spec in metrics_of(case, profile)]
+    metrics += [getattr(check.declarative, "name", "") for check in case.checks if check.kind == "metric"]
+    hooks = [check.python_hook for check in case.checks if check.python_hook is not None]
+    found: dict[str, Any] = {
+        "checks": _added(services, "check", registry.checks, [check.kind for check in case.checks]),
+        "metrics": _added(services, "metric", registry.metrics, metrics),
+        "judges": _added(services, "judge", registry.judges, [j.type for j in profile.judges if j.judge_id in used]),
+        "providers": _providers(services, judges),
+    }
+    if hooks and profile.security_policy.allow_local_python_hooks:
+        found["hooks"] = {hook.path or hook.import_path or "": _hook(services, hook, case) for hook in hooks}
+    if any(judge.scripted for judge in judges):
+        found["script"] = services.scripts.verdict_digest(case)
+    return {name: part for name, part in found.items() if part != {}}
+
+
+def _added(services: Services, kind: str, things: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The identities of those that are not ours: a version of this package changes what ours mean by its schema."""
+    others = [name for name in names if name in things and not _is_ours(things[name])]
+    return {name: services.identities.part(kind, name, things[name]) for name in others}
+
+
+def _providers(services: Services, models: Iterable[Model]) -> dict[str, Any]:
+    names = [model.provider for model in models if model.provider is not None]
+    return _added(services, "model provider", services.registry.providers, names) if names else {}
+
+
+def _tool(services: Services, name: str, model: Model) -> dict[str, Any]:
+    tool = services.registry.tools.get(name)
+    if tool is None:
+        return {}
+    found: dict[str, Any] = {"definition": _definition(tool)}
+    if not _is_ours(tool.call):
+        found["code"] = services.identities.part("tool", name, tool.call)
+    if name == WEB_SEARCH and not model.scripted and services.registry.search is not None:
+        found["backend"] = services.identities.part("search backend", name, services.registry.search)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _definition(tool: Tool) -> str:
+    """SHA-256 of what a model is told of a tool."""
+    return fingerprint({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+
+
+def _hook(services: Services, hook: PythonHook, case: Case) -> Any:
+    if hook.path is not None:
+        return services.identities.file("hook", (case.path.parent / Path(hook.path)).resolve())
+    return services.identities.module("hook", hook.import_path or "")
+
+
+def _is_ours(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).partition(".")[0] == "pytest_agentbench"

@@ -10,6 +10,7 @@ from pytest_agentbench.config import merge_runner_settings
 from pytest_agentbench.engine.identity import run_extra
 from pytest_agentbench.engine.job import Job, Plan
 from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
+from pytest_agentbench.engine.taping import run_cassette
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records import Case, Model
 from pytest_agentbench.runners import Runner
@@ -40,7 +41,7 @@ def subject_of(services: Services, job: Job, case: Case, agent: Any) -> Subject:
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or Model(model_id=agent_name(agent), requested_model=agent_name(agent), api_key_env=None)
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
-    extra = run_extra(services, job, case, agent, model)
+    extra = {**run_extra(services, job, case, agent, model), **run_cassette(services, job, case, model)}
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
     return Subject(runner, runner_type, model, settings, covered, fingerprint(covered))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pytest_agentbench.models.script_files import (
     ScriptedVotes,
     Step,
 )
+from pytest_agentbench.store import fingerprint
 
 
 class NoScript(AgentbenchError):
@@ -26,7 +28,7 @@ class NoScript(AgentbenchError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Script:
     """How one case is answered: its replies in order, its judges, its web. `path` is the file that says so."""
 
@@ -35,6 +37,16 @@ class Script:
     judge: ScriptedVerdict | None = None
     votes: ScriptedVotes | None = None
     web_search: Mapping[str, tuple[ScriptedSearchResult, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def answers_digest(self) -> str:
+        """SHA-256 of what it says to an agent: replies and searches."""
+        return fingerprint([self.replies, self.web_search])
+
+    @cached_property
+    def verdict_digest(self) -> str:
+        """SHA-256 of what its judges say."""
+        return fingerprint([self.judge, self.votes])
 
     def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
         """The answer to a conversation; its place in the reply is told by the assistant's messages so far.

@@ -35,6 +35,10 @@ class _Beside:
     by_case: Mapping[str, Script] = field(default_factory=dict)
     default: Script | None = None
 
+    def of(self, case_id: str) -> Script | None:
+        """The script of a case; None where none is there."""
+        return self.by_case.get(case_id, self.default)
+
 
 class Scripts:
     """All scripts of a session or a server. Lookups take the same time however many there are."""
@@ -54,11 +58,32 @@ class Scripts:
         found = (beside for beside in self._seen.values() if isinstance(beside, _Beside))
         return sum(len(beside.by_case) + (beside.default is not None) for beside in found)
 
-    def load_beside(self, case: Case) -> None:
+    def load_beside(self, case: Case) -> _Beside:
         """Lets the script beside the file of `case` answer it. It is read at the file's first sight.
 
         :raises ConfigError: the script is wrong; again at each call.
         """
+        beside = self._beside(case)
+        known = self._of_case.setdefault(case.case_id, [])
+        if beside not in known:
+            known.append(beside)
+        return beside
+
+    def answers_digest(self, case: Case) -> str | None:
+        """SHA-256 of what the script beside its file says to the case's runs; None where there is none. Loads it.
+
+        :raises ConfigError: the script is wrong.
+        """
+        script = self.load_beside(case).of(case.case_id)
+        return None if script is None else script.answers_digest
+
+    def verdict_digest(self, case: Case) -> str | None:
+        """The same of what it says as a judge of the case."""
+        script = self.load_beside(case).of(case.case_id)
+        return None if script is None else script.verdict_digest
+
+    def _beside(self, case: Case) -> _Beside:
+        """What lies beside the file of the case, read at first sight."""
         file = (case.path, case.dataset)  # several datasets may share a file
         beside = self._seen.get(file)
         if beside is None:
@@ -70,9 +95,7 @@ class Scripts:
             self._seen[file] = beside
         if isinstance(beside, ConfigError):
             raise beside
-        known = self._of_case.setdefault(case.case_id, [])
-        if beside not in known:
-            known.append(beside)
+        return beside
 
     def load_tree(self, folder: Path) -> None:
         """Loads every script under `folder`, with the cases they belong to, so that their messages find them.

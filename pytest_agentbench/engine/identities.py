@@ -1,0 +1,149 @@
+"""The identities of agents and of what plugins add, each told once in a session."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MethodType
+from typing import Any
+from uuid import uuid4
+
+from pytest_agentbench.engine.code import Code, CodeReader, Untold, changed, is_plain
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.store import Plain
+
+Shown = Mapping[str, Any]
+"""An identity as JSON, to be part of a fingerprint."""
+
+
+_ADVICE = "; give it an attribute `fingerprint`, a text that names its version"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The functions of the fixture that made an agent and of those it asks for, and their parameters.
+
+    `params` maps a fixture's name to `(parameter, its place)`.
+    """
+
+    functions: tuple[Callable[..., Any], ...] = ()
+    params: dict[str, tuple[Any, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Agent:
+    """An agent, where its fixture applies, and what made it. `named_by` is what has the attribute `fingerprint`."""
+
+    value: object
+    scope: object
+    origin: Origin
+    code: Code | None = None
+    named_by: object = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.named_by = _holder_of_fingerprint(self.value)
+
+
+@dataclass
+class Identities:
+    """What the session knows of the identity of code. `warn(text)` is told once what can never be reused, and why."""
+
+    reader: CodeReader
+    warn: Callable[[str], None]
+    _agents: dict[int, list[_Agent]] = field(default_factory=dict)
+    _brief: dict[Any, _Agent] = field(default_factory=dict)
+    _parts: dict[tuple[str, str], Code] = field(default_factory=dict)
+    _warned: set[str] = field(default_factory=set)
+
+    def made(self, agent: object, scope: object, origin: Origin, brief: Any = None) -> None:
+        """Remembers what made an agent. `scope` is where the fixture applies, as jobs' groups say it.
+
+        `brief` is the fixture where its value lives shorter than the session: the next one takes its place.
+        """
+        made = _Agent(agent, scope, origin)
+        self._agents[id(agent)] = [*self._agents.get(id(agent), ()), made]
+        if brief is not None:
+            before, self._brief[brief] = self._brief.get(brief), made
+            if before is not None:
+                self._forget(before)
+
+    def agent(self, agent: object, scope: object, name: str) -> Shown:
+        """The identity of a user's agent, by the name that it goes by.
+
+        Its attribute `fingerprint` replaces everything else. Raises ConfigError where that is no text.
+        """
+        made = self._made(agent, scope)
+        if made.named_by is not None:
+            return Plain(name=name, fingerprint=_fingerprint(made.named_by))
+        made.code = self._current(
+            made.code, lambda: _told(self.reader, agent, made.origin), f"the agent {name}", _ADVICE
+        )
+        return Plain({"name": name, **made.code.shown})
+
+    def part(self, kind: str, name: str, thing: object) -> Shown:
+        """The identity of what a plugin added: the check, metric, runner ... of that name."""
+        return self._part(kind, name, lambda: self.reader.of(thing))
+
+    def file(self, kind: str, path: Path) -> Shown:
+        """The identity of a Python file that another process runs."""
+        return self._part(kind, str(path), lambda: self.reader.of_file(path), path.name)
+
+    def module(self, kind: str, name: str) -> Shown:
+        """The same of a module that it imports."""
+        return self._part(kind, name, lambda: self.reader.of_module(name))
+
+    def _part(self, kind: str, name: str, read: Callable[[], Code], shown: str | None = None) -> Shown:
+        code = self._parts.get((kind, name))
+        code = self._parts[kind, name] = self._current(code, read, f"what the {kind} {shown or name} takes part in")
+        return Plain(code.shown)
+
+    def _current(self, code: Code | None, read: Callable[[], Code], what: str, advice: str = "") -> Code:
+        """The identity as it was told, or is now; one that cannot be told is unlike any other."""
+        try:
+            if code is None:
+                return read()
+            if (file := changed(code.unloaded)) is not None:
+                raise Untold(f"{Path(file).name} was changed while the session ran")
+            return code
+        except Untold as error:
+            if what not in self._warned:
+                self._warned.add(what)
+                self.warn(f"{what} is never reused from the store: {error}{advice}")
+            return Code({"untold": str(error), "token": uuid4().hex}, {})
+
+    def _made(self, agent: object, scope: object) -> _Agent:
+        known = self._agents.get(id(agent))
+        if known is None:
+            known = self._agents[id(agent)] = [_Agent(agent, scope, Origin())]
+        return next((made for made in reversed(known) if made.scope == scope), known[-1])
+
+    def _forget(self, made: _Agent) -> None:
+        kept = [each for each in self._agents[id(made.value)] if each is not made]
+        if kept:
+            self._agents[id(made.value)] = kept
+        else:
+            del self._agents[id(made.value)]
+
+
+def _told(reader: CodeReader, agent: object, origin: Origin) -> Code:
+    params = {name: param if is_plain(param) else [param, at] for name, (param, at) in origin.params.items()}
+    return reader.of(agent, origin.functions, **({"params": params} if params else {}))
+
+
+def _holder_of_fingerprint(agent: object) -> object:
+    """The agent, or, of a method, its function or object: what has the attribute; None where nothing has."""
+    holders = (agent.__func__, agent.__self__) if isinstance(agent, MethodType) else (agent,)
+    return next((each for each in holders if inspect.getattr_static(each, "fingerprint", None) is not None), None)
+
+
+def _fingerprint(holder: Any) -> str:
+    """Read at each run: what the agent reads when it runs may have changed."""
+    found = holder.fingerprint
+    if not isinstance(found, str) or not found.strip():
+        raise ConfigError(
+            f"agentbench_runner: fingerprint: found {type(found).__name__} {str(found)[:60]!r}, expected a text "
+            "that names the agent's version"
+        )
+    return found

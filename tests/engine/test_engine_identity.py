@@ -1,0 +1,516 @@
+"""What counts as another agent, and what does not: the code, what its modules hold, and its own state."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_agentbench.engine.code import CodeReader, Untold
+from pytest_agentbench.engine.code.outline import outline
+from pytest_agentbench.engine.code.values import DEEPEST, MOST, Values, is_secret
+from pytest_agentbench.engine.identities import Identities, Origin
+from pytest_agentbench.store import canonical_json
+
+PROJECT = {
+    "bench_fixtures.py": """
+        from bench_agents.support import Agent
+        def runner(): return Agent("fast", {"temperature": 0.5, "stops": {"a", "b", "c"}})
+    """,
+    "bench_agents/__init__.py": "",
+    "bench_agents/support.py": """
+        import os
+        from pathlib import Path
+        import yaml
+        from bench_agents import prompts
+        from .tools import look_up
+        MODEL = os.environ.get("BENCH_MODEL", "m1")
+        PROMPT = Path(__file__).with_name("prompt.md").read_text()
+        HERE = Path(__file__).parent
+        if os.environ.get("BENCH_FAST"):
+            from .fast import answer
+        else:
+            from .slow import answer
+        calls = 0
+        class Agent:
+            retries = int(os.environ.get("BENCH_RETRIES", "1"))
+            def __init__(self, mode, settings):
+                self.mode, self.settings, self.api_key = mode, settings, os.environ.get("BENCH_KEY", "")
+            def __call__(self, case):
+                from bench_agents import late
+                return answer(case)
+    """,
+    "bench_agents/prompts.py": "SYSTEM = 'You help.'",
+    "bench_agents/tools.py": "from bench_agents import deep\ndef look_up(name): return deep.found(name)",
+    "bench_agents/deep.py": "def found(name): return name",
+    "bench_agents/late.py": "from bench_agents import later_still",
+    "bench_agents/later_still.py": "",
+    "bench_agents/fast.py": "def answer(case): return 'Paris'",
+    "bench_agents/slow.py": "def answer(case): return 'Paris.'",
+    "bench_agents/prompt.md": "Be brief.",
+    "bench_agents/unrelated.py": "",
+    "test_unrelated.py": "def test_it(): pass",
+}
+"""An agent of several modules. Names are such that no other test has them."""
+
+
+class Project:
+    """A folder of modules, imported anew at each look."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.write(PROJECT)
+
+    def write(self, files: dict[str, str]) -> None:
+        for name, source in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lines = source.strip("\n").splitlines()
+            indent = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
+            path.write_text("\n".join(line[indent:] for line in lines) + "\n", encoding="utf-8")
+
+    def load(self, name: str = "bench_fixtures") -> Any:
+        forget()
+        importlib.invalidate_caches()
+        sys.path.insert(0, str(self.folder))
+        try:
+            return importlib.import_module(name)
+        finally:
+            sys.path.remove(str(self.folder))
+
+    def reader(self) -> CodeReader:
+        return CodeReader(self.folder, time.time_ns())
+
+    def identity(self, make: Callable[[Any], Any] | None = None) -> dict[str, Any]:
+        """That of what the fixture `runner` returns, or of `make(its module)`."""
+        module = self.load()
+        sys.path.insert(0, str(self.folder))
+        try:
+            found = self.reader().of(make(module) if make else module.runner(), [module.runner])
+        finally:
+            sys.path.remove(str(self.folder))
+        return json.loads(canonical_json(found.shown))
+
+
+def forget() -> None:
+    for name in [name for name in sys.modules if name.startswith("bench_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield Project(tmp_path / "project")
+    forget()
+
+
+def append(name: str, text: str) -> Callable[[Project, pytest.MonkeyPatch], None]:
+    def edit(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        with (project.folder / name).open("a") as file:
+            file.write(text)
+
+    return edit
+
+
+def env(name: str, value: str) -> Callable[[Project, pytest.MonkeyPatch], None]:
+    return lambda project, monkeypatch: monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        append("bench_fixtures.py", "\nX = 1\n"),
+        append("bench_agents/support.py", "\nX = 1\n"),
+        append("bench_agents/support.py", "# a comment: nobody can tell that it changes nothing\n"),
+        append("bench_agents/__init__.py", "X = 1\n"),
+        append("bench_agents/prompts.py", "\nSYSTEM = 'You do not help.'\n"),
+        append("bench_agents/deep.py", "\nX = 1\n"),
+        append("bench_agents/late.py", "\nX = 1\n"),
+        append("bench_agents/later_still.py", "X = 1\n"),
+        append("bench_agents/fast.py", "\nX = 1\n"),
+        append("bench_agents/prompt.md", "Be brief, always."),
+        env("BENCH_MODEL", "m2"),
+        env("BENCH_RETRIES", "2"),
+        env("BENCH_FAST", "1"),
+    ],
+    ids=[
+        "fixture's module",
+        "agent's module",
+        "comment",
+        "package",
+        "helper",
+        "helper of a helper",
+        "imported in a function",
+        "imported by that",
+        "imported under a condition",
+        "file read at import",
+        "environment read at import",
+        "environment read in a class",
+        "import chosen by the environment",
+    ],
+)
+def test_what_the_agent_consists_of_is_its_identity(project, monkeypatch, edit):
+    before = project.identity()
+    edit(project, monkeypatch)
+    assert project.identity() != before
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        append("test_unrelated.py", "\ndef test_more(): pass\n"),
+        append("bench_agents/unrelated.py", "X = 1\n"),
+        env("BENCH_KEY", "geheim"),
+        env("BENCH_OTHER", "1"),
+    ],
+    ids=["test module", "module of the package", "secret", "environment"],
+)
+def test_what_it_does_not_consist_of_is_not(project, monkeypatch, edit):
+    before = project.identity()
+    edit(project, monkeypatch)
+    assert project.identity() == before
+
+
+def test_an_identity_says_what_it_is_made_of(project):
+    found = project.identity()
+    assert sorted(found["modules"]) == [
+        *(f"bench_agents/{name}.py" for name in ("__init__", "deep", "fast", "late", "later_still")),
+        *(f"bench_agents/{name}.py" for name in ("prompts", "slow", "support", "tools")),
+        "bench_fixtures.py",
+    ]
+    assert found["packages"]["yaml"].startswith("PyYAML 6")
+    assert found["values"]["bench_agents/support.py: MODEL"] == "m1"
+    assert found["values"]["bench_agents/support.py: PROMPT"] == "Be brief.\n"
+    assert found["values"]["bench_agents/support.py: HERE"] == "<rootdir>/bench_agents"
+    assert found["values"]["bench_agents/support.py: Agent.retries"] == 1
+    assert "bench_agents/support.py: calls" not in found["values"]
+    assert found["callable"] == {
+        "class": "bench_agents.support.Agent",
+        "api_key": "(a secret)",
+        "mode": "fast",
+        "retries": 1,
+        "settings": {"stops": ["a", "b", "c"], "temperature": 0.5},
+    }
+
+
+def test_a_literal_that_somebody_replaced_counts(project):
+    def patched(module: Any) -> Any:
+        sys.modules["bench_agents.prompts"].SYSTEM = "You are rude."
+        return module.runner()
+
+    found = project.identity(patched)
+    assert found["values"]["bench_agents/prompts.py: SYSTEM"] == "You are rude."
+    assert found != project.identity()
+
+
+AGENTS = """
+    import asyncio, functools, os
+    from dataclasses import dataclass
+    from bench_agents import prompts
+
+    def plain(case): return "Paris"
+    async def later(case): return "Paris"
+    def with_default(case, mode="a"): return mode
+    def closing(mode):
+        def agent(case): return mode
+        return agent
+    def closing_async(mode):
+        async def agent(case): return mode
+        return agent
+    two = [lambda case: "a", lambda case: "b"]; more = [lambda case: "a"]
+    def wrapped(mode):
+        @functools.wraps(plain)
+        def outer(*args): return plain(*args) + mode
+        return outer
+    def marked(mode):
+        def agent(case): return mode
+        agent.mode = mode
+        return agent
+    class Object:
+        def __init__(self, mode): self._mode = mode
+        def __call__(self, case): return self._mode
+        def answer(self, case): return self._mode
+        async def answer_later(self, case): return self._mode
+    class Slotted:
+        __slots__ = ("mode",)
+        def __init__(self, mode): self.mode = mode
+        def __call__(self, case): return self.mode
+    @dataclass
+    class Data:
+        mode: str
+        inner: object = None
+        def __call__(self, case): return self.mode
+    class Other(Object): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda m: m.plain, lambda m: m.later),
+        (lambda m: m.closing("a"), lambda m: m.closing("b")),
+        (lambda m: m.closing_async("a"), lambda m: m.closing_async("b")),
+        (lambda m: m.closing({"a": [1, 2]}), lambda m: m.closing({"a": [2, 1]})),
+        (lambda m: m.closing(m.plain), lambda m: m.closing(m.later)),
+        (lambda m: m.two[0], lambda m: m.two[1]),
+        (lambda m: m.two[0], lambda m: m.more[0]),
+        (lambda m: m.wrapped("a"), lambda m: m.wrapped("b")),
+        (lambda m: m.wrapped("a"), lambda m: m.plain),
+        (lambda m: m.marked("a"), lambda m: m.marked("b")),
+        (lambda m: m.Object("a"), lambda m: m.Object("b")),
+        (lambda m: m.Object("a"), lambda m: m.Other("a")),
+        (lambda m: m.Object(m.Object("a")), lambda m: m.Object(m.Object("b"))),
+        (lambda m: m.Object("a").answer, lambda m: m.Object("b").answer),
+        (lambda m: m.Object("a").answer, lambda m: m.Object("a").answer_later),
+        (lambda m: m.Slotted("a"), lambda m: m.Slotted("b")),
+        (lambda m: m.Data("a"), lambda m: m.Data("b")),
+        (lambda m: m.Data("a", [m.Data("x")]), lambda m: m.Data("a", [m.Data("y")])),
+        (lambda m: functools.partial(m.with_default, mode="a"), lambda m: functools.partial(m.with_default, mode="b")),
+        (lambda m: functools.partial(m.plain), lambda m: functools.partial(m.later)),
+        (lambda m: functools.partial(m.plain), lambda m: m.plain),
+        (lambda m: m.Object(1), lambda m: m.Object(2)),
+        (lambda m: m.Object(None), lambda m: m.Object(False)),
+        (lambda m: m.Object(b"a"), lambda m: m.Object(b"b")),
+        (lambda m: m.Object(Path("a")), lambda m: m.Object(Path("b"))),
+        (lambda m: m.Object({"max_tokens": 1}), lambda m: m.Object({"max_tokens": 2})),
+        (lambda m: m.Object({"stop_token": "a"}), lambda m: m.Object({"stop_token": "b"})),
+        (lambda m: m.Object("x" * 1000), lambda m: m.Object("x" * 999 + "y")),
+    ],
+)
+def test_agents_that_differ_have_different_identities(project, one, other):
+    project.write({"bench_fixtures.py": AGENTS.rstrip() + "\n    def runner(): pass"})
+    identities = [project.identity(make) for make in (one, other, one, other)]
+    assert identities[:2] == identities[2:]
+    assert identities[0] != identities[1]
+
+
+def test_a_value_that_holds_itself_has_an_end(project):
+    project.write({"bench_fixtures.py": AGENTS.rstrip() + "\n    def runner(): pass"})
+
+    def around(m: Any) -> Any:
+        agent = m.Object("a")
+        agent.me = [agent]
+        return agent
+
+    assert project.identity(around)["callable"]["me"] == ["(itself)"]
+
+
+def test_a_checkout_may_be_moved(project, tmp_path, monkeypatch):
+    before = project.identity()
+    moved = tmp_path / "elsewhere" / "deep"
+    moved.parent.mkdir()
+    project.folder.rename(moved)
+    project.folder = moved
+    assert project.identity() == before
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from pytest_agentbench.engine.code import CodeReader
+from pytest_agentbench.store import canonical_json
+sys.path.insert(0, sys.argv[1])
+import bench_fixtures
+reader = CodeReader(Path(sys.argv[1]), time.time_ns())
+print(canonical_json(reader.of(bench_fixtures.runner(), [bench_fixtures.runner]).shown).decode())
+"""
+
+
+@pytest.mark.slow
+def test_all_processes_tell_the_same_identity(project):
+    source = PROJECT["bench_fixtures.py"].replace('{"a", "b", "c"}', 'set("abcdefghijklmnopqrstuvwxyz")')
+    project.write({"bench_fixtures.py": source})
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(project.folder)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1
+    assert json.loads(found.pop()) == project.identity()
+
+
+def test_a_callable_of_an_installed_package_counts_with_its_version(project):
+    import yaml
+
+    found = project.reader().of(yaml.safe_load)
+    assert found.shown["callable"]["function"] == "yaml.safe_load"
+    assert list(found.shown["modules"]) == ["yaml"]
+    assert found.shown["packages"]["yaml"].startswith("PyYAML 6")
+
+
+@pytest.mark.parametrize(
+    ("thing", "why"),
+    [
+        (len, "not written in Python"),
+        ({"q": "a"}.get, "not written in Python"),
+        (functools.partial(len), "not written in Python"),
+        (eval("lambda case: 'Paris'", {"__name__": "made_up"}), "no source"),
+    ],
+    ids=["builtin", "method", "partial", "eval"],
+)
+def test_an_agent_without_source_has_no_identity(project, thing, why):
+    with pytest.raises(Untold, match=why):
+        project.reader().of(thing)
+
+
+def test_an_agent_that_holds_too_much_has_no_identity(project):
+    project.write({"bench_fixtures.py": AGENTS.rstrip() + "\n    def runner(): pass"})
+    with pytest.raises(Untold, match="more than 100,000 values"):
+        project.identity(lambda m: m.Object(list(range(MOST))))
+    deep: list[Any] = []
+    for _ in range(DEEPEST):
+        deep = [deep]
+    with pytest.raises(Untold, match="100 deep"):
+        project.identity(lambda m: m.Object(deep))
+
+
+def test_a_file_that_changed_since_the_session_began_tells_nothing(project):
+    """What runs may be the file as it was before."""
+    module, began = project.load(), time.time_ns()
+    path = project.folder / "bench_agents" / "deep.py"
+    os.utime(path, ns=(began + 1, began + 1))
+    with pytest.raises(Untold, match=r"bench_agents/deep\.py was changed after the session had begun"):
+        CodeReader(project.folder, began).of(module.runner())
+
+
+def test_what_another_process_runs_counts_with_what_lies_beside_it(project):
+    """A hook imports from its folder."""
+    project.write(
+        {"hooks/check.py": "import bench_beside\ndef passed(): return True", "hooks/bench_beside.py": "A = 1"}
+    )
+    before = project.reader().of_file(project.folder / "hooks" / "check.py").shown
+    assert sorted(before["modules"]) == ["hooks/bench_beside.py", "hooks/check.py"]
+    project.write({"hooks/bench_beside.py": "A = 22"})
+    assert project.reader().of_file(project.folder / "hooks" / "check.py").shown != before
+
+
+@pytest.fixture
+def agents(project):
+    return Identities(project.reader(), pytest.fail)
+
+
+def test_an_agent_that_two_fixtures_return_has_an_identity_in_the_scope_of_each(project, agents):
+    module = project.load()
+    agent = module.runner()
+    agents.made(agent, "a", Origin((module.runner,)))
+    agents.made(agent, "b", Origin((project.load("bench_agents.tools").look_up,)))
+    one, other = agents.agent(agent, "a", "agent"), agents.agent(agent, "b", "agent")
+    assert one != other
+    assert agents.agent(agent, "a", "agent") == one
+
+
+def test_an_object_that_its_fixture_changes_is_another_agent_each_time(project, agents):
+    agent = project.load().runner()
+    found = []
+    for mode in ("slow", "fast"):
+        agent.mode = mode
+        agents.made(agent, None, Origin())
+        found.append(agents.agent(agent, None, "agent"))
+    assert [each["callable"]["mode"] for each in found] == ["slow", "fast"]
+
+
+def test_agents_of_a_brief_fixture_are_not_kept(project, agents):
+    Agent = project.load().Agent
+    gone = []
+    for number in range(3):
+        agent = Agent(str(number), {})
+        agents.made(agent, None, Origin(), brief="fixture")
+        agents.agent(agent, None, "agent")
+        gone.append(weakref.ref(agent))
+    del agent
+    gc.collect()
+    assert [each() is None for each in gone] == [True, True, False]
+
+
+@pytest.mark.parametrize("name", ["api_key", "API_KEY", "apiKey", "password", "auth_token", "token", "client-secret"])
+def test_names_of_secrets(name):
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "tokenizer", "stop_token", "sort_key", "key", "keyword", "author"])
+def test_names_that_only_look_like_it(name):
+    assert not is_secret(name)
+
+
+def test_the_text_of_a_secret_is_left_out_and_its_number_is_not():
+    values = {"token": "abc", "password": 7, "auth": ("me", "abc"), "in": {"secret": "abc"}}
+    assert Values(Path("/nowhere")).named(values.items()) == {
+        "token": "(a secret)",
+        "password": 7,
+        "auth": "(a secret)",
+        "in": {"secret": "(a secret)"},
+    }
+
+
+def test_the_root_directory_is_left_out_and_its_neighbour_is_not(tmp_path):
+    values = Values(tmp_path / "p")
+    assert values.of(f"{tmp_path}/p/x and {tmp_path}/p") == "<rootdir>/x and <rootdir>"
+    assert values.of(f"{tmp_path}/p2/x") == f"{tmp_path}/p2/x"
+    assert values.of(tmp_path / "p" / "x") == "<rootdir>/x"
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.from_regex(r"\A[a-j]{1,3}\Z"), inner, max_size=4),
+)
+
+
+@given(PLAIN, PLAIN)
+def test_values_are_told_apart_as_json_tells_them_apart(one, other):
+    told = [canonical_json(Values(Path("/nowhere")).of(value)) for value in (one, other)]
+    assert (told[0] == told[1]) == (canonical_json(one) == canonical_json(other))
+
+
+@given(st.dictionaries(st.text(max_size=5), st.frozensets(st.integers() | st.text(max_size=5))), st.randoms())
+def test_no_order_counts_that_has_no_meaning(value, random):
+    keys = list(value)
+    random.shuffle(keys)
+    shuffled = {key: frozenset(random.sample(sorted(value[key], key=repr), len(value[key]))) for key in keys}
+    told = [canonical_json(Values(Path("/nowhere")).of(each)) for each in (value, shuffled)]
+    assert told[0] == told[1]
+
+
+@given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode))
+def test_any_file_has_an_outline(source):
+    outline(source)
+
+
+def test_an_outline_tells_literals_from_what_only_running_shows():
+    found = outline(
+        b"import a, b.c as d\nfrom .e import f\n"
+        b"TOLD: int = 1\nALSO = {'x': [1, -2]}\nTWICE = 1\nTWICE = 2\nCOMPUTED = f()\nx, y = 1, 2\n"
+        b"if a:\n    from g import h\n    UNDER = 1\n"
+        b"for i in range(3):\n    pass\n"
+        b"class C:\n    told = 1\n    computed = f()\n    def m(self):\n        if a:\n            import j\n"
+        b"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import k\n"
+    )
+    assert found.imports == (
+        (0, "a", ()),
+        (0, "b.c", ()),
+        (1, "e", ("f",)),
+        (0, "g", ("h",)),
+        (0, "typing", ("TYPE_CHECKING",)),
+    )
+    assert found.later == ((0, "j", ()), (0, "k", ()))
+    assert found.told == {("TOLD",): 1, ("ALSO",): {"x": [1, -2]}, ("C", "told"): 1}
+    assert {".".join(path) for path in found.computed} == {
+        *("TWICE", "COMPUTED", "x", "y", "h", "UNDER", "i", "C.computed", "k"),
+    }
