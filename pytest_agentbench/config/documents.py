@@ -88,17 +88,17 @@ def read(path: Path) -> Document:
     return parse_yaml(read_bytes(path), path)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The file's bytes, at most MAX_BYTES of them."""
+def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """The file's bytes, at most `limit` of them."""
     try:
         if stat.S_ISFIFO(os.stat(path).st_mode):  # opening it would wait for somebody to write
             raise ConfigError(f"{path}:1:1: found a pipe, expected a file")
         with open(path, "rb") as file:
-            text = file.read(MAX_BYTES + 1)
+            text = file.read(limit + 1)
     except OSError as error:
         raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror or error}") from error
-    if len(text) > MAX_BYTES:
-        raise ConfigError(f"{path}:1:1: found more than {MAX_BYTES:,} bytes, the limit; move data out of the file")
+    if len(text) > limit:
+        raise ConfigError(f"{path}:1:1: found more than {limit:,} bytes, the limit; move data out of the file")
     return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,12 +43,13 @@ _BY_ID: dict[str, type[ConfigFile]] = {
     "agent_id": AgentFile,
 }
 _SUFFIXES = (".yaml", ".yml")
+_CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "workspace"})
 
 
 def kind_of(path: Path) -> type[ConfigFile] | None:
     """What a YAML file is; None where it is no configuration file."""
-    if path.suffix not in _SUFFIXES:
+    if path.suffix not in _SUFFIXES or ("cassettes" in path.parts[-3:-1] and _CASSETTE.search(path.name)):
         return None
     if path.parent.name in _BY_FOLDER:
         return _BY_FOLDER[path.parent.name]

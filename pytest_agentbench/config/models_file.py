@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, StrictBool
+from pydantic import BeforeValidator, Field, StrictBool
 
 from pytest_agentbench.config.base import ConfigFile, RequestParameters, VariableName, unique
-from pytest_agentbench.records import Limits, Prices, Record, Text
+from pytest_agentbench.records import CassetteMode, Limits, Prices, Record, Text
+
+
+def _off(value: Any) -> Any:
+    """YAML 1.1 reads an unquoted `off` as false."""
+    return "off" if value is False else value
 
 
 class ModelEntry(Record):
@@ -35,6 +40,8 @@ class ModelEntry(Record):
     """USD per million tokens."""
     limits: Limits | None = None
     """What the endpoint bears."""
+    cassettes: Annotated[CassetteMode | None, BeforeValidator(_off)] = None
+    """off, record, replay or auto: what --agentbench-cassettes says for this model, which this wins over."""
 
 
 class ModelsFile(ConfigFile):

@@ -10,6 +10,7 @@ from pytest_agentbench.judging.contract import InvalidReply, parse_verdict, resp
 from pytest_agentbench.judging.correctness import VoteError, answer_messages, ask_vote, vote_key
 from pytest_agentbench.judging.panel import JudgeBackend, Judgement, NoVerdictError, judge
 from pytest_agentbench.judging.prompt import judge_messages
+from pytest_agentbench.judging.taped import taped_judges
 
 __all__ = [
     "DEFAULT_THRESHOLD",
@@ -27,5 +28,6 @@ __all__ = [
     "judge_messages",
     "parse_verdict",
     "response_format",
+    "taped_judges",
     "vote_key",
 ]

@@ -105,13 +105,15 @@ def chat_sender(
 ) -> Send:
     """Asks a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
 
-    `options` are further fields of the request; None as `response_format` asks for plain text.
+    `options` are further fields of the request; None as `response_format` asks for plain text. What a cassette keeps
+    does not depend on what was asked before for others.
     """
     endpoint = (client.model.base_url, client.model.requested_model)
+    without_schemas = set() if getattr(client, "taped", False) else _without_schemas
 
     async def send(conversation: Sequence[dict[str, str]]) -> ChatReply:
         structured = response_format is not None and "response_format" not in options
-        if structured and endpoint not in _without_schemas:
+        if structured and endpoint not in without_schemas:
             try:
                 return await client.complete(
                     conversation,
@@ -122,7 +124,7 @@ def chat_sender(
             except ProviderError as error:
                 if not _refuses_schemas(error):
                     raise
-                _without_schemas.add(endpoint)
+                without_schemas.add(endpoint)
         return await client.complete(conversation, parameters=options, timeout=REQUEST_SECONDS, case_id=case_id)
 
     return send

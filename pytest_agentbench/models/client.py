@@ -13,9 +13,9 @@ from urllib.parse import quote
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
 from pytest_agentbench.models.failures import RequestFailed, not_connected, status_failed, timed_out
-from pytest_agentbench.models.limits import AdaptiveLimit, Rate
 from pytest_agentbench.models.reply import ChatReply, read_reply
-from pytest_agentbench.records import Model
+from pytest_agentbench.models.throttle import Admission, Throttle, Throttling
+from pytest_agentbench.records import Limits, Model
 
 if TYPE_CHECKING:
     import httpx2
@@ -34,52 +34,40 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=st
 
 OnRetry = Callable[[str, float], None]
 
+Metered = tuple[str | None, str | None, str]
+"""What has limits of its own: endpoint, name of the key's variable, model."""
+
 Provider = Callable[[Model], "ChatClient"]
 """A plugin's way to a model that is not OpenAI-compatible: makes something that works like a ChatClient."""
-
-
-class Throttle:
-    """What one model of one endpoint bears in one process: requests in flight, and requests and tokens per minute.
-
-    Providers meter each model of a key by itself, so two models of one endpoint do not slow each other down.
-    """
-
-    def __init__(self, model: Model, share: int, concurrency: int | None) -> None:
-        limits = model.limits
-        in_flight = limits.max_concurrency
-        if concurrency is not None and "max_concurrency" not in limits.model_fields_set:
-            in_flight = concurrency
-        self.concurrency = AdaptiveLimit(max(1, in_flight // share))
-        self.requests = None if limits.rpm is None else Rate(limits.rpm / share)
-        self.tokens = None if limits.tpm is None else Rate(limits.tpm / share)
 
 
 class Endpoints:
     """The endpoints of one event loop: one `AsyncOpenAI` with its connections for each (base_url, key).
 
-    `share` is the number of processes that divide the limits. `concurrency` is the number of requests in flight for
-    models that declare none (default: the record's 64). Scripted models are answered in process from `scripts`.
+    `concurrency` is the number of requests in flight for models that declare none (default: the record's 64). `shared`
+    gives the limits that this process shares with others, where a model declares any; it takes what they are of and
+    what they are. Scripted models are answered in process from `scripts`.
     """
 
     def __init__(
         self,
         *,
-        share: int = 1,
         scripts: Scripts | None = None,
         concurrency: int | None = None,
         providers: Mapping[str, Provider] | None = None,
         backoff: Backoff | None = None,
         environ: Mapping[str, str] = os.environ,
+        shared: Callable[[Metered, Limits], Throttling] | None = None,
     ) -> None:
         self.backoff = backoff or Backoff()
-        self._share = share
+        self._shared = shared
         self._scripts = scripts
         self._concurrency = concurrency
         self._providers = providers or {}
         self._environ = environ
         self._made: dict[str, tuple[Model, ChatClient]] = {}
         self._apis: dict[tuple[str | None, str | None], AsyncOpenAI] = {}
-        self._throttles: dict[tuple[str | None, str | None, str], Throttle] = {}
+        self._throttles: dict[Metered, Throttling] = {}
 
     def client(self, model: Model) -> ChatClient:
         """A client for `model`; cheap, as connections and limits are the endpoint's.
@@ -89,15 +77,25 @@ class Endpoints:
         if model.provider is not None:
             return self._provided(model)
         endpoint = ("scripted", None) if model.scripted else (model.base_url, model.api_key_env)
-        throttle = self._throttles.get((*endpoint, model.requested_model))
-        if throttle is None:
-            throttle = Throttle(model, self._share, self._concurrency)
-            self._throttles[(*endpoint, model.requested_model)] = throttle
+        throttle = self._throttle((*endpoint, model.requested_model), model.limits)
         api = self._apis.get(endpoint)
         if api is None:
-            in_flight = throttle.concurrency.ceiling
-            api = self._apis[endpoint] = self._scripted() if model.scripted else self._connect(model, in_flight)
+            api = self._apis[endpoint] = self._scripted() if model.scripted else self._connect(model)
         return ChatClient(model, api, throttle, self.backoff)
+
+    def _throttle(self, metered: Metered, limits: Limits) -> Throttling:
+        throttle = self._throttles.get(metered)
+        if throttle is None:
+            if self._shared is not None and limits.model_fields_set:
+                throttle = self._shared(metered, limits)
+            else:
+                throttle = Throttle(self._in_flight(limits), limits.rpm, limits.tpm)
+            self._throttles[metered] = throttle
+        return throttle
+
+    def _in_flight(self, limits: Limits) -> int:
+        declared = "max_concurrency" in limits.model_fields_set
+        return limits.max_concurrency if declared or self._concurrency is None else self._concurrency
 
     def _provided(self, model: Model) -> ChatClient:
         client = self._made.get(model.model_id)
@@ -117,7 +115,7 @@ class Endpoints:
         for api in apis.values():
             await api.close()
 
-    def _connect(self, model: Model, in_flight: int) -> AsyncOpenAI:
+    def _connect(self, model: Model) -> AsyncOpenAI:
         from urllib.request import getproxies
 
         import httpx2
@@ -125,10 +123,10 @@ class Endpoints:
 
         from pytest_agentbench.models.pools import Pools
 
-        # AdaptiveLimit bounds what is in flight; the pool must never queue behind its back.
+        # The throttle bounds what is in flight; the pool must never queue behind its back.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30)
         proxied = getproxies().keys() - {"no"}  # the way through one is the client's own
-        pools = None if proxied else Pools(in_flight, limits)
+        pools = None if proxied else Pools(self._in_flight(model.limits), limits)
         key = self._environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
         return AsyncOpenAI(
             api_key=key or "none",
@@ -160,10 +158,28 @@ def _timeout() -> httpx2.Timeout:
     return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
 
 
-class ChatClient:
-    """Asks one model."""
+def request_body(
+    model: Model,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    parameters: Mapping[str, Any],
+) -> bytes:
+    """The JSON of a request, its parameters those of `ChatClient.complete`."""
+    body: dict[str, Any] = {"model": model.requested_model, "messages": messages}
+    if tools:
+        body["tools"] = tools
+    wanted = {**model.parameters, **parameters}
+    left_out = () if tools else _OF_TOOLS
+    body |= {name: value for name, value in wanted.items() if value is not None and name not in left_out}
+    return _encode(body).encode("utf-8", "replace")  # lone surrogates, which no server takes, become "?"
 
-    def __init__(self, model: Model, api: AsyncOpenAI, throttle: Throttle, backoff: Backoff) -> None:
+
+class ChatClient:
+    """Asks one model. `taped` says that a cassette keeps what it answers."""
+
+    taped = False
+
+    def __init__(self, model: Model, api: AsyncOpenAI, throttle: Throttling, backoff: Backoff) -> None:
         self.model = model
         self._api = api
         self._throttle = throttle
@@ -187,7 +203,7 @@ class ChatClient:
         while waiting to repeat. `on_retry` gets the reason and the wait in seconds. `case_id` reaches scripted models
         only. Raises ProviderError when no usable reply came.
         """
-        body = self._body(messages, tools, parameters or {})
+        body = request_body(self.model, messages, tools, parameters or {})
         began = time.monotonic()
         for attempt in range(1, retries + 2):
             try:
@@ -201,36 +217,10 @@ class ChatClient:
             await asyncio.sleep(wait)
         raise ValueError(f"retries must be 0 or more, not {retries}")
 
-    def _body(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], parameters: Mapping[str, Any]
-    ) -> bytes:
-        body: dict[str, Any] = {"model": self.model.requested_model, "messages": messages}
-        if tools:
-            body["tools"] = tools
-        wanted = {**self.model.parameters, **parameters}
-        left_out = () if tools else _OF_TOOLS
-        body |= {name: value for name, value in wanted.items() if value is not None and name not in left_out}
-        return _encode(body).encode("utf-8", "replace")  # lone surrogates, which no server takes, become "?"
-
     async def _attempt(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
-        throttle, estimate = self._throttle, 0.0
-        if throttle.requests is not None:
-            await throttle.requests.take()
-        if throttle.tokens is not None:
-            estimate = len(body) / _BYTES_PER_TOKEN
-            await throttle.tokens.take(estimate)
-        ticket = await throttle.concurrency.acquire()
-        try:
+        async with Admission(self._throttle, len(body) / _BYTES_PER_TOKEN) as admission:
             reply = await self._request(body, limit, attempt, case_id)
-        except RequestFailed as failed:
-            if failed.code == "rate_limited":
-                throttle.concurrency.throttled(ticket)
-            raise
-        finally:
-            throttle.concurrency.release()
-        throttle.concurrency.succeeded()
-        if throttle.tokens is not None and reply.usage.total_tokens is not None:
-            throttle.tokens.charge(reply.usage.total_tokens - estimate)
+            admission.used_tokens = reply.usage.total_tokens
         return reply
 
     async def _request(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:

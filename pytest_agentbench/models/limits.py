@@ -23,8 +23,13 @@ class AdaptiveLimit:
         self._decreases = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
 
+    @property
+    def ticket(self) -> int:
+        """What a request that is sent now brings back with `throttled`."""
+        return self._decreases
+
     async def acquire(self) -> int:
-        """Waits for a free slot. The ticket goes back in with `throttled`."""
+        """Waits for a free slot. Returns the ticket."""
         if self._waiters or not self._free():
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -37,7 +42,7 @@ class AdaptiveLimit:
                 raise
         else:
             self.in_flight += 1
-        return self._decreases
+        return self.ticket
 
     def release(self) -> None:
         """Gives the slot back."""
@@ -68,15 +73,16 @@ class AdaptiveLimit:
 
 
 class Rate:
-    """At most `per_minute` units a minute, spread evenly, with one second's worth (at least 1) at once.
+    """At most `per_minute` units a minute, spread evenly, with `burst` at once (None: one second's worth, at least 1).
 
-    The bucket may go into debt, so a large request waits in proportion, and `charge` can settle afterwards what a
-    request really cost. Those who wait are served in order. For one event loop.
+    A burst of 1 keeps to the rate in every stretch of time, not only over minutes. The bucket may go into debt, so a
+    large request waits in proportion, and `charge` can settle afterwards what a request really cost. Those who wait
+    are served in order. For one event loop.
     """
 
-    def __init__(self, per_minute: float) -> None:
+    def __init__(self, per_minute: float, burst: float | None = None) -> None:
         self.per_second = per_minute / 60
-        self.burst = max(1.0, self.per_second)
+        self.burst = max(1.0, self.per_second) if burst is None else burst
         self._level = self.burst
         self._at = 0.0
 

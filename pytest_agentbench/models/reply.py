@@ -59,7 +59,7 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
     if content is None:
         content = _text(message.get("refusal"))
     try:
-        calls = tuple(_tool_call(call, index) for index, call in enumerate(message.get("tool_calls") or ()))
+        calls = tuple(read_tool_call(call, index) for index, call in enumerate(message.get("tool_calls") or ()))
     except (TypeError, KeyError, AttributeError) as error:
         raise invalid_reply("its tool calls are malformed", body, model) from error
     answered_by = _string(data.get("model")) or model.requested_model
@@ -97,7 +97,8 @@ def _error_inside(error: Mapping[str, Any] | str, model: Model) -> RequestFailed
     return status_failed(status, json.dumps({"error": error}).encode(), model)
 
 
-def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
+def read_tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
+    """A call as an assistant message has it. Raises TypeError, KeyError or AttributeError where it is malformed."""
     function = call["function"]
     raw = function.get("arguments")
     text = raw if isinstance(raw, str) else json.dumps(raw if raw is not None else {})

@@ -20,7 +20,7 @@ OPENAI_KEY = "OPENAI_API_KEY"
 
 _OWN_FIELDS = frozenset(
     {"model_id", "requested_model", "openrouter_model", "model_name", "label", "base_url", "api_key_env", "scripted"}
-    | {"judge", "parameters", "prices", "limits"}
+    | {"judge", "parameters", "prices", "limits", "cassettes"}
 )
 
 
@@ -56,6 +56,7 @@ def resolve_model(
         parameters=fields.get("parameters", {}),
         prices=fields.get("prices"),
         limits=fields.get("limits", Limits()),
+        cassettes=entry.cassettes if entry else None,
         options={name: value for name, value in fields.items() if name not in _OWN_FIELDS},
     )
 

@@ -4,6 +4,7 @@ from pytest_agentbench.records.base import DIMENSIONS, Dimension, Record, RunSta
 from pytest_agentbench.records.case import (
     Attachment,
     Case,
+    CassetteMode,
     Criterion,
     Expectation,
     Expectations,
@@ -77,6 +78,7 @@ __all__ = [
     "AnswerVerdict",
     "Attachment",
     "Case",
+    "CassetteMode",
     "Check",
     "CheckOutcome",
     "CheckResult",

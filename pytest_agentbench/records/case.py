@@ -145,12 +145,16 @@ class Case(Record):
         return frozenset(getattr(spec, "status", "") for spec in specs if spec is not None and spec.kind == "status_is")
 
 
+CassetteMode = Literal["off", "record", "replay", "auto"]
+"""What is done with a model's answers: nothing, kept anew, taken from what was kept, or that as far as it goes."""
+
+
 class Model(Record):
     """A model as one session reaches it: identity, route, request parameters, prices, limits.
 
     `scripted` models answer from scripts and are never mistaken for real ones. `provider` is a plugin's way to the
     model. `api_key_env` names a variable, never a key; None means that the endpoint needs none. `judge` is the model id
-    that judges this one's runs, if it says so.
+    that judges this one's runs, if it says so; `cassettes` wins over the session's mode.
     """
 
     model_id: str
@@ -164,6 +168,7 @@ class Model(Record):
     parameters: dict[str, Any] = Field(default_factory=dict)
     prices: Prices | None = None
     limits: Limits = Field(default_factory=lambda: Limits())
+    cassettes: CassetteMode | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
 

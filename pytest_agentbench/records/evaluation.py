@@ -114,7 +114,7 @@ class Evaluation(Record):
 
     `outcome` is `error` where infrastructure kept it from a verdict (`error` says what), never a score of 0.
     `judge_usage` is what judges used that came to no verdict. `run_id` is the one run that it is of: a
-    second run of the same fingerprint is another draw.
+    second run of the same fingerprint is another draw. `cassette` says of judges what RunArtifact's says of the run.
     """
 
     schema_version: Literal[2] = 2
@@ -127,6 +127,7 @@ class Evaluation(Record):
     metrics: tuple[MetricResult, ...] = ()
     judge: JudgeResult | None = None
     judge_usage: Usage | None = None
+    cassette: Literal["recorded", "replayed"] | None = None
     final_score: float | None = None
     outcome: Outcome
     reasons: tuple[str, ...] = ()

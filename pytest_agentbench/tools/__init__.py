@@ -3,10 +3,12 @@
 from pytest_agentbench.tools.base import Search, SearchResult, Tool, ToolContext, ToolOutput
 from pytest_agentbench.tools.builtin import BUILTIN_TOOLS
 from pytest_agentbench.tools.search import configured_search
+from pytest_agentbench.tools.taped_search import WEB_SEARCH, taped_search
 from pytest_agentbench.tools.toolbox import Toolbox
 
 __all__ = [
     "BUILTIN_TOOLS",
+    "WEB_SEARCH",
     "Search",
     "SearchResult",
     "Tool",
@@ -14,4 +16,5 @@ __all__ = [
     "ToolOutput",
     "Toolbox",
     "configured_search",
+    "taped_search",
 ]

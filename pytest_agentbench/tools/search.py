@@ -51,12 +51,12 @@ def searxng(base_url: str) -> Search:
     return search
 
 
-def brave(key: str, base_url: str = _BRAVE) -> Search:
+def brave(api_key: str, base_url: str = _BRAVE) -> Search:
     """Brave Search (https://api-dashboard.search.brave.com/app/documentation/web-search)."""
 
     async def search(query: str) -> list[SearchResult]:
         parameters = {"q": query[:400], "count": str(_RESULTS)}  # the service's own limit of a query
-        url, headers = f"{_base(base_url)}/res/v1/web/search", {"X-Subscription-Token": key}
+        url, headers = f"{_base(base_url)}/res/v1/web/search", {"X-Subscription-Token": api_key}
         reply = await _ask("Brave", lambda client: client.get(url, params=parameters, headers=headers))
         web = reply.get("web")
         return _results(web.get("results") if isinstance(web, dict) else None, snippet="description")
@@ -64,11 +64,11 @@ def brave(key: str, base_url: str = _BRAVE) -> Search:
     return search
 
 
-def tavily(key: str, base_url: str = _TAVILY) -> Search:
+def tavily(api_key: str, base_url: str = _TAVILY) -> Search:
     """Tavily (https://docs.tavily.com/documentation/api-reference/endpoint/search)."""
 
     async def search(query: str) -> list[SearchResult]:
-        body, headers = {"query": query[:400], "max_results": _RESULTS}, {"Authorization": f"Bearer {key}"}
+        body, headers = {"query": query[:400], "max_results": _RESULTS}, {"Authorization": f"Bearer {api_key}"}
         url = f"{_base(base_url)}/search"
         reply = await _ask("Tavily", lambda client: client.post(url, json=body, headers=headers))
         return _results(reply.get("results"), snippet="content")

@@ -1,0 +1,235 @@
+"""A cassette: the file of everything that one run and its verdict asked of models, judges and the web, and was told.
+
+schema_version: 1
+case: hello
+model: gpt4o
+repetition: 1
+duration_seconds: 1.52
+exchanges:
+- asked: gpt4o                     # a model's id, `web_search`, or `judge:<type>` of a plugin
+  request:                         # as it was sent, without secrets and tags
+    model: gpt-4o
+    messages:
+    - role: user
+      content: Say hello.
+  reply:
+    content: Hello!
+    usage: {input_tokens: 12, output_tokens: 3, cost_usd: 0.0001}
+  seconds: 0.8
+- asked: gpt4o
+  continues: 1                     # the request of exchange 1 with further messages
+  messages: [...]
+  reply: {...}
+complete: true                     # the file's last line: what was cut off has none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import Field, StrictInt, model_validator
+
+from pytest_agentbench.config import ConfigFile, Document, Scope, parse_yaml, read_bytes, validate
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records import Record, Text, Usage
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_MESSAGES = 1_000_000
+"""How many messages the requests of a file may have together, those that they continue included."""
+
+_LOOK_BACK = 50
+"""Among how many exchanges before it the one is looked for that a request continues."""
+
+Seconds = Annotated[float, Field(ge=0)]
+Number = Annotated[StrictInt, Field(ge=1)]
+
+
+class Answer(Record):
+    """What came back: of a model a `content` or a whole assistant `message`, of a web search the `results`."""
+
+    content: str | None = None
+    message: dict[str, Any] | None = None
+    results: tuple[dict[str, str], ...] | None = None
+    finish_reason: str | None = None
+    model: str | None = None
+    """Who answered, by its own word."""
+    response_id: str | None = None
+    usage: Usage = Field(default_factory=Usage)
+    attempts: Number = 1
+    """How many requests it took; only the reply of the last one is kept."""
+
+
+class Refusal(Record):
+    """The endpoint or the search refused this very request: an answer like any other."""
+
+    code: Text
+    message: str
+
+
+CutOff = Literal["run", "agent"]
+"""No answer came before the run's time limit, or before the agent itself gave up waiting."""
+
+
+class Exchange(Record):
+    """A request, whom it went to, and what came of it: `reply`, `refused` or `cut_off`.
+
+    `seconds` is how long it took. `after` numbers the exchange that the asking task had before, where several exchanges
+    have this request.
+    """
+
+    asked: Text
+    request: dict[str, Any]
+    after: Number | None = None
+    reply: Answer | None = None
+    refused: Refusal | None = None
+    cut_off: CutOff | None = None
+    seconds: Seconds = 0.0
+
+
+class _Written(Exchange):
+    """An exchange as the file has it: its request is written out, or continues an earlier one's."""
+
+    request: dict[str, Any] = Field(default_factory=dict)
+    continues: Number | None = None
+    messages: tuple[dict[str, Any], ...] = ()
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if (self.continues is None) != bool(self.request):
+            raise ValueError("needs either 'request', or 'continues' with the further 'messages'")
+        if sum(each is not None for each in (self.reply, self.refused, self.cut_off)) != 1:
+            raise ValueError("needs one of 'reply', 'refused' and 'cut_off'")
+        return self
+
+
+class _File(ConfigFile):
+    case: Text
+    model: Text
+    repetition: Number = 1
+    session: str | None = None
+    duration_seconds: Seconds | None = None
+    exchanges: tuple[_Written, ...] = ()
+    complete: Literal[True]
+
+
+@dataclass(frozen=True, slots=True)
+class Cassette:
+    """The file's content. `session` is who recorded it, `duration_seconds` what the recorded run took."""
+
+    case: str
+    model: str
+    repetition: int
+    session: str | None = None
+    duration_seconds: float | None = None
+    exchanges: tuple[Exchange, ...] = ()
+
+
+def read_cassette(path: Path) -> Cassette | None:
+    """The cassette at `path`; None where there is none.
+
+    :raises ConfigError: it is broken, cut off, or something else, with file, line and column.
+    """
+    if not path.exists():
+        return None
+    try:
+        return _read(path)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}\nrestore the cassette, or delete it and record again with --agentbench-cassettes record"
+        ) from error
+
+
+def _read(path: Path) -> Cassette:
+    document = parse_yaml(read_bytes(path, MAX_BYTES), path)
+    if not isinstance(document.data, dict):
+        raise ConfigError(f"{path}:1:1: found no cassette, expected a top-level mapping")
+    if "complete" not in document.data:
+        last = document.text.count(b"\n") + 1
+        raise ConfigError(f"{path}:{last}:1: found no 'complete: true' at the end: the file is cut off")
+    file = validate(document, _File, Scope(folder=str(path.parent)))
+    exchanges = tuple(_whole(file.exchanges, document))
+    return Cassette(file.case, file.model, file.repetition, file.session, file.duration_seconds, exchanges)
+
+
+def _whole(written: Sequence[_Written], document: Document) -> Iterator[Exchange]:
+    """The exchanges with their requests written out."""
+    requests: list[dict[str, Any]] = []
+    messages = 0
+    for index, each in enumerate(written):
+        request = each.request
+        if each.continues is not None:
+            if each.continues > index:
+                problem = f"found {each.continues}, expected the number of an earlier exchange, from 1"
+                raise document.error([document.problem(("exchanges", index, "continues"), problem)])
+            base = requests[each.continues - 1]
+            request = {**base, "messages": [*base.get("messages", ()), *each.messages]}
+            messages += len(request["messages"])
+            if messages > MAX_MESSAGES:
+                problem = f"the requests up to here have more than {MAX_MESSAGES:,} messages together"
+                raise document.error([document.problem(("exchanges", index), problem)])
+        requests.append(request)
+        fields = {name: getattr(each, name) for name in Exchange.model_fields}
+        yield Exchange.model_construct(**(fields | {"request": request}))
+
+
+def cassette_yaml(cassette: Cassette) -> bytes:
+    """The file's text. What `read_cassette` reads of it is equal."""
+    head = {name: getattr(cassette, name) for name in ("case", "model", "repetition", "session", "duration_seconds")}
+    document = {
+        "schema_version": 1,
+        **{name: value for name, value in head.items() if value is not None},
+        "exchanges": list(_written(cassette.exchanges)),
+        "complete": True,
+    }
+    return readable_yaml(document).encode()
+
+
+def readable_yaml(value: Any, *, sort_keys: bool = False) -> str:
+    """JSON-like data as YAML that people read: texts of several lines as blocks, nothing folded."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True, width=2**20)
+    return text
+
+
+def _written(exchanges: Iterable[Exchange]) -> Iterator[dict[str, Any]]:
+    """Each exchange with as little of its request as the ones before it allow."""
+    before: list[Mapping[str, Any]] = []
+    for exchange in exchanges:
+        rest = exchange.model_dump(mode="json", exclude_defaults=True, exclude={"asked", "request"})
+        yield {"asked": exchange.asked, **_short(exchange.request, before), **rest}
+        before.append(exchange.request)
+
+
+def _short(request: dict[str, Any], before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    messages = request.get("messages")
+    if isinstance(messages, list) and messages:
+        for at in range(len(before) - 1, max(-1, len(before) - 1 - _LOOK_BACK), -1):
+            base = before[at]
+            begun = base.get("messages")
+            if (
+                isinstance(begun, list)
+                and begun
+                and messages[: len(begun)] == begun
+                and list(base) == list(request)
+                and all(base[name] == value for name, value in request.items() if name != "messages")
+            ):
+                more = messages[len(begun) :]
+                return {"continues": at + 1, **({"messages": more} if more else {})}
+    return {"request": request}
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Without anchors: what is alike is written twice."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)

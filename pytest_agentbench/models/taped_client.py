@@ -1,0 +1,103 @@
+"""A chat client whose answers a cassette has or keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.client import ChatClient, OnRetry, request_body
+from pytest_agentbench.models.reply import ChatReply, read_tool_call
+from pytest_agentbench.models.tape import Form, Tape
+from pytest_agentbench.records import Model
+
+_REFUSALS = frozenset({"bad_request"})
+"""Codes of errors that say of this very request that it will never be answered."""
+
+
+class TapedClient(ChatClient):
+    """Asks one model through a tape. `connect` makes the client that asks it in truth, at the first need."""
+
+    taped = True
+
+    def __init__(self, model: Model, tape: Tape, connect: Callable[[], ChatClient]) -> None:
+        self.model = model
+        self._tape = tape
+        self._connect = connect
+
+    async def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        parameters: Mapping[str, Any] | None = None,
+        timeout: float = 30,  # noqa: ASYNC109 - passed on
+        retries: int = 5,
+        case_id: str | None = None,
+        on_retry: OnRetry | None = None,
+    ) -> ChatReply:
+        """One chat completion, as `ChatClient.complete` gives it; a ProviderError may have the code `not_recorded`."""
+
+        async def ask() -> ChatReply:
+            return await self._connect().complete(
+                messages,
+                tools=tools,
+                parameters=parameters,
+                timeout=timeout,
+                retries=retries,
+                case_id=case_id,
+                on_retry=on_retry,
+            )
+
+        request = json.loads(request_body(self.model, messages, tools, parameters or {}))
+        form = Form(_write, self._read, _refusal, _refused)
+        return await self._tape.play(self.model.model_id, request, ask, form)
+
+    def _read(self, answer: Answer, seconds: float) -> ChatReply:
+        message = answer.message or {"role": "assistant", "content": answer.content}
+        content = answer.content if answer.message is None else answer.message.get("content")
+        try:
+            calls = tuple(read_tool_call(call, at) for at, call in enumerate(message.get("tool_calls") or ()))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                f"{self._tape.path}:1:1: a reply of {self.model.model_id} has malformed tool calls"
+            ) from error
+        return ChatReply(
+            content=content,
+            tool_calls=calls,
+            finish_reason=answer.finish_reason,
+            usage=answer.usage,
+            model=answer.model or self.model.requested_model,
+            response_id=answer.response_id,
+            message=dict(message),
+            attempts=answer.attempts,
+            seconds=seconds,
+        )
+
+
+def _write(reply: ChatReply) -> Answer:
+    """The reply, its assistant message shortened to its text where it is nothing more."""
+    text = json.dumps(reply.message, ensure_ascii=False, default=str)
+    message = json.loads(text.encode("utf-8", "replace"))  # no file holds lone surrogates
+    plain = message == {"role": "assistant", "content": message.get("content")}
+    return Answer(
+        content=message.get("content") if plain else None,
+        message=None if plain else message,
+        finish_reason=reply.finish_reason,
+        model=reply.model,
+        response_id=reply.response_id,
+        usage=reply.usage,
+        attempts=reply.attempts,
+    )
+
+
+def _refusal(error: Exception) -> Refusal | None:
+    if isinstance(error, ProviderError) and error.code in _REFUSALS:
+        return Refusal(code=error.code, message=str(error))
+    return None
+
+
+def _refused(refusal: Refusal) -> ProviderError:
+    return ProviderError(refusal.message, code=refusal.code)
