@@ -13,6 +13,8 @@ COMMANDS = {
     "validate": "check configuration files, cases and datasets",
     "evaluate": "score a file of predictions against a dataset",
     "list": "show the cases of a folder",
+    "merge": "join the reports of a session's shards",
+    "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",
     "serve": "answer chat completions from the scripts beside the cases, on loopback",
 }

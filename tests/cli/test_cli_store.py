@@ -1,0 +1,552 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+
+import pytest
+from filelock import FileLock
+
+from pytest_agentbench.cli import main
+from pytest_agentbench.config import EvaluationProfile, RunProfile
+from pytest_agentbench.records import (
+    AnswerVerdict,
+    Evaluation,
+    FinalOutputEvent,
+    JudgeIteration,
+    JudgeResult,
+    RunArtifact,
+    RunError,
+)
+from pytest_agentbench.store import JUDGEMENTS, REDACTED, Judgements, Redactor, Store, fingerprint
+
+LONG_AGO = time.time() - 3600
+
+
+def covered(prompt="2 + 2?", **fields):
+    return {"case_id": "sum", "messages": [{"role": "user", "content": prompt}], "schema_version": 2, **fields}
+
+
+class Shop:
+    """A store in `outputs`, written as sessions write it."""
+
+    def __init__(self, folder):
+        self.output = folder / "outputs"
+        self.draws = 0
+
+    def lane(self, suite=None, model="gpt", *, rubric="standard", **settings):
+        store = Store(self.output, Redactor({"API_KEY": "hunter2-hunter2"}))
+        run = RunProfile(schema_version=1, run_profile_id="p", title="P", **settings)
+        evaluation = EvaluationProfile(schema_version=1, evaluation_profile_id=rubric, title="E")
+        return store.lane(suite, run, evaluation, model)
+
+    def run(self, content=None, *, case_id="sum", repetition=1, lane=None, status="success", **fields):
+        """Stores a run with its verdict; the run and its path."""
+        content = covered() if content is None else content
+        lane = lane or self.lane()
+        self.draws += 1
+        error = None if status == "success" else RunError(code="x", message="down")
+        artifact = RunArtifact(
+            run_id=f"{self.draws:032x}",
+            case_id=case_id,
+            runner_type="llm_probe",
+            model={"model_id": "gpt"},
+            repetition=repetition,
+            fingerprint=fingerprint(content),
+            status=status,
+            started_at=datetime(2026, 1, 1, tzinfo=UTC),
+            duration_seconds=0.1,
+            trace=(FinalOutputEvent(sequence=0, at=0.0, content="4"),),
+            error=error,
+            **fields,
+        )
+        path = self.output / lane.write_run(artifact, content)
+        if status == "success":
+            self.judge(artifact, lane)
+        return artifact, path
+
+    def judge(self, artifact, lane=None, *, outcome="passed", rubric="a"):
+        lane = lane or self.lane()
+        iteration = JudgeIteration(judge_run_id="j", judge_id="j", model="m", repetition=1, status="invalid_output")
+        judged = JudgeResult(
+            method="mean",
+            pass_threshold=0.5,
+            overall=7,
+            dimensions={},
+            passed=True,
+            sampled=1,
+            iterations=(iteration,),
+        )
+        evaluation = Evaluation(
+            case_id=artifact.case_id,
+            run_id=artifact.run_id,
+            run_fingerprint=artifact.fingerprint,
+            fingerprint=None if outcome == "error" else fingerprint([artifact.fingerprint, rubric]),
+            judge=judged,
+            outcome=outcome,
+        )
+        return self.output / lane.write_evaluation(artifact.repetition, evaluation, [{"content": "judge this"}])
+
+    def names(self):
+        """All files but descriptions of profiles, relative to the store."""
+        files = (path for path in self.output.rglob("*") if path.is_file() and path.name != ".fingerprint.json")
+        return sorted(str(path.relative_to(self.output)) for path in files)
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Shop(tmp_path)
+
+
+@pytest.fixture
+def store(capsys):
+    def call(*argv):
+        code = main(["store", *map(str, argv)])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return call
+
+
+def aged(*paths):
+    for path in paths:
+        os.utime(path, (LONG_AGO, LONG_AGO))
+
+
+@pytest.mark.parametrize("command", [["why", "abcd", "abce"], ["prune"], ["verify"], ["export"]])
+def test_a_folder_that_is_no_store_is_named(store, tmp_path, command):
+    code, out, err = store(*command, "--output", tmp_path)
+    assert (code, out) == (1, "")
+    assert err == f"{tmp_path}: found no folder runs in it, expected an output folder of sessions\n"
+
+
+# -- why
+
+
+def test_why_shows_each_field_that_differs(shop, store):
+    prompt = "You are a clerk.\nAnswer in one word.\nWhat is the sum of two and two, please?\n"
+    common = {"tools": ["a", "c"], "attachments": [{"name": "x", "sha256": "a" * 64}]}
+    model = {"model_id": "gpt", "parameters": {"temperature": 0}}
+    _, a = shop.run(covered(prompt, model=model, **common))
+    other = {**model, "parameters": {"temperature": 0.7, "seed": 1}}
+    common = {"tools": ["a", "b", "c"], "attachments": [{"name": "x", "sha256": "b" * 64}]}
+    _, b = shop.run(covered(prompt.replace("one word", "a sentence"), model=other, **common))
+    superseded = next(a.parent.glob("run_1.*[0-9a-f].json"))
+    code, out, err = store("why", superseded, b)
+    assert (code, err) == (0, "")
+    head, _, body = out.partition("\n\n")
+    assert head.splitlines()[0] == f"A  {superseded}"
+    assert ", success, 2026-01-01 00:00:00+00:00" in head
+    assert body.splitlines() == [
+        f"attachments[0].sha256: {'a' * 12}... -> {'b' * 12}...",
+        "messages[0].content:",
+        "  @ line 2",
+        "  - Answer in one word.",
+        "  + Answer in a sentence.",
+        "model.parameters.seed: only in B: 1",
+        "model.parameters.temperature: 0 -> 0.7",
+        'tools[1]: only in B: "b"',
+    ]
+
+
+def test_runs_are_named_by_path_id_or_fingerprint(shop, store):
+    run_a, a = shop.run(covered("one"))
+    run_b, _ = shop.run(covered("two"), case_id="other")
+    expected = 'messages[0].content: "one" -> "two"'
+    for name_a in (a, a.relative_to(shop.output), a.with_name("run_1.fingerprint_input.json"), run_a.run_id):
+        for name_b in (run_b.fingerprint, run_b.fingerprint[:6]):
+            assert store("why", name_a, name_b)[1].splitlines()[-1] == expected
+
+
+def test_a_name_of_several_runs_or_none_is_refused(shop, store):
+    paths = [shop.run(case_id=f"c{n}")[1] for n in range(7)]
+    digits = fingerprint(covered())[:8]
+    code, out, err = store("why", digits, digits)
+    assert (code, out) == (1, "")
+    first, *named = err.splitlines()
+    assert first == f"found several runs that begin with {digits!r}, expected one; give its path:"
+    assert named == [*(f"  {path.relative_to(shop.output.parent)}" for path in paths[:5]), "  ..."]
+    assert "found no run whose run_id or fingerprint begins with 'ffff'" in store("why", "ffff", "ffff")[2]
+    assert "found 'xyz', expected the path of a stored run" in store("why", "xyz", "ffff")[2]
+
+
+def test_why_tells_what_else_keeps_runs_apart(shop, store):
+    _, a = shop.run()
+    _, b = shop.run(case_id="other", status="provider_error")
+    assert store("why", a, a)[1].endswith("A and B are one run.\n")
+    out = store("why", a, b)[1]
+    assert "The same input: B is another draw of it." in out
+    assert "B ended provider_error: such a run is made again." in out
+    _, c = shop.run(lane=shop.lane(sandbox="local"))
+    assert store("why", a, c)[1].splitlines()[-1] == 'run_profile.sandbox: "auto" -> "local"'
+
+
+def test_secrets_are_neither_shown_nor_taken_for_equal(shop, store):
+    _, a = shop.run(covered("the key is hunter2-hunter2"))
+    _, b = shop.run(covered("the key is hunter2-hunter2 "), case_id="other")
+    c = shop.run(covered(f"the key is {REDACTED}"), case_id="third")[1]
+    assert "hunter2" not in store("why", a, b)[1]
+    assert "what differs is a secret, which is not stored" in store("why", a, c)[1]
+
+
+def test_what_files_hold_steers_no_terminal(shop, store):
+    _, a = shop.run(covered("one\x1b[2J"))
+    _, b = shop.run(covered("two\x1b]0;x\x07" * 20), case_id="other")
+    assert "\x1b" not in store("why", a, b)[1]
+
+
+def test_a_run_without_its_input_is_named(shop, store):
+    _, a = shop.run()
+    a.with_name("run_1.fingerprint_input.json").write_text("[")
+    assert "run_1.fingerprint_input.json: is no JSON" in store("why", a, a)[2]
+    a.with_name("run_1.fingerprint_input.json").unlink()
+    assert "run_1.fingerprint_input.json: cannot be read: No such file" in store("why", a, a)[2]
+
+
+# -- prune
+
+
+def test_a_store_in_use_loses_nothing(shop, store):
+    for repetition in (1, 2):
+        run, _ = shop.run(repetition=repetition)
+    shop.run(case_id="Other/Case", lane=shop.lane("smoke", "m/x"))
+    shop.judge(run, shop.lane(rubric="strict"))
+    shop.run(case_id="down", status="provider_error")
+    before = shop.names()
+    assert store("prune", "--unreadable") == (0, "removed 0 files, 0.0 kB\n", "")
+    assert shop.names() == before
+
+
+def test_what_another_run_has_the_place_of_goes(shop, store):
+    old, _ = shop.run(covered("old"))
+    shop.run(covered("new"))
+    before = shop.names()
+    code, out, _ = store("prune", "--dry-run")
+    *paths, runs, verdicts, total = out.splitlines()
+    assert shop.names() == before
+    digits = {old.fingerprint[:8], fingerprint([old.fingerprint, "a"])[:8]}
+    assert sorted(paths) == [name for name in before if any(f"_1.{each}." in name for each in digits)]
+    assert (code, runs.split(), verdicts.split()) == (0, ["1", "superseded", "runs"], ["1", "superseded", "verdicts"])
+    assert total.startswith("would remove 6 files, ")
+    assert store("prune")[1].splitlines()[-1] == total.replace("would remove", "removed")
+    assert shop.names() == sorted(set(before) - set(paths))
+    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
+
+
+def test_a_success_behind_a_failure_is_what_a_session_looks_for(shop, store):
+    """A provider's failure never takes the place of a success: the success lies aside and is found again."""
+    good, _ = shop.run()
+    shop.run(status="provider_error")
+    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
+    assert shop.lane().find_run("sum", 1, good.fingerprint, lambda run: run.status == "success")[0] == good
+
+
+def test_a_verdict_behind_an_error_is_what_a_session_looks_for(shop, store):
+    run, _ = shop.run()
+    shop.judge(run, rubric="b")
+    path = shop.judge(run, outcome="error")
+    before = shop.names()
+    assert len([name for name in before if "final_result_1" in name]) == 3
+    store("prune")
+    assert shop.names() == before
+    assert path.exists()
+
+
+def test_a_verdict_on_a_run_that_is_gone_goes(shop, store):
+    shop.run(case_id="stays")
+    run, path = shop.run()
+    shop.judge(run, shop.lane("smoke"))
+    before = shop.names()
+    path.unlink()
+    code, out, _ = store("prune")
+    assert (code, out.splitlines()[0].split(maxsplit=1)) == (0, ["2", "orphaned verdicts"])
+    assert [name for name in before if "stays" in name] == [name for name in shop.names() if "/sum/" not in name]
+    assert not list(shop.output.glob("evaluations/*/*/*/*/sum"))
+
+
+def test_a_verdict_lives_by_a_run_of_another_suite(shop, store):
+    run, _ = shop.run()
+    shop.judge(run, shop.lane("smoke"))
+    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
+
+
+def test_a_run_made_again_orphans_the_verdict_on_the_first(shop, store):
+    first, _ = shop.run()
+    shop.run(status="provider_error", case_id="other")
+    lane = shop.lane()
+    lane.write_run(first.model_copy(update={"run_id": "f" * 32}), covered())
+    assert "1 orphaned verdicts" in store("prune")[1]
+
+
+def test_a_verdict_of_an_older_version_is_known_by_its_runs_fingerprint(shop, store):
+    shop.run()
+    [path] = shop.output.glob("evaluations/*/*/*/*/*/final_result_1.json")
+    document = json.loads(path.read_text())
+    del document["run_id"]
+    path.write_text(json.dumps({**document, "schema_version": 1}))
+    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
+    assert json.loads(store("export")[1])["evaluations"][0]["evaluation"]["schema_version"] == 2
+    path.write_text(json.dumps({**document, "schema_version": 1, "run_fingerprint": "0" * 64}))
+    assert "1 orphaned verdicts" in store("prune")[1]
+
+
+def test_a_session_that_is_killed_leaves_what_goes_and_one_that_works_what_stays(shop, store):
+    _, path = shop.run()
+    old = [
+        path.with_name(".0a1b2c3d-77-1.tmp"),
+        shop.output / ".report.json.0a1b2c3d",
+        path.with_name("run_2.fingerprint_input.json"),
+    ]
+    evaluations = next(shop.output.glob("evaluations/*/*/*/*/sum"))
+    old += [evaluations / "judge_2.json", evaluations / "summary_2.md"]
+    young = [
+        path.with_name(".0a1b2c3d-77-2.tmp"),
+        path.with_name("run_3.fingerprint_input.json"),
+        evaluations / "judge_3.json",
+    ]
+    for each in (*old, *young):
+        each.write_text("half")
+    aged(*old)
+    foreign = path.with_name(".notes.tmp")
+    foreign.write_text("mine")
+    aged(foreign)
+    assert store("prune")[1].startswith("       5 unfinished files\n")
+    assert [each.exists() for each in (*old, *young, foreign)] == [False] * 5 + [True] * 4
+
+
+def test_locks_of_the_dead_go(shop, store):
+    shop.run()
+    lock = shop.output / ".locks" / f"{'a' * 64}.lock"
+    lock.parent.mkdir(exist_ok=True)
+    lock.write_text("77\n")
+    assert "1 stale locks" in store("prune", "--dry-run")[1]
+    assert lock.exists()
+    assert "1 stale locks" in store("prune")[1]
+    assert not lock.exists()
+
+
+def test_nothing_goes_while_a_session_is_at_work(shop, store):
+    shop.run(covered("old"))
+    shop.run(covered("new"))
+    lock = shop.output / ".locks" / f"{'a' * 64}.lock"
+    lock.parent.mkdir(exist_ok=True)
+    before = shop.names()
+    with FileLock(lock):
+        code, out, err = store("prune")
+        assert (code, out) == (1, "")
+        assert err == "outputs: a session is making runs there; prune when it has ended\n"
+        assert store("prune", "--dry-run")[0] == 0
+    assert [name for name in shop.names() if ".locks" not in name] == before
+
+
+def test_what_cannot_be_read_goes_only_when_asked(shop, store):
+    _, broken = shop.run(case_id="broken")
+    _, newer = shop.run(case_id="newer")
+    _, whole = shop.run()
+    broken.write_text(broken.read_text()[:100])
+    newer.write_text(newer.read_text().replace('"schema_version":2', '"schema_version":3'))
+    aside = whole.with_name("run_2.json.unreadable")
+    aside.write_text("")
+    before = shop.names()
+    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
+    out = store("prune", "--unreadable")[1]
+    assert [line.split(maxsplit=1) for line in out.splitlines()[:-1]] == [
+        ["2", "unreadable files"],
+        ["1", "orphaned verdicts"],
+    ]
+    gone = sorted(set(before) - set(shop.names()))
+    assert {name.split("/")[4 if name.startswith("runs") else 5] for name in gone} == {"broken", "sum"}
+    assert newer.exists()
+    assert whole.exists()
+    assert not aside.exists()
+
+
+def test_archives_go_with_their_runs(shop, store):
+    lane = shop.lane()
+
+    def archived(prompt):
+        path = lane.write_workspace("sum", 1, f"{shop.draws + 1:032x}", lambda file: file.write(prompt.encode()))
+        shop.run(covered(prompt), lane=lane, workspace=path)
+        return shop.output / path
+
+    old, new = archived("old"), archived("new")
+    lost = new.with_name(f"workspace.00000009.{'0' * 16}.tar")
+    lost.touch()
+    aged(lost)
+    assert "1 superseded runs" in store("prune")[1]
+    assert [path.exists() for path in (old, new, lost)] == [False, True, False]
+
+
+def test_links_are_not_followed(shop, store, tmp_path):
+    shop.run()
+    elsewhere = tmp_path / "elsewhere" / "case"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "run_1.json.unreadable").touch()
+    model = next(shop.output.glob("runs/*/*/gpt"))
+    (model / "linked").symlink_to(elsewhere, target_is_directory=True)
+    store("prune", "--unreadable")
+    assert (elsewhere / "run_1.json.unreadable").exists()
+
+
+# -- verify
+
+
+def test_a_sound_store_is_said_to_be(shop, store):
+    lane = shop.lane()
+    path = lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
+    run, _ = shop.run(lane=lane, workspace=path)
+    shop.judge(run, shop.lane("smoke"))
+    shop.run(covered("new"), case_id="ÜBER/x" * 40)
+    Judgements(shop.output / JUDGEMENTS).keep("a" * 64, "m", AnswerVerdict(correct=True, reason="so"))
+    expected = "2 runs, 1 workspaces, 3 verdicts, 1 votes: 0 problems\n"
+    assert store("verify") == (0, expected, "")
+    moved = shop.output.rename(shop.output.with_name("elsewhere"))
+    assert store("verify", "--output", moved) == (0, expected, "")
+
+
+def test_inputs_without_their_secrets_prove_nothing(shop, store):
+    shop.run(covered("the key is hunter2-hunter2"))
+    code, out, _ = store("verify")
+    assert code == 0
+    assert "1 inputs without their secrets, which prove nothing" in out
+
+
+def damaged(kind, shop):
+    """Damages one thing of a sound store; a part of what is said of it."""
+    lane = shop.lane()
+    archive = shop.output / lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
+    _, path = shop.run(lane=lane, workspace=str(archive.relative_to(shop.output)))
+    judge = next(shop.output.glob("evaluations/*/*/*/*/sum/judge_1.json"))
+    result = judge.with_name("final_result_1.json")
+    covered_input = path.with_name("run_1.fingerprint_input.json")
+    match kind:
+        case "truncated run":
+            path.write_bytes(path.read_bytes()[:-20])
+            return f"{path}: is no RunArtifact"
+        case "emptied run":
+            path.write_bytes(b"")
+            return f"{path}: is no RunArtifact"
+        case "newer run":
+            path.write_text(path.read_text().replace('"schema_version":2', '"schema_version":9'))
+            return f"{path}: found schema_version 9, expected at most 2"
+        case "another input":
+            covered_input.write_text(covered_input.read_text().replace("2 + 2", "2 + 3"))
+            return f"{covered_input}: found an input of another fingerprint than the run's"
+        case "broken input":
+            covered_input.write_text("{")
+            return f"{covered_input}: cannot be read"
+        case "damaged archive":
+            archive.write_bytes(b"tax")
+            return "which is missing or damaged"
+        case "missing archive":
+            archive.unlink()
+            return "which is missing or damaged"
+        case "archive outside":
+            path.write_text(path.read_text().replace(str(archive.relative_to(shop.output)), "../../etc/passwd"))
+            return "workspace: found '../../etc/passwd', which is missing or damaged"
+        case "misplaced run":
+            path.parent.rename(path.parent.with_name("other"))
+            return "case_id: found 'sum', expected the case that the folder is named by"
+        case "another repetition":
+            path.rename(path.with_name("run_2.json"))
+            return "found repetition 1, expected the one in the file's name"
+        case "another aside":
+            path.rename(path.with_name("run_1.00000000.json"))
+            return "expected the one that the file is named by"
+        case "truncated verdict":
+            result.write_text("{")
+            return f"{result}: is no Evaluation"
+        case "truncated judge":
+            judge.write_text("{")
+            return f"{judge}: cannot be read: file: Invalid JSON"
+        case "another profile":
+            described = next(shop.output.glob("runs/*/*/.fingerprint.json"))
+            described.write_text(described.read_text().replace('"auto"', '"local"'))
+            return f"{described}: found an input of another fingerprint"
+        case "broken profile":
+            described = next(shop.output.glob("runs/*/*/.fingerprint.json"))
+            described.write_text("[]")
+            return f"{described}: cannot be read"
+        case "foreign vote":
+            votes = Judgements(shop.output / JUDGEMENTS)
+            votes.keep("a" * 64, "m", AnswerVerdict(correct=True, reason="so"))
+            vote = shop.output / JUDGEMENTS / "aa" / f"{'a' * 64}.json"
+            vote = vote.rename(vote.with_name(f"{'b' * 64}.json"))
+            return f"{vote}: key: found"
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "truncated run",
+        "emptied run",
+        "newer run",
+        "another input",
+        "broken input",
+        "damaged archive",
+        "missing archive",
+        "archive outside",
+        "misplaced run",
+        "another repetition",
+        "another aside",
+        "truncated verdict",
+        "truncated judge",
+        "another profile",
+        "broken profile",
+        "foreign vote",
+    ],
+)
+def test_damage_is_found(shop, store, tmp_path, kind):
+    expected = damaged(kind, shop).replace(f"{tmp_path}/", "")
+    code, out, err = store("verify")
+    *problems, summary = out.splitlines()
+    assert (code, err) == (1, "")
+    assert any(expected in problem for problem in problems), out
+    assert f": {len(problems)} problem" in summary
+
+
+# -- export
+
+
+def test_every_run_is_a_line_with_its_verdicts(shop, store):
+    shop.run(covered("old"))
+    run, path = shop.run(covered("new"))
+    other = shop.judge(run, shop.lane("smoke", rubric="strict"))
+    plain, _ = shop.run(case_id="other", status="provider_error")
+    code, out, err = store("export")
+    assert (code, err) == (0, "")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["run"]["run_id"] for line in lines] == [plain.run_id, run.run_id]
+    assert lines[0]["evaluations"] == []
+    assert lines[1]["artifact"] == str(path.relative_to(shop.output))
+    assert RunArtifact.model_validate(lines[1]["run"], strict=False) == run
+    own, strict = lines[1]["evaluations"]
+    assert own["evaluation"]["run_id"] == strict["evaluation"]["run_id"] == run.run_id
+    assert strict["path"] == str(other.relative_to(shop.output))
+
+
+def test_export_to_a_file_is_whole_or_not_there(shop, store, tmp_path):
+    shop.run(covered("逆\n"))
+    assert store("export", "-o", "runs.jsonl") == (0, "", "")
+    [line] = (tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["run"]["case_id"] == "sum"
+    code, _, err = store("export", "-o", "none/runs.jsonl")
+    assert code == 1
+    assert err == "-o none/runs.jsonl: cannot be written: No such file or directory\n"
+
+
+def test_what_cannot_be_exported_is_named_and_the_rest_is_there(shop, store, tmp_path):
+    _, broken = shop.run(case_id="a")
+    shop.run(case_id="b")
+    shop.run(case_id="c")
+    broken.write_text("{")
+    [verdict] = shop.output.glob("evaluations/*/*/*/*/b/final_result_1.json")
+    verdict.write_text("")
+    code, out, err = store("export")
+    assert code == 1
+    assert [json.loads(line)["run"]["case_id"] for line in out.splitlines()] == ["b", "c"]
+    named = [line.partition(": is no")[0] for line in err.splitlines()]
+    assert named == [str(each.relative_to(tmp_path)) for each in (broken, verdict)]
