@@ -8,17 +8,23 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
+if TYPE_CHECKING:
+    from pytest_agentbench.records import CassetteMode
+
+CASSETTE_MODES = ("off", "record", "replay", "auto")
 
 
 @dataclass(frozen=True)
 class Settings:
     """What the user asked of this session. None: not given, so a profile or the default decides.
 
-    `metric` is (name, threshold) for dataset rows; `fail_under` and `min_completion` are fractions of 1. With
-    `predictions` there are no models: the file is the subject.
+    `metric` is (name, threshold) for dataset rows; `shard` (2, 8) is the second of eight parts;
+    `fail_under` and `min_completion` are fractions of 1. With `predictions` there are no models: the file is the
+    subject.
     """
 
     models: tuple[str, ...] = ()
@@ -30,13 +36,19 @@ class Settings:
     repetitions: int | None = None
     metric: tuple[str, float] | None = None
     predictions: Path | None = None
+    shard: tuple[int, int] | None = None
     max_cost: float | None = None
+    max_tokens: int | None = None
+    max_seconds: float | None = None
     fail_under: float | None = None
     min_completion: float = 0.95
     strict: bool = False
     no_reuse: bool = False
     rejudge: bool = False
+    dry_run: bool = False
+    cassettes: CassetteMode = "off"
     output: Path = Path("outputs")
+    store: str | None = None
     json: Path | None = None
 
 
@@ -63,12 +75,47 @@ def parse_money(text: str) -> float:
     return number
 
 
+def parse_seconds(text: str) -> float:
+    """A time in seconds, above 0."""
+    number = _parse_number(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a time in seconds above 0, such as 3600")
+    return number
+
+
 def parse_metric(text: str) -> tuple[str, float]:
     """`NAME` or `NAME>=T`: a metric and the threshold (default 1.0) that a dataset's row must reach."""
     match = re.fullmatch(r"\s*([\w.-]+)\s*(?:>=\s*(\S+))?\s*", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME or NAME>=T, such as f1_score>=0.8")
     return match[1], parse_fraction(match[2]) if match[2] else 1.0
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`I/N`: part I, from 1, of N."""
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected I/N with I from 1 to N, such as 2/8")
+    return int(match[1]), int(match[2])
+
+
+def parse_store(text: str) -> str:
+    """The URL of a shared store, as it is compared and shown. What may be a secret in it is refused unshown."""
+    match = re.fullmatch(r"(s3|gs|az|file)://([^?#]+?)/*", text)
+    if match is None or "@" in text or (match[1] == "file") != match[2].startswith("/"):
+        shown = re.sub(r"^(\w*://)?.*(?=@)|(?<=\?).*", r"\1[redacted]", text, flags=re.DOTALL)
+        raise argparse.ArgumentTypeError(
+            f"found {shown!r}, expected s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or "
+            "file:///FOLDER; credentials come from the environment, never from the URL"
+        )
+    return f"{match[1]}://{Path(match[2]).resolve() if match[1] == 'file' else match[2]}"
+
+
+def parse_cassettes(text: str) -> str:
+    """What is done with models' answers."""
+    if text not in CASSETTE_MODES:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected one of {', '.join(CASSETTE_MODES)}")
+    return text
 
 
 def _parse_number(text: str) -> float:
@@ -97,7 +144,10 @@ OPTIONS = (
     _Option("repetitions", "run each case N times on each model", "N", parse_positive),
     _Option("metric", "score dataset rows with this metric and threshold", "NAME[>=T]", parse_metric),
     _Option("predictions", "score the answers of this file; no model or agent is asked", "FILE", Path, ini=False),
-    _Option("max-cost", "stop starting runs once runs and judges have cost this much", "USD", parse_money),
+    _Option("shard", "run part I of N of the cases; agentbench merge joins the reports", "I/N", parse_shard, ini=False),
+    _Option("max-cost", "start no more runs once runs and judges have cost this much", "USD", parse_money),
+    _Option("max-tokens", "start no more runs once runs and judges have used this many tokens", "N", parse_positive),
+    _Option("max-seconds", "start no more runs once the session has taken this long", "N", parse_seconds),
     _Option(
         "fail-under", "gate the session on this pass rate instead of on single failures", "FRACTION", parse_fraction
     ),
@@ -107,7 +157,14 @@ OPTIONS = (
         "FRACTION",
         parse_fraction,
     ),
+    _Option(
+        "cassettes",
+        "record answers beside the cases, replay them, or auto: replay what is there, record the rest (off)",
+        "MODE",
+        parse_cassettes,
+    ),
     _Option("output", "write results below this folder (outputs)", "DIR", Path),
+    _Option("store", "share results through this store: s3://, gs://, az://, file://", "URL", parse_store),
     _Option("json", "write report.json here instead", "PATH", Path, ini=False),
 )
 
@@ -115,6 +172,7 @@ FLAGS = (
     _Option("strict", "make what cannot run here an error, not a skip"),
     _Option("no-reuse", "run and judge everything again, whatever the store holds", ini=False),
     _Option("rejudge", "check, measure and judge stored runs again, without running them", ini=False),
+    _Option("dry-run", "print what would run, and what it is expected to cost; run and pay nothing", ini=False),
 )
 
 
@@ -164,8 +222,9 @@ def read_settings(config: pytest.Config) -> Settings:
     values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
     values["json"] = (here / values["json"]).resolve() if values["json"] else None
     values["predictions"] = _predictions(config)
-    if values["min_completion"] is None:
-        del values["min_completion"]
+    for name in ("min_completion", "cassettes"):
+        if values[name] is None:
+            del values[name]
     return Settings(**values)
 
 

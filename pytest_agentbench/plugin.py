@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import re
+import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,13 +21,17 @@ from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found her
     agentbench_runner,
     agentbench_workspace,
 )
-from pytest_agentbench.session import SessionReport
+from pytest_agentbench.session import BEGAN, SessionReport
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine import Sharding
 
 SETTINGS = pytest.StashKey[options.Settings]()
 CASES = pytest.StashKey[bool]()
 SESSION = "agentbench-session"
 _HEAD_BYTES = 65_536
 _DESCRIPTORS = ("dataset.yaml", "dataset.yml")
+_CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 _NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml")
 
 
@@ -38,8 +46,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Generator[None, None, None]:
-    """By now every plugin and conftest has had its chance to own `--model`."""
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None, None, None]:
+    """Afterwards every plugin and conftest has had its chance to own `--model`."""
+    early_config.stash[BEGAN] = time.time_ns()
     yield
     options.add_short_model(parser, args)
 
@@ -48,24 +59,33 @@ def pytest_configure(config: pytest.Config) -> None:
     """Reads the options; only the only process, or xdist's controller, keeps the session's report."""
     config.addinivalue_line("markers", "agentbench(case): run this case (id or path) and assert on it by hand")
     config.stash[SETTINGS] = settings = options.read_settings(config)
+    config.stash.setdefault(BEGAN, time.time_ns())  # where a conftest names this plugin
     if settings.suite and config.args_source is not pytest.Config.ArgsSource.ARGS:
         _collect_suite(config, settings)
+    sharding = _sharding(config, settings)
     if hasattr(config, "workerinput"):
         return
-    report = SessionReport(config, settings)
+    report = SessionReport(config, settings, sharding)
     config.pluginmanager.register(report, SESSION)
     if config.getoption("dist", "no") != "no":
-        from pytest_agentbench.engine import Budget, ControllerLink
+        from pytest_agentbench.engine import ControllerLink, Gateways
 
-        report.budget = Budget(settings.max_cost)
-        report.link = ControllerLink(report.spend)
+        report.open_budget()
+        report.link = ControllerLink(report.spend, report.drain)
         config.pluginmanager.register(report.link)
+        config.add_cleanup(report.link.close)
+        config.pluginmanager.register(Gateways())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Results of earlier sessions hold no tests: tens of thousands of files that nobody should walk through."""
-    results = collection_path.name in ("runs", "evaluations")  # the folder itself may be the project's own
-    return True if results and collection_path.parent == config.stash[SETTINGS].output else None
+    """Cassettes and results of earlier sessions hold no tests: tens of thousands of files to be left alone."""
+    if collection_path.name == "cassettes":
+        return True if _holds_cassettes(collection_path) else None
+    if collection_path.name not in ("runs", "evaluations"):  # the folder itself may be the project's own
+        return None
+    settings = config.stash[SETTINGS]
+    shared = settings.store == f"file://{collection_path.parent}"
+    return True if shared or collection_path.parent == settings.output else None
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -100,6 +120,14 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(wrapper=True)  # around pytest-xdist's, which makes workers of `-n`
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """A dry run needs no workers."""
+    if config.getoption("agentbench_dry_run"):
+        config.option.numprocesses = 0
+    return (yield)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Items live as long as the session: looking for garbage among them is most of the time of a big collection."""
@@ -114,11 +142,14 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Suites, and cases that run only when they are named."""
+    """Suites, and cases that run only when they are named; a dry run leaves out what is no case."""
+    settings = session.config.stash[SETTINGS]
     if CASES in session.config.stash:
         from pytest_agentbench.collection import choose
 
-        choose(session, items)
+        choose(session, items, dry_run=settings.dry_run)
+    elif settings.dry_run:
+        items.clear()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -128,6 +159,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         from pytest_agentbench.collection import begin
 
         begin(session, session.config.stash[SETTINGS], session.config.pluginmanager.get_plugin(SESSION))
+
+
+def _holds_cassettes(folder: Path) -> bool:
+    """Whether the first file in it is a cassette: of a case, or a folder below of a dataset's row."""
+    for _ in range(2):
+        try:
+            with os.scandir(folder) as entries:
+                first = next(entries, None)
+        except OSError:
+            return False
+        if first is None:
+            return False
+        if _CASSETTE.search(first.name):
+            return True
+        folder = Path(first.path)
+    return False
 
 
 def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
@@ -140,6 +187,16 @@ def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
     config.args, config.args_source = [str(root.path)], pytest.Config.ArgsSource.ARGS
+
+
+def _sharding(config: pytest.Config, settings: options.Settings) -> Sharding | None:
+    """Where one part of the session is asked for: what deselects the others, in every process."""
+    if settings.shard is None:
+        return None
+    from pytest_agentbench.engine import Sharding
+
+    config.pluginmanager.register(sharding := Sharding(*settings.shard))
+    return sharding
 
 
 def _prepare(config: pytest.Config) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine import Budget, ControllerLink
+    from pytest_agentbench.engine import Budget, ControllerLink, DryRun, Part, RunAhead, Sharding, Spending
     from pytest_agentbench.options import Settings
     from pytest_agentbench.reports import Gate
 
+BEGAN = pytest.StashKey[int]()
+"""When the session did, in ns since the epoch: before any conftest was loaded."""
 _WORST_LAST = ("rerun", "passed", "skipped", "failed", "error").index
 
 
@@ -28,8 +31,8 @@ class SessionReport:
     of a case file carries `agentbench_case_file`.
     """
 
-    def __init__(self, config: pytest.Config, settings: Settings) -> None:
-        self.config, self.settings = config, settings
+    def __init__(self, config: pytest.Config, settings: Settings, sharding: Sharding | None = None) -> None:
+        self.config, self.settings, self.sharding = config, settings, sharding
         self.started_at, self._begun = datetime.now(UTC), time.perf_counter()
         self.rows: dict[str, dict[str, Any]] = {}
         self.order: dict[str, int] = {}
@@ -38,17 +41,27 @@ class SessionReport:
         self.other_collection_errors = 0
         self.lost = 0
         self.warnings: list[str] = []
+        self.unshared: list[str] = []
         self.budget: Budget | None = None
+        self.ahead: RunAhead | None = None
+        self.dry_run: DryRun | None = None
         self.link: ControllerLink | None = None
-        self.halted: str | None = None
+        self.drained: str | None = None
+        self.not_run = 0
         self.report: dict[str, Any] | None = None
         self.report_path: Path | None = None
 
     # -- what pytest tells
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Remembers the session, whose flags stop it."""
+        """Remembers the session, whose flags stop it, and looks at the clock."""
         self.session = session
+        if (seconds := self.settings.max_seconds) is not None:
+            reason = f"the time is used up: {seconds:g} s (--agentbench-max-seconds)"
+            timer = threading.Timer(seconds, self.drain, [reason])
+            timer.daemon = True
+            timer.start()
+            self.config.add_cleanup(timer.cancel)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Counts what could not be collected. Where only case files failed, the other cases still run."""
@@ -70,6 +83,7 @@ class SessionReport:
         if row is not None:
             self.order[report.nodeid] = getattr(report, "item_index", len(self.order))
             self.rows[report.nodeid] = row
+            self.not_run += getattr(report, "agentbench_not_run", False)
         elif report.nodeid in self.rows:
             if outcome == "error":  # its teardown broke
                 self.rows[report.nodeid] = {
@@ -92,22 +106,54 @@ class SessionReport:
     @pytest.hookimpl(tryfirst=True)  # JUnit's file and the terminal's summary are written after it
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Writes report.json and decides the exit status."""
+        idle = self.sharding is not None and self.sharding.is_empty
+        if idle and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            exitstatus = session.exitstatus = pytest.ExitCode.OK
+        if self.settings.dry_run:
+            return  # the report of the last real session stays
         self.lost = self._lost(session, exitstatus)
-        if (self.rows or self.lost) and not session.config.getoption("collectonly"):
+        if (self.rows or self.lost or idle) and not session.config.getoption("collectonly"):
             self._finish(session, exitstatus)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What people see at the end."""
+        if self.dry_run is not None:
+            from pytest_agentbench.reports import write_forecast
+
+            write_forecast(terminalreporter, list(self.dry_run.forecasts.values()))
         if self.report is not None:
             from pytest_agentbench.reports import write_summary
 
             write_summary(terminalreporter, self.report, str(self.report_path) if self.report_path else None)
 
-    def spend(self, cost: float | None) -> str | None:
-        """Books what a worker spent; the reason to stop once the budget is used up."""
+    # -- what runs tell, from any thread
+
+    def open_budget(self) -> Budget:
+        """What the session pays for, all workers together: opened before the first run starts."""
+        from pytest_agentbench.engine import Budget
+
+        self.budget = Budget(self.settings.max_cost, self.settings.max_tokens)
+        return self.budget
+
+    def attach(self, ahead: RunAhead, dry_run: DryRun | None) -> None:
+        """What runs the session's cases, in the only process, or what books them instead."""
+        self.ahead, self.dry_run = ahead, dry_run
+        if self.drained is not None:
+            ahead.drain(self.drained)
+
+    def spend(self, part: Part, spendings: Sequence[Spending]) -> None:
+        """Books what runs and judges used; no more start once the budget is used up."""
         assert self.budget is not None
-        self.halted = self.budget.spend(cost) or self.halted
-        return self.halted
+        if (reason := self.budget.book(part, spendings)) is not None:
+            self.drain(reason)
+
+    def drain(self, reason: str) -> None:
+        """Starts nothing more, here and in all workers: what is in flight ends, the rest is skipped with the reason."""
+        self.drained = self.drained or reason
+        if self.ahead is not None:
+            self.ahead.drain(reason)
+        if self.link is not None:
+            self.link.tell("drain", reason)
 
     # -- what it comes to
 
@@ -124,11 +170,15 @@ class SessionReport:
         from pytest_agentbench.reports import build_report, case_failures, suite_properties, write_report
 
         rows = [self.rows[nodeid] for nodeid in sorted(self.rows, key=lambda nodeid: self.order[nodeid])]
-        report = build_report(rows, {})
-        gate = self._gate(rows, case_failures(report["cases"]))
+        spent_usd = self.budget.spent_usd if self.budget is not None else {"run": 0.0, "judge": 0.0}
+        report = build_report(rows, {}, spent_usd)
+        faults = self._faults()
+        gate = self._gate(rows, [*case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             session.exitstatus = self._exit_status(gate, exitstatus)
-        report["session"].update(self._facts(session.exitstatus), gate=gate.as_dict())
+        report["session"].update(self._facts(session.exitstatus), faults=faults, gate=gate.as_dict())
+        if self.sharding is not None:
+            report["session"].update(self.sharding.facts(row["nodeid"] for row in rows))
         self.report_path = self.settings.json or self.settings.output / "report.json"
         try:
             write_report(report, self.report_path)
@@ -151,28 +201,41 @@ class SessionReport:
         reported = {nodeid for nodeid, outcome in self.others.items() if outcome != "rerun"}
         return max(0, session.testscollected - len(self.rows.keys() | reported))
 
-    def _gate(self, rows: Sequence[dict[str, Any]], case_failures: Sequence[str]) -> Gate:
+    def _gate(self, rows: Sequence[dict[str, Any]], failures: Sequence[str]) -> Gate:
         from pytest_agentbench.reports import Counts, gate
 
-        counts = Counts.of(row["outcome"] for row in rows)
+        idle = self.sharding is not None and self.sharding.is_empty
+        fail_under = None if idle else self.settings.fail_under  # there is nothing to decide
+        return gate(Counts.of(row["outcome"] for row in rows), fail_under, self.settings.min_completion, failures)
+
+    def _faults(self) -> list[str]:
+        """What went wrong beside the cases: it fails a gated session whatever its pass rate."""
         crashes = self.link.unplaced if self.link is not None else []
         broken = sum(outcome in ("failed", "error") for outcome in self.others.values()) - len(crashes)
         uncollected = self.case_file_errors + self.other_collection_errors
-        stopped = self.session.shouldfail or self.session.shouldstop or self.halted
-        reasons = [
-            *case_failures,
+        stopped = self.session.shouldfail or self.session.shouldstop or self._cut_short
+        return [
             *([f"{uncollected} collection errors."] if uncollected else []),
             *([f"{broken} tests that are not cases failed."] if broken > 0 else []),
             *(f"{crash}." for crash in crashes),
             *([f"The session stopped early: {stopped}."] if stopped else []),
             *([f"{self.lost} collected items were never reported."] if self.lost else []),
+            *(f"{text}." for text in self._unshared()),
         ]
-        return gate(counts, self.settings.fail_under, self.settings.min_completion, reasons)
+
+    def _unshared(self) -> list[str]:
+        """What of this session is not in the shared store, in sentences."""
+        return [*self.unshared, *(self.link.unshared if self.link is not None else ())]
 
     def _exit_status(self, gate: Gate, exitstatus: int) -> int:
         if gate.passed is not None:
             return pytest.ExitCode.OK if gate.passed else pytest.ExitCode.TESTS_FAILED
-        return pytest.ExitCode.TESTS_FAILED if self.halted or self.lost else exitstatus
+        return pytest.ExitCode.TESTS_FAILED if self._cut_short or self.lost or self._unshared() else exitstatus
+
+    @property
+    def _cut_short(self) -> str | None:
+        """Why some runs were not started; what came too late to skip any has stopped nothing."""
+        return self.drained if self.not_run else None
 
     def _facts(self, exitstatus: int) -> dict[str, Any]:
         return {
@@ -195,16 +258,13 @@ class SessionReport:
 
     def _spoilers(self) -> Iterator[str]:
         """What only the end shows, and a reader of the figures has to know."""
-        budget = self.budget
-        if budget is not None and budget.max_cost is not None and budget.unknown:
-            yield (
-                f"the cost of {budget.unknown} requests is unknown, so --agentbench-max-cost did not count them; "
-                "give the model prices in models.yaml"
-            )
-        if self.halted:
-            yield self.halted
+        yield from self.budget.gaps() if self.budget is not None else ()
+        if self._cut_short:
+            runs = "1 run was" if self.not_run == 1 else f"{self.not_run} runs were"
+            yield f"{self._cut_short}; {runs} not started"
         if self.lost:
             yield f"{self.lost} collected items were never reported"
+        yield from self._unshared()
 
 
 def _has_line(entry: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
+import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +17,34 @@ from pytest_agentbench.collection.marked import attach_jobs
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports
 from pytest_agentbench.collection.selecting import deselect
+from pytest_agentbench.collection.sharing import StoreWait
 from pytest_agentbench.engine import (
     AHEAD,
     CHANNEL,
     JOB,
     Budget,
+    CodeReader,
+    DryRun,
+    Identities,
     Job,
     LookAhead,
+    Origins,
+    Part,
     RunAhead,
+    RunLimits,
     RunLogHandler,
     Services,
+    Work,
+    WorkerThrottles,
     execute,
+    spending,
+    steady_socket,
 )
-from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.records import Usage
 from pytest_agentbench.reports import Progress, StatusLine
+from pytest_agentbench.session import BEGAN
+from pytest_agentbench.store import allow_open_files
 from pytest_agentbench.workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -39,12 +54,12 @@ if TYPE_CHECKING:
     from pytest_agentbench.session import SessionReport
 
 
-def choose(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Gives marked tests their cases and deselects what is not to run."""
+def choose(session: pytest.Session, items: list[pytest.Item], *, dry_run: bool) -> None:
+    """Gives marked tests their cases and deselects what is not to run: in a dry run, all that is no case."""
     planner = session.config.stash[PLANNER]
     attach_jobs(items)
     try:
-        deselect(session.config, items, planner)
+        deselect(session.config, items, planner, cases_only=dry_run)
     except ConfigError as error:
         _refuse(session, str(error))
     if problem := planner.problem or (planner.predicted and planner.predicted.problem):
@@ -60,28 +75,40 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
     channel = getattr(config, "workerinput", {}).get(CHANNEL)
     workers = config.workerinput["workercount"] if channel is not None else 1  # type: ignore[attr-defined]
-    concurrency = max(1, _concurrency(settings, jobs) // workers)
+    limits = _limits(settings, jobs, workers)
     if channel is not None:
-        channel.send(("cases", len(jobs), concurrency))  # precedes xdist's own message on the same wire
+        steady_socket(channel.gateway)
+        channel.send(("cases", len(jobs), limits.concurrency))  # precedes xdist's own message on the same wire
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
     judges = (model for job in jobs for model in job.judges)
-    if missing := config.stash[PLANNER].missing_keys({job.plan for job in jobs}, judges):
+    dry_run = DryRun() if settings.dry_run else None
+    if dry_run is None and (missing := config.stash[PLANNER].missing_keys({job.plan for job in jobs}, judges)):
         _refuse(session, *missing)
         return
+    remote = config.stash[PLANNER].store.remote
+    try:
+        if remote is not None:
+            remote.open()
+    except InfrastructureError as error:
+        _refuse(session, str(error))
+        return
     predicted = config.stash[PLANNER].predicted
-    budget, workspaces = Budget(settings.max_cost), Workspaces()
+    workspaces = Workspaces()
     config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
-    services = _services(config, settings, workspaces, budget, workers, channel, report, concurrency)
-    view = _view(config, budget, len(jobs)) if report is not None else _unseen
-    ahead = RunAhead(
-        session, functools.partial(execute, services), concurrency, close=services.close, tick=view, channel=channel
-    )
+    throttles = WorkerThrottles(channel.send) if channel is not None else None
+    services = _services(config, settings, workspaces, limits, channel, report, throttles)
+    services.dry_run = dry_run
+    if dry_run is not None and config.pluginmanager.has_plugin("lfplugin"):
+        config.pluginmanager.unregister(name="lfplugin")  # it has selected; a dry run is no result that --lf is about
+    view = _view(config, report.open_budget(), len(jobs)) if report is not None else _unseen
+    work: Work = functools.partial(execute, services)
+    ahead = RunAhead(session, work, limits, close=services.close, tick=view, channel=channel, throttles=throttles)
     if predicted is not None:
         ahead.shared.append(predicted.predictions)
     warnings = list(_warnings(jobs, predicted))
     if report is not None:
-        report.budget = budget
+        report.attach(ahead, dry_run)
         report.warnings += warnings
     elif channel is not None and warnings:
         channel.send(("warnings", warnings))
@@ -90,8 +117,18 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     config.add_cleanup(ahead.engine.close)
     config.stash[AHEAD] = ahead
     config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
+    config.pluginmanager.register(Origins(services.identities), "agentbench-origins")
     config.pluginmanager.register(ahead, "agentbench-ahead")
     config.pluginmanager.register(CaseReports(workspaces), "agentbench-case-reports")
+    if remote is not None:
+        config.pluginmanager.register(StoreWait(remote, functools.partial(_unshared, report, channel)))
+
+
+def _unshared(report: SessionReport | None, channel: Any, problem: str) -> None:
+    if report is not None:
+        report.unshared.append(problem)
+    elif channel is not None:
+        channel.send(("unshared", problem))
 
 
 def _warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
@@ -103,9 +140,12 @@ def _warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
         yield from predicted.warnings(max(job.repetition for job in jobs))
 
 
-def _concurrency(settings: Settings, jobs: list[Job]) -> int:
-    profiles = {id(job.plan): job.plan.run_profile.execution_policy.max_concurrency for job in jobs}
-    return settings.concurrency or max(profiles.values(), default=1)
+def _limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits:
+    profiles = {job.plan.run_profile.run_profile_id: job.plan.run_profile for job in jobs}
+    most = {name: profile.execution_policy.max_concurrency for name, profile in profiles.items()}
+    if settings.concurrency is not None:
+        return RunLimits(settings.concurrency, {}, workers)
+    return RunLimits(max(most.values(), default=1), most, workers)
 
 
 def _refuse(session: pytest.Session, *reasons: str) -> None:
@@ -120,32 +160,43 @@ def _services(
     config: pytest.Config,
     settings: Settings,
     workspaces: Workspaces,
-    budget: Budget,
-    workers: int,
+    limits: RunLimits,
     channel: Any,
     report: SessionReport | None,
-    concurrency: int,
+    throttles: WorkerThrottles | None,
 ) -> Services:
-    from pytest_agentbench.models import Scripts
+    from pytest_agentbench.models import Cassettes, Scripts
 
     registry, scripts = config.stash[PLANNER].registry, Scripts()
 
     def connect() -> Endpoints:
         from pytest_agentbench.models import Endpoints
 
-        return Endpoints(
-            share=workers, scripts=scripts, concurrency=concurrency * workers, providers=registry.providers
-        )
+        shared = functools.partial(throttles.of_model, limits.total) if throttles is not None else None
+        return Endpoints(scripts=scripts, concurrency=limits.concurrency, providers=registry.providers, shared=shared)
 
-    def spent(costs: list[float | None]) -> None:
-        if channel is not None:
-            for cost in costs if budget.max_cost is not None else ():
-                channel.send(("spent", cost))
-        elif reason := budget.spend(*costs):
-            if report is not None:
-                report.halted = reason
-            config.stash[AHEAD].halt(reason)
+    def spent(part: Part, usages: list[Usage]) -> None:
+        spendings = [spending(usage) for usage in usages]
+        if report is not None:
+            report.spend(part, spendings)
+        elif channel is not None:
+            channel.send(("spent", part, spendings))
 
+    def drain(reason: str) -> None:
+        if report is not None:
+            report.drain(reason)
+        elif channel is not None:
+            config.stash[AHEAD].drain(reason)
+            channel.send(("drain", reason))
+
+    def warn(text: str) -> None:
+        if report is not None:
+            report.warnings.append(text)
+        elif channel is not None:
+            channel.send(("warnings", [text]))
+
+    config.stash[PLANNER].store.warn = warn
+    allow_open_files(256 + 4 * limits.concurrency)  # a run has a lock, a connection, and what its tools open
     reuse = not settings.no_reuse
     return Services(
         registry,
@@ -153,9 +204,19 @@ def _services(
         scripts,
         connect,
         spent,
+        drain,
+        lambda: config.stash[AHEAD].engine.drained,
+        Identities(CodeReader(config.rootpath, config.stash[BEGAN]), warn),
         reuse_runs=reuse,
         reuse_evaluations=reuse and not settings.rejudge,
+        cassettes=Cassettes(settings.cassettes, _session_id(config), config.stash[PLANNER].store.redactor),
     )
+
+
+def _session_id(config: pytest.Config) -> str:
+    """The same in all workers of a session, and no other session's."""
+    named = getattr(config, "workerinput", {}).get("testrunuid")
+    return str(named or uuid.uuid4().hex)[:12]
 
 
 def _view(config: pytest.Config, budget: Budget, total: int) -> Any:

@@ -237,13 +237,17 @@ class Planner:
         return metric_judges(plans, metrics, self.registry.metrics, place)
 
     def missing_keys(self, plans: Iterable[Plan], judges: Iterable[Model] = ()) -> list[str]:
-        """A sentence for each model that the plans ask, or metrics as `judges`, and whose key is not set."""
+        """A sentence for each model that the plans ask, or metrics as `judges`, and whose key is not set.
+
+        A replay asks nobody.
+        """
         models = {model.model_id: model for model in judges}
         for plan in plans:
             if plan.model is not None and not plan.own_agent:
                 models[plan.model.model_id] = plan.model
             models.update({model.model_id: model for model in plan.judges.values()})
-        sentences = (missing_key(model, self.environ) for model in models.values())
+        asked = (model for model in models.values() if (model.cassettes or self.settings.cassettes) != "replay")
+        sentences = (missing_key(model, self.environ) for model in asked)
         return [sentence for sentence in sentences if sentence]
 
 
@@ -267,7 +271,7 @@ def prepare(config: pytest.Config, settings: Settings) -> Planner:
     return Planner(
         settings,
         registry,
-        Store(settings.output),
+        Store(settings.output, remote=settings.store),
         config.rootpath,
         config.pluginmanager,
         problem,

@@ -55,10 +55,13 @@ class CaseReports:
         if job.plan.lane.redactor is not None:
             _redact(job.plan.lane.redactor, report, row)
         report.agentbench_row = row  # type: ignore[attr-defined]  # extra attributes travel from xdist's workers
+        if result.not_run is not None:
+            report.agentbench_not_run = True  # type: ignore[attr-defined]
         properties = user_properties(row)
         item.user_properties.extend(properties)
         report.user_properties.extend(properties)
-        if not result.reused:
+        replayed = result.artifact is not None and result.artifact.cassette == "replayed"
+        if not result.reused and not replayed:
             report.duration += result.seconds  # the time of the run, not of the wait for it
         if stop := stop_reason(job, result, outcome):
             report.agentbench_stop = stop  # type: ignore[attr-defined]
@@ -101,7 +104,7 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         result.artifact,
         result.evaluation,
         duration_seconds=None if plan.predictions is not None else result.seconds or None,
-        reused=result.reused,
+        reused=result.reused and result.not_run is None,
         evaluation_reused=result.evaluation_reused,
         artifact_path=result.path,
         outcome=outcome,

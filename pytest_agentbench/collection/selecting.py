@@ -17,7 +17,7 @@ from pytest_agentbench.sources import select, suite_problems
 MANUAL = "manual"
 
 
-def deselect(config: pytest.Config, items: list[pytest.Item], planner: Planner) -> None:
+def deselect(config: pytest.Config, items: list[pytest.Item], planner: Planner, *, cases_only: bool = False) -> None:
     """Removes what the suite does not select, and cases tagged `manual` that nobody named. Raises ConfigError.
 
     A hand-written test's mark names its case.
@@ -27,7 +27,10 @@ def deselect(config: pytest.Config, items: list[pytest.Item], planner: Planner) 
     gone: list[pytest.Item] = []
     for item in items:
         job = item.stash.get(JOB, None)
-        stays = job is None or (suites.select(job) if planner.settings.suite else not _unnamed(item, job))
+        if job is None:
+            stays = not cases_only
+        else:
+            stays = suites.select(job) if planner.settings.suite else not _unnamed(item, job)
         (kept if stays else gone).append(item)
     if gone:
         config.hook.pytest_deselected(items=gone)

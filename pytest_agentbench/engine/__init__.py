@@ -5,26 +5,42 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine.budget import Budget
+    from pytest_agentbench.engine.asking import RunLimits, WorkerThrottles
+    from pytest_agentbench.engine.budget import Budget, Part, Spending, spending
+    from pytest_agentbench.engine.code import CodeReader
     from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE, RunAhead, overrides_runner
     from pytest_agentbench.engine.execution import execute
+    from pytest_agentbench.engine.forecast import DryRun, Expected, Forecast
+    from pytest_agentbench.engine.gateways import Gateways
+    from pytest_agentbench.engine.identities import Identities
     from pytest_agentbench.engine.job import CHAT_JUDGE, Job, Plan, Result, judge_of
+    from pytest_agentbench.engine.lines import steady_socket
     from pytest_agentbench.engine.logs import RunLogHandler, filter_capture_handlers
-    from pytest_agentbench.engine.lookahead import LookAhead
+    from pytest_agentbench.engine.lookahead import LookAhead, Work
+    from pytest_agentbench.engine.origins import Origins
     from pytest_agentbench.engine.registry import Registry, build_registry
     from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
+    from pytest_agentbench.engine.sharding import Sharding
     from pytest_agentbench.engine.shares import CHANNEL, ControllerLink
 
 _HERE = "pytest_agentbench.engine"
 _HOMES = {
-    "budget": ("Budget",),
+    "asking": ("RunLimits", "WorkerThrottles"),
+    "budget": ("Budget", "Part", "Spending", "spending"),
     "driver": ("AHEAD", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overrides_runner"),
     "execution": ("execute",),
+    "forecast": ("DryRun", "Expected", "Forecast"),
+    "code": ("CodeReader",),
+    "identities": ("Identities",),
+    "gateways": ("Gateways",),
     "job": ("CHAT_JUDGE", "Job", "Plan", "Result", "judge_of"),
     "logs": ("RunLogHandler", "filter_capture_handlers"),
-    "lookahead": ("LookAhead",),
+    "lines": ("steady_socket",),
+    "lookahead": ("LookAhead", "Work"),
     "registry": ("Registry", "build_registry"),
+    "origins": ("Origins",),
     "services": ("CaseRunner", "Services", "agent_name"),
+    "sharding": ("Sharding",),
     "shares": ("CHANNEL", "ControllerLink"),
 }
 __getattr__ = lazy_exports(_HERE, {name: f"{_HERE}.{home}" for home, names in _HOMES.items() for name in names})
@@ -38,19 +54,34 @@ __all__ = [
     "RUNNER_FIXTURE",
     "Budget",
     "CaseRunner",
+    "CodeReader",
     "ControllerLink",
+    "DryRun",
+    "Expected",
+    "Forecast",
+    "Gateways",
+    "Identities",
     "Job",
     "LookAhead",
+    "Origins",
+    "Part",
     "Plan",
     "Registry",
     "Result",
     "RunAhead",
+    "RunLimits",
     "RunLogHandler",
     "Services",
+    "Sharding",
+    "Spending",
+    "Work",
+    "WorkerThrottles",
     "agent_name",
     "build_registry",
     "execute",
     "filter_capture_handlers",
     "judge_of",
     "overrides_runner",
+    "spending",
+    "steady_socket",
 ]

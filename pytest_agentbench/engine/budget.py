@@ -1,25 +1,86 @@
-"""What a session may spend."""
+"""What a session spends, and how much it may."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pytest_agentbench.records import Usage
+
+Part = Literal["run", "judge"]
+"""Who spends: the agent, or what judges it (judges, and metrics that ask models)."""
+
+Spending = tuple[float | None, int | None]
+"""USD and tokens of one run or judgement, None where unknown; plain, so that it can be sent between processes."""
+
+
+def spending(usage: Usage) -> Spending:
+    """What a usage counts for: input and output tokens together."""
+    tokens = usage.total_tokens
+    if usage.input_tokens is not None and usage.output_tokens is not None:
+        tokens = usage.input_tokens + usage.output_tokens
+    return usage.cost_usd, tokens
 
 
 @dataclass
 class Budget:
-    """Adds up what runs and judges cost, in USD. `max_cost` None is no limit. Safe from any thread."""
+    """Adds up what a session pays for. Limits (USD, tokens) of None are none. Safe from any thread.
+
+    `tokens` are those known, `unknown_tokens` counts the runs and judgements that did not tell theirs.
+    """
 
     max_cost: float | None = None
-    spent: float = 0.0
-    unknown: int = 0
+    max_tokens: int | None = None
+    tokens: int = 0
+    unknown_tokens: int = 0
+    _costs: dict[Part, float] = field(default_factory=lambda: {"run": 0.0, "judge": 0.0})
+    _unknown: dict[Part, int] = field(default_factory=lambda: {"run": 0, "judge": 0})
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def spend(self, *costs: float | None) -> str | None:
-        """Books costs (None: unknown, only counted). Returns the reason to stop once the limit is reached."""
+    def book(self, part: Part, spendings: Iterable[Spending]) -> str | None:
+        """Adds them. Returns the reason to start nothing more, once a limit is reached."""
         with self._lock:
-            self.spent += sum(cost for cost in costs if cost is not None)
-            self.unknown += sum(cost is None for cost in costs)
-            if self.max_cost is None or self.spent < self.max_cost:
-                return None
+            for cost, tokens in spendings:
+                self._costs[part] += cost or 0.0
+                self._unknown[part] += cost is None
+                self.tokens += tokens or 0
+                self.unknown_tokens += tokens is None
+            return self._used_up()
+
+    def _used_up(self) -> str | None:
+        if self.max_cost is not None and self.spent >= self.max_cost:
             return f"the budget is used up: {self.spent:.4f} of {self.max_cost:.4f} USD (--agentbench-max-cost)"
+        if self.max_tokens is not None and self.tokens >= self.max_tokens:
+            return f"the budget is used up: {self.tokens} of {self.max_tokens} tokens (--agentbench-max-tokens)"
+        return None
+
+    @property
+    def spent(self) -> float:
+        """The known USD of both parts."""
+        return sum(self._costs.values())
+
+    @property
+    def unknown(self) -> int:
+        """How many runs and judgements did not tell what they cost."""
+        return sum(self._unknown.values())
+
+    @property
+    def spent_usd(self) -> dict[str, float | None]:
+        """USD by part, None where some of it is unknown."""
+        return {part: None if self._unknown[part] else cost for part, cost in self._costs.items()}
+
+    def gaps(self) -> Iterator[str]:
+        """A sentence for each limit that could not count everything."""
+        if self.max_cost is not None and self.unknown:
+            yield (
+                f"the cost of {self.unknown} requests is unknown, so --agentbench-max-cost did not count them; "
+                "give the model prices in models.yaml"
+            )
+        if self.max_tokens is not None and self.unknown_tokens:
+            yield (
+                f"the tokens of {self.unknown_tokens} requests are unknown, so --agentbench-max-tokens did not count "
+                "them"
+            )

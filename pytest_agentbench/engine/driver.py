@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_agentbench.engine.asking import RunLimits, WorkerThrottles
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.lookahead import LookAhead, Work
 
@@ -26,32 +27,34 @@ class RunAhead:
     """Starts the session's jobs ahead of pytest and hands each item its result.
 
     `tick(engine)` is called several times a second while pytest waits, `tick(None)` before it goes on. `channel` is
-    the line to xdist's controller, which sends the share; without it every job is this process's own.
+    the line to xdist's controller, which sends the share and what `throttles` asks it; without it every job is this
+    process's own.
     """
 
     def __init__(
         self,
         session: pytest.Session,
         work: Work,
-        concurrency: int,
+        limits: RunLimits,
         *,
         close: Callable[[], Any],
         tick: Callable[[LookAhead | None], None],
         channel: Any = None,
+        throttles: WorkerThrottles | None = None,
     ) -> None:
-        config = session.config
-        self.session, self.tick = session, tick
+        config, concurrency = session.config, limits.concurrency
+        self.session, self.tick, self.throttles = session, tick, throttles
         self.shared: list[Any] = []
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
         group_jobs(config, session.items)
         stops = config.getoption("maxfail") or config.getoption("stepwise", False)
-        limits = {job.group: job.plan.run_profile.execution_policy.max_concurrency for job in jobs}
+        profiles = {job.group: job.plan.run_profile.execution_policy.max_concurrency for job in jobs}
         self.engine = LookAhead(
-            work,
+            limits.within(work, throttles) if throttles is not None else work,
             concurrency=concurrency,
             window=concurrency if stops else WINDOW * concurrency,  # what lies past a stop is paid for nothing
-            limits=limits if config.getoption("agentbench_concurrency") is None else None,
+            limits={group: limits.share(most) for group, most in profiles.items()} if limits.profiles else None,
             on_close=close,
         )
         if channel is not None:
@@ -74,9 +77,9 @@ class RunAhead:
     def _tick(self) -> None:
         self.tick(self.engine)
 
-    def halt(self, reason: str) -> None:
-        """Starts nothing more and cancels what is in flight; what is done is still reported, the rest skipped."""
-        self.engine.halt(reason)
+    def drain(self, reason: str) -> None:
+        """Starts nothing more; what is in flight ends, the rest is skipped with the reason."""
+        self.engine.drain(reason)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
@@ -116,9 +119,13 @@ class RunAhead:
             jobs = [item.stash[JOB] for item in share if JOB in item.stash]
             self.engine.post(self.engine.extend, jobs, [item.stash[JOB] for item in doubtful if JOB in item.stash])
             return
-        if order == "stop":
+        if order == "drain":
+            self.engine.drain(rest[0])
+        elif order == "stop":
             self.session.shouldstop = rest[0]
-        self.engine.halt(rest[0])
+            self.engine.halt(rest[0])
+        elif self.throttles is not None:
+            self.engine.post(self.throttles.receive, message)
 
 
 AHEAD = pytest.StashKey[RunAhead]()

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.checks import CheckContext, run_checks
 from pytest_agentbench.engine.identity import verdict_identity
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.measuring import measure_all
 from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.taping import kept, paid
 from pytest_agentbench.engine.verdict import is_judged, verdict, wants_judge
 from pytest_agentbench.errors import AgentbenchError, JudgeError
-from pytest_agentbench.judging import Judgement, NoVerdictError, judge
+from pytest_agentbench.judging import Judgement, NoVerdictError, judge, taped_judges
 from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, RunArtifact, Usage
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models import Tape
+from pytest_agentbench.store import share_evaluation
 
 
 async def evaluate(services: Services, job: Job, case: Case, result: Result) -> None:
     """Fills in `result.evaluation` and stores it. Raises AgentbenchError where there is no verdict but has to be."""
-    plan, artifact = job.plan, result.artifact
+    plan, artifact, tape = job.plan, result.artifact, result.tape
     assert artifact is not None
     profile = plan.evaluation_profile
+    identity = verdict_identity(services, job, case, artifact)  # first: what is run may change what it holds
     context = CheckContext(
         case, artifact, result.workspace, services.registry.metrics, profile.compat, services.threads.run
     )
     checks = await run_checks(context, profile.security_policy, services.registry.checks)
-    metrics = await measure_all(services, job, case, artifact)
+    with kept(tape):
+        metrics = await measure_all(services, job, case, artifact, tape)
     try:
-        judgement = await _judge(services, plan, case, artifact, checks)
+        with kept(tape):
+            judgement = await _judge(services, plan, case, artifact, checks, tape)
     except JudgeError as error:
         evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error)
         plan.lane.write_evaluation(job.repetition, evaluation)
@@ -34,15 +43,25 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
             return
         raise
     judged = judgement.result if judgement else None
-    identity = verdict_identity(services, job, case, artifact)
-    evaluation = result.evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity)
+    if tape is not None:
+        identity = verdict_identity(services, job, case, artifact)  # there may be more on it now
+    evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity)
+    if tape is not None:
+        evaluation = evaluation.model_copy(update={"cassette": tape.state()})
+    result.evaluation = evaluation
     plan.lane.write_evaluation(job.repetition, evaluation, judgement.prompts if judgement else ())
+    share_evaluation(plan.lane, artifact, evaluation, made=True)
     if evaluation.outcome == "error" and not job.by_hand:
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
 
 
 async def _judge(
-    services: Services, plan: Plan, case: Case, artifact: RunArtifact, checks: tuple[CheckResult, ...]
+    services: Services,
+    plan: Plan,
+    case: Case,
+    artifact: RunArtifact,
+    checks: tuple[CheckResult, ...],
+    tape: Tape | None,
 ) -> Judgement | None:
     """Asks the judges, unless the run has already failed by its status: there is nothing to weigh then."""
     if not wants_judge(case, plan.evaluation_profile) or not is_judged(case, artifact):
@@ -53,14 +72,14 @@ async def _judge(
             artifact,
             checks,
             plan.evaluation_profile,
-            lambda config: services.client(plan.judges[config.judge_id]),
-            backends=services.registry.judges,
+            lambda config: services.client(plan.judges[config.judge_id], tape),
+            backends=services.registry.judges if tape is None else taped_judges(services.registry.judges, tape),
             redactor=plan.lane.redactor,
         )
     except NoVerdictError as error:
-        services.on_spent([iteration.usage.cost_usd for iteration in error.iterations])
+        services.on_spent("judge", paid(tape, [iteration.usage for iteration in error.iterations]))
         raise
-    services.on_spent([iteration.usage.cost_usd for iteration in judgement.result.iterations])
+    services.on_spent("judge", paid(tape, [iteration.usage for iteration in judgement.result.iterations]))
     return judgement
 
 

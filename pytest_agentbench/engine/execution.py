@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Any
 
 from pytest_agentbench.engine.evaluate import evaluate
+from pytest_agentbench.engine.forecast import NOT_RUN, DryRun
 from pytest_agentbench.engine.identity import verdict_identity
 from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.keeping import restore_workspace
 from pytest_agentbench.engine.logs import RUN_LOGS
+from pytest_agentbench.engine.pulling import pull
 from pytest_agentbench.engine.raised import as_raised
 from pytest_agentbench.engine.run import make_run
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import Subject, subject_of
+from pytest_agentbench.engine.taping import open_tape, records_run, records_verdict, replays_run
 from pytest_agentbench.engine.verdict import require_decision
-from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.errors import ProviderError, UnreachableError, UnwritableError
 from pytest_agentbench.records import Case, RunArtifact
+from pytest_agentbench.store import share_evaluation, share_run
 
 
 async def execute(services: Services, job: Job, agent: Any) -> Result:
@@ -32,43 +38,79 @@ async def execute(services: Services, job: Job, agent: Any) -> Result:
         if not job.by_hand:
             require_decision(case, job.plan.evaluation_profile)
         subject = subject_of(services, job, case, agent)
-        if not _reuse(services, job, case, subject, result):
+        result.tape = open_tape(services, job, case, agent)
+        if services.dry_run is not None:
+            await _foresee(services.dry_run, services, job, case, subject, result)
+        elif not await _reuse(services, job, case, subject, result):
             async with job.plan.lane.claim(subject.fingerprint):
                 await _complete(services, job, case, subject, result)
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
         result.error = RuntimeError("the agent raised CancelledError")
+    except (UnwritableError, UnreachableError) as error:
+        result.error = error
+        services.drain(str(error))  # whatever else is paid for could not be stored either, or is paid for already
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is this item's
         result.error = as_raised(error)
     result.seconds = result.seconds or time.perf_counter() - begun
+    result.tape = None
     return result
+
+
+async def _foresee(dry_run: DryRun, services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
+    """Books what the job would take."""
+    counts = partial(_counts, job, case)
+    if not await _reuse(services, job, case, subject, result) and await pull(
+        services, job, case, subject, result, counts
+    ):
+        await _reuse(services, job, case, subject, result)
+    dry_run.add(services, job, case, subject.model.model_id, result)
+    result.not_run = NOT_RUN
 
 
 async def _complete(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
     """Makes what the store lacks. The lock is held: what another session made meanwhile is there by now."""
-    if _reuse(services, job, case, subject, result):
+    if await _reuse(services, job, case, subject, result):
         return
-    if result.artifact is None:
+    if (reason := services.drained()) is not None:  # while it waited for the lock
+        result.not_run = reason
+        return
+    counts = partial(_counts, job, case)
+    pulled = await pull(services, job, case, subject, result, counts)
+    if pulled and await _reuse(services, job, case, subject, result):
+        return
+    job.plan.lane.refuse_newer(case.case_id, job.repetition)
+    if result.artifact is None or not await restore_workspace(services, job, case, result):
+        result.reused, result.evaluation_reused, result.evaluation = False, False, None
         await make_run(services, job, case, subject, result)
     _raise_failure(case, result.artifact)
     await evaluate(services, job, case, result)
 
 
-def _reuse(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> bool:
-    """Fills in the stored run and the stored verdict on it; whether both are there."""
-    if not services.reuse_runs:
+async def _reuse(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> bool:
+    """Fills in the stored run and the stored verdict on it, and for a test by hand what the run left; whether that
+    is all there is to do.
+    """
+    if not services.reuse_runs or records_run(result.tape):
         return False
     lane = job.plan.lane
-    found = lane.find_run(case.case_id, job.repetition, subject.fingerprint)
-    if found is None or not _counts(job, case, found[0]):
+    found = lane.find_run(case.case_id, job.repetition, subject.fingerprint, partial(_counts, job, case))
+    if found is None:
         return False
     result.artifact, result.path = artifact, _ = found
     result.reused, result.seconds = True, artifact.duration_seconds
-    if services.reuse_evaluations:
+    if services.dry_run is None:
+        share_run(lane, artifact, made=False)
+    if services.reuse_evaluations and not records_verdict(services, job, result.tape):
         result.evaluation = lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
+    if result.evaluation is None and replays_run(result.tape, artifact):
+        result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
+        return False
     result.evaluation_reused = result.evaluation is not None
-    return result.evaluation_reused
+    if result.evaluation is not None and services.dry_run is None:
+        share_evaluation(lane, artifact, result.evaluation, made=False)
+    return result.evaluation_reused and (not job.by_hand or await restore_workspace(services, job, case, result))
 
 
 def _counts(job: Job, case: Case, artifact: RunArtifact) -> bool:

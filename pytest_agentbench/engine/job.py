@@ -12,6 +12,7 @@ from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact
 
 if TYPE_CHECKING:
     from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
+    from pytest_agentbench.models import Tape
     from pytest_agentbench.runners import Predictions
     from pytest_agentbench.store import Lane
     from pytest_agentbench.workspaces import Workspace
@@ -80,6 +81,11 @@ class Job:
     by_hand: bool = False
     judges: tuple[Model, ...] = ()
 
+    @property
+    def runner_scope(self) -> Any:
+        """What the group says of where the runner comes from."""
+        return self.group[0] if isinstance(self.group, tuple) else None
+
 
 @dataclass(slots=True)
 class Result:
@@ -87,7 +93,7 @@ class Result:
 
     `not_run` is the reason why the session stopped before the job was done. `seconds` is the run's own time, `waited`
     how long pytest stood still for it. `runner` is what the run was made with. `reused` says that the run was in
-    the store, `evaluation_reused` that the verdict was.
+    the store, `evaluation_reused` that the verdict was. `tape` is the run's cassette while the job is worked on.
     """
 
     runner: object = None
@@ -102,4 +108,5 @@ class Result:
     reused: bool = False
     evaluation_reused: bool = False
     workspace: Workspace | None = None
+    tape: Tape | None = None
     logs: list[str] = field(default_factory=list)

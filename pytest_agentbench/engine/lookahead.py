@@ -48,6 +48,7 @@ class LookAhead:
         self.over = self.closed = False
         self.died: BaseException | None = None
         self.stopped: str | None = None
+        self.drained: str | None = None
         self.grace = 5.0
         self.waiting: dict[Hashable, deque[Job]] = {}
         self.runners: dict[Hashable, Any] = {}
@@ -88,6 +89,10 @@ class LookAhead:
                 if over:
                     return self._lost(job, runner)
             tick()
+
+    def drain(self, reason: str) -> None:
+        """Starts nothing more; what is in flight ends and stays to be fetched."""
+        self.drained = self.drained or reason
 
     def halt(self, reason: str) -> None:
         """Starts nothing more and cancels what is in flight; what is done stays to be fetched."""
@@ -160,6 +165,9 @@ class LookAhead:
             return
         flight = self.running.get(job)
         if flight is None or flight.runner is not runner:  # not started, or with a runner that is not this item's
+            if self.drained:
+                answer.put(self._lost(job, runner))
+                return
             with contextlib.suppress(KeyError, ValueError):
                 self.waiting[job.group].remove(job)
             if flight is not None:
@@ -173,7 +181,7 @@ class LookAhead:
 
     def _pump(self) -> None:
         self.starved = 0
-        while len(self.running) < self.concurrency and not self.stopped:
+        while len(self.running) < self.concurrency and not (self.stopped or self.drained):
             heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
             first = min(heads, key=lambda jobs: jobs[0].rank, default=None)
             if first is None:
@@ -219,7 +227,7 @@ class LookAhead:
     def _lost(self, job: Job, runner: Any) -> Result:
         if self.died is not None:
             return Result(runner, error=RuntimeError(f"the engine died: {self.died!r}"))
-        return Result(runner, not_run=self.stopped or "the session ended")
+        return Result(runner, not_run=self.drained or self.stopped or "the session ended")
 
 
 async def _as_coroutine(awaitable: Awaitable[None]) -> None:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.taping import paid
 from pytest_agentbench.engine.verdict import is_judged, metrics_of
 from pytest_agentbench.metrics import MetricContext, asks_model, measure, measure_async, takes_long
 from pytest_agentbench.records import Case, MetricResult, MetricSpec, RunArtifact
 from pytest_agentbench.store import JUDGEMENTS
 
+if TYPE_CHECKING:
+    from pytest_agentbench.models import Tape
 
-async def measure_all(services: Services, job: Job, case: Case, artifact: RunArtifact) -> list[MetricResult]:
+
+async def measure_all(
+    services: Services, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None = None
+) -> list[MetricResult]:
     """The result of every metric of the case, in order. Books what asking models has cost.
 
     A run that failed by its status is not shown to a model: such a metric is 0, as it is for an empty answer.
@@ -31,14 +38,19 @@ async def measure_all(services: Services, job: Job, case: Case, artifact: RunArt
         if spec.name in asking:
             if not is_judged(case, artifact):
                 return _unasked(spec, artifact.status)
-            return await measure_async(spec, reference, output, metrics, _context(services, job, case))
+            return await measure_async(spec, reference, output, metrics, _context(services, job, case, tape))
         plain = partial(measure, spec, reference, output, metrics)
         return await services.threads.run(plain) if spec.name in long else plain()
 
     results = await asyncio.gather(*map(one, specs))
-    if costs := [result.usage.cost_usd for result in results if result.usage is not None]:
-        services.on_spent(costs)
+    if used := [result.usage for result in results if result.usage is not None]:
+        services.on_spent("judge", paid(tape, used))
     return results
+
+
+def asks_models(services: Services, job: Job, case: Case) -> bool:
+    """Whether any of the case's metrics asks a model."""
+    return any(_asks(services, spec) for spec in metrics_of(case, job.plan.evaluation_profile))
 
 
 def _asks(services: Services, spec: MetricSpec) -> bool:
@@ -46,14 +58,16 @@ def _asks(services: Services, spec: MetricSpec) -> bool:
     return function is not None and asks_model(function)
 
 
-def _context(services: Services, job: Job, case: Case) -> MetricContext:
+def _context(services: Services, job: Job, case: Case, tape: Tape | None) -> MetricContext:
     lane = job.plan.lane
     return MetricContext(
         case_id=case.case_id,
         question=question_of(case),
-        client=lambda name: services.client(job.plan.judge_model(name)),
+        client=lambda name: services.client(job.plan.judge_model(name), tape),
         redactor=lane.redactor,
         cache=Path(lane.output, JUDGEMENTS),
+        anew=None if services.reuse_evaluations else services.asked_anew,
+        remote=lane.remote,
     )
 
 

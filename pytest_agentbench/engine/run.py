@@ -8,20 +8,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.keeping import NOTE, keep_workspace
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import Subject
+from pytest_agentbench.engine.taping import complete, paid, run_ended
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.records import Case, RunArtifact, RunError
+from pytest_agentbench.records import Case, Model, RunArtifact, RunError
 from pytest_agentbench.runners import RunContext, RunEnd, Runner, conclude
-from pytest_agentbench.tools import Search, SearchResult
+from pytest_agentbench.store import share_run
+from pytest_agentbench.tools import WEB_SEARCH, Search, SearchResult, taped_search
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models import Scripts
+    from pytest_agentbench.models import Scripts, Tape
 
 
 async def make_run(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
     """Fills in `result` and stores the run, however it ended. Raises what the runner raised beyond that."""
-    plan, model = job.plan, subject.model
+    plan, model, tape = job.plan, subject.model, result.tape
     if any(each.scripted for each in (model, *plan.judges.values(), *job.judges)):
         services.scripts.load_beside(case)
     context = RunContext(
@@ -29,20 +32,29 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
         workspaces=services.workspaces,
         model=plan.model,
         settings=subject.settings,
-        client=services.client(model) if plan.model is not None else None,
+        client=services.client(model, tape) if plan.model is not None else None,
         repetition=job.repetition,
         tools=services.registry.tools,
         sandbox=plan.run_profile.sandbox,
-        search=_scripted_search(services.scripts, case) if model.scripted else services.registry.search,
+        search=_search(services, case, model, tape),
         in_thread=services.threads.run,
     )
+    if tape is not None:
+        tape.folder = lambda: str(context.made_workspace.path) if context.made_workspace is not None else None
     started_at = datetime.now(UTC)
     try:
-        end = await _until_end(subject.runner, context, plan.run_profile.run_timeout_seconds)
+        with complete(tape):
+            end = await _until_end(subject.runner, context, plan.run_profile.run_timeout_seconds, tape)
     finally:
         result.workspace = context.made_workspace
+    seconds, taped, unwritable = run_ended(tape, case, end.status, context.trace.seconds)
+    run_id, interrupted = uuid.uuid4().hex, None
+    try:
+        kept, note = await keep_workspace(services, job, run_id, context.made_workspace)
+    except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
+        kept, note, interrupted = None, {NOTE: {"not_kept": "the session was stopped"}}, error
     artifact = result.artifact = RunArtifact(
-        run_id=uuid.uuid4().hex,
+        run_id=run_id,
         case_id=case.case_id,
         suite_id=plan.suite_id,
         run_profile_id=plan.run_profile.run_profile_id,
@@ -52,24 +64,33 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
         fingerprint=subject.fingerprint,
         status=end.status,
         started_at=started_at,
-        duration_seconds=context.trace.seconds,
+        duration_seconds=seconds,
         request=context.trace.request,
         provider=context.trace.provider,
         usage=context.trace.usage,
         trace=context.trace.events,
         error=end.error,
-        metadata=dict(end.metadata),
+        workspace=kept,
+        cassette=taped,
+        metadata={**{name: value for name, value in end.metadata.items() if name != NOTE}, **note},
     )
     result.seconds = artifact.duration_seconds
     if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
-        services.on_spent([artifact.usage.cost_usd])
+        services.on_spent("run", paid(tape, [artifact.usage]))
     result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
+    share_run(plan.lane, artifact, made=True)
+    if interrupted is not None:
+        raise interrupted
+    if unwritable is not None:
+        raise unwritable
 
 
-async def _until_end(runner: Runner, context: RunContext, limit: float | None) -> RunEnd:
+async def _until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:
     """How the run ended: a provider's failure is a status like any other here, so that its trace is stored."""
     try:
         async with asyncio.timeout(limit) as timer:
+            if tape is not None:
+                tape.timer = timer
             returned = await runner(context.case, context)
         return conclude(returned, context.trace)
     except ProviderError as error:
@@ -79,6 +100,14 @@ async def _until_end(runner: Runner, context: RunContext, limit: float | None) -
             raise  # the agent's own
         message = f"no answer within run_timeout_seconds ({limit:g} s)"
         return RunEnd("timed_out", RunError(code="run_timeout", message=message))
+
+
+def _search(services: Services, case: Case, model: Model, tape: Tape | None) -> Search | None:
+    if model.scripted:
+        return _scripted_search(services.scripts, case)
+    if tape is None or tape.mode(WEB_SEARCH) == "off":
+        return services.registry.search
+    return taped_search(services.registry.search, tape)
 
 
 def _scripted_search(scripts: Scripts, case: Case) -> Search:

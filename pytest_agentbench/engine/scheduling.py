@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -27,6 +29,11 @@ class RunAheadScheduling(LoadScheduling):
         self.suspects: set[int] = set()
         self.doubtful: set[str] = set()
 
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        """One that took the place of a dead worker, and was sent home before it had collected, is not asked again."""
+        if node in self.node2pending:
+            super().add_node_collection(node, collection)
+
     def schedule(self) -> None:
         """Deals the shares once every worker has collected."""
         first, *others = self.node2collection.values()
@@ -40,12 +47,26 @@ class RunAheadScheduling(LoadScheduling):
         else:
             super().schedule()
 
+    @property
+    def nodes(self) -> list[Any]:
+        """The workers; none where xdist looks for whom to send home because it may restart no more of them."""
+        return [] if self._goes_on and not self.tests_finished else list(self.node2pending)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the living are to make up for one that xdist did not replace: then nobody but this ends them."""
+        return self.ahead and self.link.no_more_restarts
+
     def check_schedule(self, node: Any, duration: float = 0) -> None:
         """Called after every item; there is something to deal only when a worker died."""
-        if self.ahead:
-            self._deal()
-        else:
+        if not self.ahead:
             super().check_schedule(node, duration)
+            return
+        self._deal()
+        if self._goes_on and self.tests_finished:
+            for each in self.node2pending:
+                if not each.shutting_down:
+                    each.shutdown()
 
     def remove_node(self, node: Any) -> str | None:
         """A worker is gone: what it may have had in flight becomes suspect."""
@@ -66,7 +87,7 @@ class RunAheadScheduling(LoadScheduling):
             if not decided:
                 self.mark_test_pending(nodeid)
             return True
-        no_worker = not self.nodes and self.config.getoption("maxworkerrestart") == "0"
+        no_worker = not self.node2pending and self.link.no_more_restarts
         if not self.ahead or decided or no_worker or nodeid in self.link.culprits:
             return False
         self.link.culprits[nodeid] = crash
@@ -74,7 +95,7 @@ class RunAheadScheduling(LoadScheduling):
         return True
 
     def _deal(self) -> None:
-        nodes = [node for node in self.nodes if node in self.node2collection and not node.shutting_down]
+        nodes = [node for node in self.node2pending if node in self.node2collection and not node.shutting_down]
         if not nodes or not self.pending:
             return
         assert self.collection is not None
@@ -82,7 +103,8 @@ class RunAheadScheduling(LoadScheduling):
         for node, share in zip(nodes, deal(self.pending, len(nodes)), strict=True):
             suspects = [index for index in share if index in self.suspects]
             culprits = {index: text for index, text in crashes.items() if index in share}
-            node.workerinput[CHANNEL].send(("share", share, suspects, culprits))
             self.node2pending[node].extend(share)
-            node.send_runtest_some(share)
+            with contextlib.suppress(OSError):  # it has died: xdist is about to hear of it, and the share comes back
+                node.workerinput[CHANNEL].send(("share", share, suspects, culprits))
+                node.send_runtest_some(share)
         self.pending.clear()

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.engine.budget import Part
+from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.registry import Registry
 from pytest_agentbench.engine.threads import DaemonThreads
-from pytest_agentbench.records import Model
+from pytest_agentbench.models import Cassettes, TapedClient
+from pytest_agentbench.records import Model, Usage
 from pytest_agentbench.runners import Runner, adapt
 from pytest_agentbench.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models import ChatClient, Endpoints, Scripts
+    from pytest_agentbench.engine.forecast import DryRun
+    from pytest_agentbench.models import ChatClient, Endpoints, Scripts, Tape
 
 
 class CaseRunner:
@@ -30,21 +35,34 @@ def agent_name(agent: Any) -> str:
 
 @dataclass
 class Services:
-    """What all runs of a session share. `endpoints` is made on the engine's loop at first use."""
+    """What all runs of a session share. `endpoints` is made on the engine's loop at first use.
+
+    `on_spent(part, usages)` books what was paid. `drain(reason)` keeps the whole session from starting more runs, and
+    `drained()` is the reason once that is so. With `dry_run` nothing is run, only booked there. `asked_anew` are the
+    keys of kept votes that were asked for again.
+    """
 
     registry: Registry
     workspaces: Workspaces
     scripts: Scripts
     connect: Callable[[], Endpoints]
-    on_spent: Callable[[list[float | None]], None]
+    on_spent: Callable[[Part, list[Usage]], None]
+    drain: Callable[[str], None]
+    drained: Callable[[], str | None]
+    identities: Identities
     reuse_runs: bool = True
     reuse_evaluations: bool = True
+    dry_run: DryRun | None = None
+    cassettes: Cassettes = field(default_factory=Cassettes)
+    asked_anew: set[str] = field(default_factory=set)
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     _endpoints: Endpoints | None = None
     _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
 
-    def client(self, model: Model) -> ChatClient:
-        """A client for the model."""
+    def client(self, model: Model, tape: Tape | None = None) -> ChatClient:
+        """A client for the model, through the tape where that is in use for it."""
+        if tape is not None and tape.mode(model.model_id) != "off":
+            return TapedClient(model, tape, partial(self.client, model))
         if self._endpoints is None:
             self._endpoints = self.connect()
         return self._endpoints.client(model)

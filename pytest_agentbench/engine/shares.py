@@ -2,20 +2,29 @@
 
 Controller and worker talk over a channel of their own (execnet lets channels travel in `workerinput`):
 
-- worker to controller: `("cases", n, in_flight)` and `("warnings", texts)` after collection, then `("spent", usd)`
-  after each paid run
+- worker to controller: `("cases", n, in_flight)` and `("warnings", texts)` after collection, then
+  `("spent", part, spendings)` after each paid run and judgement, `("drain", reason)` where it can go on no more, and
+  `("unshared", text)` at the end where results are not in the shared store
 - controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to what is said of it;
-  `("halt", reason)`: start nothing more, skip the rest; `("stop", reason)`: end the session, because xdist's own
+  `("drain", reason)`: start nothing more, skip the rest; `("stop", reason)`: end the session, because xdist's own
   shutdown order would queue behind the share
+
+and what `throttling` says of limits that hold over all workers.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+
+from pytest_agentbench.engine.lines import Line, steady_socket
+from pytest_agentbench.engine.throttling import ControllerThrottles
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.budget import Part, Spending
 
 CHANNEL = "agentbench"
 
@@ -28,30 +37,37 @@ def deal(indices: Sequence[int], workers: int) -> list[list[int]]:
 
 
 class ControllerLink:
-    """The controller's side: hands out channels, adds up what workers spend, tells them to stop.
+    """The controller's side: hands out channels, adds up what workers spend, keeps their limits, tells them to stop.
 
-    `spend(usd)` books a cost (None: unknown) and returns the reason to stop once the budget is used up. `in_flight` is
-    how many runs one worker makes at a time. `culprits` are the items that crashed a worker, with what is said of them:
-    another worker reports them, because it can make their rows. `unplaced` are crashes that no worker could take over.
+    `spend(part, spendings)` books what was paid, `drain(reason)` is for what a worker cannot go on after. `in_flight`
+    is how many runs one worker makes at a time. `culprits` are the items that crashed a worker, with what is said of
+    them: another worker reports them, because it can make their rows. `unplaced` are crashes that no worker could take
+    over. `no_more_restarts` says that xdist does not replace a worker that died.
     """
 
-    def __init__(self, spend: Callable[[float | None], str | None]) -> None:
-        self.spend = spend
-        self.channels: list[Any] = []
+    def __init__(self, spend: Callable[[Part, Sequence[Spending]], None], drain: Callable[[str], None]) -> None:
+        self.spend, self.drain = spend, drain
+        self.lines: list[Line] = []
+        self.throttles = ControllerThrottles()
         self.cases = 0
         self.in_flight = 1
-        self.told: set[str] = set()
+        self.told: dict[str, str] = {}
         self.decided: set[str] = set()
         self.culprits: dict[str, str] = {}
         self.warnings: dict[str, None] = {}
         self.unplaced: list[str] = []
+        self.crashes = 0
+        self.no_more_restarts = False
+        self.unshared: list[str] = []
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Puts a private channel into what the worker is started with."""
+        for gateway in node.nodemanager.group:  # also the one that others are reached through
+            steady_socket(gateway)
         channel = node.workerinput[CHANNEL] = node.gateway.newchannel()
-        channel.setcallback(self._receive)  # in execnet's thread, in the order the worker sent
-        self.channels.append(channel)
+        self.lines.append(line := Line(channel))
+        channel.setcallback(partial(self._receive, line), endmarker=None)  # in execnet's thread, in the worker's order
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
@@ -63,6 +79,20 @@ class ControllerLink:
         return RunAheadScheduling(config, log, self)
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        """Counts as xdist is about to. Where a worker ended the session by itself, the others end theirs."""
+        if error:
+            from xdist.dsession import get_default_max_worker_restart
+
+            self.crashes += 1
+            most = get_default_max_worker_restart(node.config)
+            self.no_more_restarts = most is not None and self.crashes > most
+            return
+        output = getattr(node, "workeroutput", {})
+        if reason := output.get("shouldfail") or output.get("shouldstop"):
+            self.tell("stop", str(reason))
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
         """A crash is an error of the case, and with many runs in flight pytest's item is rarely the culprit."""
         report.when = "setup"
@@ -72,21 +102,41 @@ class ControllerLink:
         else:
             self.unplaced.append(str(report.longrepr))
 
-    def tell(self, order: Literal["halt", "stop"], reason: str) -> None:
-        """Sends an order to every worker, once."""
+    def tell(self, order: Literal["drain", "stop"], reason: str) -> None:
+        """Sends an order to every worker, once; to those that start later too."""
         if order in self.told:
             return
-        self.told.add(order)
-        for channel in self.channels:
-            with contextlib.suppress(OSError):  # that worker is gone
-                channel.send((order, reason))
+        self.told[order] = reason
+        for line in self.lines:
+            line.send((order, reason))
 
-    def _receive(self, message: Sequence[Any]) -> None:
+    def close(self) -> None:
+        """Ends the threads."""
+        self.throttles.close()
+        for line in self.lines:
+            line.close()
+
+    def _receive(self, line: Line, message: Sequence[Any] | None) -> None:
+        if message is None:
+            self._gone(line)
+            return
         kind, *rest = message
         if kind == "cases":
             self.cases += rest[0]
             self.in_flight = max(self.in_flight, rest[1])
+            for order in tuple(self.told.items()):  # it takes the place of one that crashed
+                line.send(order)
         elif kind == "warnings":
             self.warnings.update(dict.fromkeys(rest[0]))  # every worker has collected the same
-        elif reason := self.spend(rest[0]):
-            self.tell("halt", reason)
+        elif kind == "drain":
+            self.drain(rest[0])
+        elif kind == "spent":
+            self.spend(*rest)
+        elif kind == "unshared":
+            self.unshared.append(rest[0])
+        else:
+            self.throttles.receive(line, message)
+
+    def _gone(self, line: Line) -> None:
+        line.close()
+        self.throttles.gone(line)

@@ -68,21 +68,30 @@ async def _vote(
     repetition: int,
     compat: Literal["v1"] | None,
 ) -> AnswerVerdict | Asked[AnswerVerdict]:
-    """A vote that was kept, or asked now and kept. Scripts may change, so what they say is not kept."""
+    """A vote that was kept, or asked now and kept; not of scripts, which may change, nor where a cassette keeps it."""
     from pytest_agentbench.judging import ask_vote, vote_key
     from pytest_agentbench.store import Judgements
 
     ask = partial(ask_vote, client, messages, case_id=context.case_id, repetition=repetition, compat=compat)
-    if context.cache is None or client.model.scripted:
+    if context.cache is None or client.model.scripted or getattr(client, "taped", False):
         return await ask()
-    kept = Judgements(context.cache, context.redactor)
+    kept = Judgements(context.cache, context.redactor, context.remote)
     key = vote_key(client.model, messages, repetition, compat)
+    anew = context.anew
     async with _asking.setdefault((asyncio.get_running_loop(), context.cache, key), asyncio.Lock()):
-        if (verdict := kept.find(key)) is not None:
+        counts = anew is None or key in anew
+        if counts and (verdict := kept.find(key)) is not None:
             return verdict
-        asked = await ask()
-        if asked.verdict is not None:
-            kept.keep(key, client.model.requested_model, asked.verdict)
+        async with kept.claim(key):
+            if counts:
+                await kept.pull(key)
+                if (verdict := kept.find(key)) is not None:  # another session has asked, here or elsewhere
+                    return verdict
+            asked = await ask()
+            if asked.verdict is not None:
+                kept.keep(key, client.model.requested_model, asked.verdict)
+        if anew is not None:
+            anew.add(key)
         return asked
 
 

@@ -15,7 +15,7 @@ from pytest_agentbench.records import MetricResult, MetricSpec, Usage
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import ChatClient
-    from pytest_agentbench.store import Redactor
+    from pytest_agentbench.store import Redactor, Remote
 
 Metric = Callable[..., Any]
 """`(ground_truth: str, prediction: str, **kwargs) -> float | Measured`: 0 is wrong, 1 is right.
@@ -52,7 +52,9 @@ class MetricContext:
     """What a metric that asks a model has at hand.
 
     `client` gives the client for a model id, None: the session's own judge; it raises ConfigError where there is none.
-    `cache` is the folder of answers that are paid for, None: nothing is kept.
+    `cache` is the folder of answers that are paid for, None: nothing is kept. Where what is kept is to be asked anew,
+    `anew` holds the keys of what was since: only that counts. `remote` is the store behind the folder that other
+    machines share.
     """
 
     case_id: str
@@ -60,6 +62,8 @@ class MetricContext:
     client: Callable[[str | None], ChatClient]
     redactor: Redactor | None = None
     cache: Path | None = None
+    anew: set[str] | None = None
+    remote: Remote | None = None
 
 
 def metric(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pytest_agentbench.reports.assertion import Fault, error_report, failure_report, faults, headline
 from pytest_agentbench.reports.breakdown import Entry, breakdown, groupable
+from pytest_agentbench.reports.forecast import write_forecast
 from pytest_agentbench.reports.gate import Counts, Gate, case_failures, gate
 from pytest_agentbench.reports.progress import Progress, StatusLine
 from pytest_agentbench.reports.report import build_report, report_schema, suite_properties, write_report
@@ -16,6 +17,7 @@ from pytest_agentbench.reports.statistics import (
     pass_rate_interval,
     wilson_interval,
 )
+from pytest_agentbench.reports.table import Terminal
 from pytest_agentbench.reports.terminal import write_summary
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "Progress",
     "Row",
     "StatusLine",
+    "Terminal",
     "breakdown",
     "build_report",
     "case_failures",
@@ -44,6 +47,7 @@ __all__ = [
     "suite_properties",
     "user_properties",
     "wilson_interval",
+    "write_forecast",
     "write_report",
     "write_summary",
 ]

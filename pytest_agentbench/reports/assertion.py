@@ -19,6 +19,7 @@ WIDTH = 160
 FAULT_LINES = 24
 ANSWER_LINES = 10
 _HEADLINE = 140
+_ERROR_LINES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def error_report(error: BaseException, artifact: RunArtifact | None = None, arti
     """What pytest shows where infrastructure failed: what happened, what to do, what was recorded until then."""
     code = getattr(error, "code", None)
     lines = [
-        f"{type(error).__name__}{f' ({code})' if code else ''}: {_prose(str(error)) or 'no message'}",
+        f"{type(error).__name__}{f' ({code})' if code else ''}: {_prose(str(error), _ERROR_LINES) or 'no message'}",
         "",
         "This says nothing about the agent: the run counts as an error, not as a failure.",
     ]
@@ -192,6 +193,6 @@ def _answer(answer: str | None) -> list[str]:
     return [f"answer (last {len(shown)} of {len(lines)} lines):" if len(lines) > len(shown) else "answer:", *shown]
 
 
-def _prose(text: str) -> str:
-    """A message of several lines, bounded, each line made visible."""
-    return "\n".join(clip(visible(line[: 8 * WIDTH]), 4 * WIDTH) for line in text.splitlines()[:12])
+def _prose(text: str, most: int) -> str:
+    """A message of at most so many lines, each of bounded length and made visible."""
+    return "\n".join(clip(visible(line[: 8 * WIDTH]), 4 * WIDTH) for line in text.splitlines()[:most])

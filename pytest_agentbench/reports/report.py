@@ -28,6 +28,7 @@ from pytest_agentbench.reports.statistics import (
 Report = dict[str, Any]
 Groups = dict[tuple[str, str, str], list[Row]]
 
+_UNKNOWN_COST = {"run": None, "judge": None}
 _SESSION: dict[str, Any] = {
     "started_at": None,
     "duration_seconds": None,
@@ -35,16 +36,23 @@ _SESSION: dict[str, Any] = {
     "command": [],
     "versions": {},
     "profiles": {},
+    "shard": None,
+    "selection": None,
+    "merged": None,
     "warnings": [],
+    "faults": [],
 }
 
 
-def build_report(rows: Sequence[Row], session: Mapping[str, Any]) -> Report:
+def build_report(
+    rows: Sequence[Row], session: Mapping[str, Any], spent_usd: Mapping[str, float | None] | None = None
+) -> Report:
     """The whole report of rows from `run_row`, in the order given, one per run.
 
     `session` holds JSON values: `started_at` (ISO 8601, UTC), `duration_seconds`, `exit_status`, `command` (arguments),
-    `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` (sentences). What it lacks is null or
-    empty.
+    `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` and `faults` (sentences), `shard`,
+    `selection`, `merged`. What it lacks is null or empty. `spent_usd` is what the session itself paid, `run` and
+    `judge` (USD, None: unknown).
     """
     by_model: dict[str, list[Row]] = defaultdict(list)
     by_case: Groups = defaultdict(list)
@@ -55,7 +63,7 @@ def build_report(rows: Sequence[Row], session: Mapping[str, Any]) -> Report:
     return {
         "schema_version": 1,
         "session": {**_SESSION, "gate": ungated, **session},
-        "totals": {**_tally(rows), **_sums(rows)},
+        "totals": {**_tally(rows), **_sums(rows), "spent_usd": dict(spent_usd or _UNKNOWN_COST)},
         "models": [_model(rows_of_model) for rows_of_model in by_model.values()],
         "datasets": dataset_results(rows),
         "cases": [_case(repetitions) for repetitions in by_case.values()],
@@ -100,6 +108,10 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
         ("agentbench.fail_under", verdict["fail_under"]),
         ("agentbench.cost_usd.run", totals["cost_usd"]["run"]),
         ("agentbench.cost_usd.judge", totals["cost_usd"]["judge"]),
+        ("agentbench.spent_usd.run", totals["spent_usd"]["run"]),
+        ("agentbench.spent_usd.judge", totals["spent_usd"]["judge"]),
+        ("agentbench.reused", totals["reused"]),
+        ("agentbench.rejudged", totals["rejudged"]),
     ]
     for model in report["models"]:
         prefix = f"agentbench.model.{model['model_id']}"
@@ -120,6 +132,9 @@ def _tally(rows: Sequence[Row]) -> dict[str, Any]:
         "errors": counts.errors,
         "skipped": counts.skipped,
         "reused": sum(row["reused"] for row in rows),
+        "rejudged": sum(row["reused"] and not row["evaluation_reused"] for row in rows),
+        "recorded": sum(row["cassette"] == "recorded" for row in rows),
+        "replayed": sum(row["cassette"] == "replayed" for row in rows),
         "pass_rate": counts.pass_rate,
         "completion": counts.completion,
     }

@@ -77,6 +77,7 @@ def run_row(
         "duration_seconds": _finite(duration_seconds),
         "reused": reused,
         "evaluation_reused": evaluation_reused,
+        "cassette": _cassette(artifact, evaluation),
         "fingerprint": _text(artifact.fingerprint) if artifact is not None else None,
         "artifact": _text(artifact_path),
         "message": _text(message, MESSAGE_LIMIT),
@@ -104,10 +105,18 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
         ("agentbench.tokens.output", usage.get("output_tokens")),
         ("agentbench.duration_seconds", row["duration_seconds"]),
         ("agentbench.reused", row["reused"]),
+        ("agentbench.cassette", row["cassette"]),
+        ("agentbench.evaluation_reused", row["evaluation_reused"]),
         ("agentbench.fingerprint", row["fingerprint"]),
         ("agentbench.artifact", row["artifact"]),
     ]
     return [(name, value) for name, value in properties if value is not None]
+
+
+def _cassette(artifact: RunArtifact | None, evaluation: Evaluation | None) -> str | None:
+    """Whether anything of run and verdict was recorded on a cassette, or else replayed from one."""
+    states = {each.cassette for each in (artifact, evaluation) if each is not None}
+    return next((state for state in ("recorded", "replayed") if state in states), None)
 
 
 def _check(result: CheckResult) -> Row:

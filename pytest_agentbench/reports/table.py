@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-
-import pytest
+from typing import Protocol
 
 from pytest_agentbench.reports import text
 
@@ -15,6 +16,34 @@ Segment = tuple[str, Markup]
 BAR = 10
 GOOD, FAIR = 0.8, 0.5
 """Pass rates from which a bar is green and yellow where no gate says what is wanted."""
+
+
+class Terminal(Protocol):
+    """Where a summary is written: pytest's TerminalReporter, or what has as much. Marks are `bold`, `red`, ..."""
+
+    @property
+    def hasmarkup(self) -> bool:
+        """Whether marks show."""
+
+    @property
+    def verbosity(self) -> int:
+        """0; -1 for `-q`."""
+
+    @property
+    def no_summary(self) -> bool:
+        """Whether only what is wrong is to be said."""
+
+    def write(self, content: str, *, flush: bool = ..., **markup: bool) -> None:
+        """Text that others follow in the same line."""
+
+    def line(self, msg: str, **kw: bool) -> None:
+        """The end of a line."""
+
+    def write_line(self, line: str, **markup: bool) -> None:
+        """A line of its own."""
+
+    def write_sep(self, sep: str, title: str | None = ..., **markup: bool) -> None:
+        """A line of `sep` around a title."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +68,15 @@ class Style:
         return text.clip(text.visible(content[: 4 * self.width]), width, "…" if self.fancy else "...")
 
 
+def style_of(reporter: Terminal) -> Style:
+    """What the terminal can show."""
+    columns = shutil.get_terminal_size().columns
+    return Style(
+        width=columns if columns >= 40 else 80,
+        fancy=reporter.hasmarkup and text.unicode_safe(sys.stdout.encoding),
+    )
+
+
 @dataclass(slots=True)
 class Column:
     """A column of the table: one list of coloured segments a row. The one with the highest `rank` is dropped first."""
@@ -59,19 +97,17 @@ def column(title: str, rank: int, cells: Iterable[str | list[Segment]], align: s
     return Column(title, rank, align, [[(cell, {})] if isinstance(cell, str) else cell for cell in cells])
 
 
-def write_titles(reporter: pytest.TerminalReporter, columns: Sequence[Column]) -> None:
+def write_titles(reporter: Terminal, columns: Sequence[Column]) -> None:
     """The line above the rows."""
     _write_line(reporter, columns, [[(column.title, {"bold": True})] for column in columns])
 
 
-def write_row(reporter: pytest.TerminalReporter, columns: Sequence[Column], row: int) -> None:
+def write_row(reporter: Terminal, columns: Sequence[Column], row: int) -> None:
     """One row of the table, the first one is 0."""
     _write_line(reporter, columns, [column.rows[row] for column in columns])
 
 
-def _write_line(
-    reporter: pytest.TerminalReporter, columns: Sequence[Column], cells: Sequence[Sequence[Segment]]
-) -> None:
+def _write_line(reporter: Terminal, columns: Sequence[Column], cells: Sequence[Sequence[Segment]]) -> None:
     for column, segments in zip(columns, cells, strict=True):
         blanks = " " * (column.width - sum(text.cells(part) for part, _ in segments))
         if column.align == ">":

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import heapq
-import shutil
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import pytest
 
 from pytest_agentbench.reports import text
 from pytest_agentbench.reports.report import Report
@@ -16,11 +12,13 @@ from pytest_agentbench.reports.table import (
     Column,
     Segment,
     Style,
+    Terminal,
     bar_cell,
     column,
     fit,
     interval_text,
     rate_cell,
+    style_of,
     write_row,
     write_titles,
 )
@@ -29,21 +27,18 @@ from pytest_agentbench.reports.terminal_breakdown import write_breakdown
 LISTED = 5
 """How many of the slowest runs and of the worst cases are named."""
 MARKS = {"scripted": "scripted, not a model", "own_agent": "your own agent"}
+TAPED = {"recorded": "on", "replayed": "from"}
 _NAME_WIDTH = 16
 _SHORTEST = 0.01
 
 
-def write_summary(terminalreporter: pytest.TerminalReporter, report: Report, path: str | None = None) -> None:
+def write_summary(terminalreporter: Terminal, report: Report, path: str | None = None) -> None:
     """Write the `agentbench` section: models, groups of datasets, slowest runs, worst cases, totals, gate, report.json.
 
     `-q` leaves out the lists, `-qq` and `--no-summary` all but a gate that failed; a session without a run has that
     and its warnings.
     """
-    columns = shutil.get_terminal_size().columns
-    style = Style(
-        width=columns if columns >= 40 else 80,
-        fancy=terminalreporter.hasmarkup and text.unicode_safe(sys.stdout.encoding),
-    )
+    style = style_of(terminalreporter)
     silent = terminalreporter.no_summary or not report["runs"]
     quiet = 2 if silent else -terminalreporter.verbosity
     if quiet < 2:
@@ -64,7 +59,7 @@ def write_summary(terminalreporter: pytest.TerminalReporter, report: Report, pat
         terminalreporter.write_line(f"report: {text.visible(path)}")
 
 
-def _write_models(reporter: pytest.TerminalReporter, report: Report, style: Style) -> None:
+def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
     models = report["models"]
     columns = fit(_columns(report, style), style.width)
     write_titles(reporter, columns)
@@ -72,7 +67,8 @@ def _write_models(reporter: pytest.TerminalReporter, report: Report, style: Styl
         write_row(reporter, columns, row)
         marks = [mark for name, mark in MARKS.items() if model[name]]
         marks += [f"predictions from {text.visible(model['predictions'])}"] if model["predictions"] else []
-        marks += [f"{model['reused']} of {model['runs']} runs reused"] if model["reused"] else []
+        marks += [f"{model['reused']} of {model['runs']} runs reused{_anew(model)}"] if model["reused"] else []
+        marks += [f"{model[how]} {how} {link} cassettes" for how, link in TAPED.items() if model[how]]
         if marks:
             reporter.write_line(f"  {'; '.join(marks)}", yellow=model["scripted"], light=not model["scripted"])
 
@@ -143,7 +139,7 @@ def _tokens(model: Any, style: Style) -> str:
     return ("" if exact else style.at_least) + text.count(sum(value or 0 for value in known))
 
 
-def _write_slowest(reporter: pytest.TerminalReporter, report: Report, style: Style) -> None:
+def _write_slowest(reporter: Terminal, report: Report, style: Style) -> None:
     timed = [
         run for run in report["runs"] if (run["duration_seconds"] or 0) >= _SHORTEST and run["outcome"] != "skipped"
     ]
@@ -157,7 +153,7 @@ def _write_slowest(reporter: pytest.TerminalReporter, report: Report, style: Sty
         reporter.line(style.clip(f"{run['case_id']} [{run['model_id']}]{repetition}", style.width - 12))
 
 
-def _write_worst(reporter: pytest.TerminalReporter, report: Report, style: Style) -> None:
+def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
     """Cases that the agent failed, lowest pass rate first, then lowest score; then those only infrastructure failed."""
     bad = [case for case in report["cases"] if case["failed"] or case["errors"]]
     if not bad:
@@ -193,7 +189,8 @@ def _messages(report: Report, keys: set[tuple[str, str]]) -> dict[tuple[str, str
 
 
 def _totals(totals: Any, style: Style) -> list[str]:
-    parts = [f"{totals[name]} {name}" for name in ("passed", "failed", "skipped", "reused") if totals[name]]
+    parts = [f"{totals[name]} {name}" for name in ("passed", "failed", "skipped") if totals[name]]
+    parts += [f"{totals['reused']} reused{_anew(totals)}"] if totals["reused"] else []
     if totals["errors"]:
         parts.append(f"{totals['errors']} error{'s' if totals['errors'] > 1 else ''}")
     line = f"{totals['runs']} run{'s' if totals['runs'] != 1 else ''}: {', '.join(parts)}"
@@ -203,10 +200,22 @@ def _totals(totals: Any, style: Style) -> list[str]:
         for part in known
         if known[part]
     ]
-    return [line, f"cost: {', '.join(shown)}"] if shown else [line]
+    return [line, f"cost: {', '.join(shown)}{_paid_now(totals)}"] if shown else [line]
 
 
-def _write_gate(reporter: pytest.TerminalReporter, gate: Any, *, only_failure: bool) -> None:
+def _anew(entry: Any) -> str:
+    return f" ({entry['rejudged']} judged anew)" if entry["rejudged"] else ""
+
+
+def _paid_now(totals: Any) -> str:
+    """What of it this session paid, where that is not all."""
+    spent = totals["spent_usd"].values()
+    if not (totals["reused"] or totals["replayed"]) or None in spent:
+        return ""
+    return f"; of that paid now: {text.money(sum(spent))}"
+
+
+def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
     if gate["passed"] is None or (gate["passed"] and only_failure):
         return
     if gate["passed"]:

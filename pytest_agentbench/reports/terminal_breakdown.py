@@ -5,13 +5,12 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-import pytest
-
 from pytest_agentbench.reports.datasets import FINAL_SCORE
 from pytest_agentbench.reports.report import Report
 from pytest_agentbench.reports.table import (
     Column,
     Style,
+    Terminal,
     column,
     fit,
     interval_text,
@@ -27,7 +26,7 @@ _Line = tuple[dict[str, Any], dict[str, Any]]
 """A dataset's result and one group of its breakdown."""
 
 
-def write_breakdown(reporter: pytest.TerminalReporter, report: Report, style: Style) -> None:
+def write_breakdown(reporter: Terminal, report: Report, style: Style) -> None:
     """Write the groups of all datasets in which something was judged or scored."""
     lines = [
         (result, group)

@@ -319,3 +319,58 @@ def test_tick_is_called_while_pytest_waits():
         engine.plan(planned := jobs(1))
         engine.result(planned[0], tick=tick)
     assert ticked.is_set()
+
+
+def test_draining_lets_what_is_in_flight_end_and_starts_nothing_more():
+    started, go = [], asyncio.Event()
+
+    async def work(job, runner):
+        started.append(job.case_id)
+        await go.wait()
+        return Result(path=job.case_id)
+
+    with Engine(work, concurrency=2) as engine:
+        engine.plan(planned := jobs(5))
+        engine.look.runners[None] = "runner"
+        engine.look.thread.start()
+        engine.settled()
+        engine.look.drain("enough")
+        engine.look.drain("more than enough")
+        engine.look.post(go.set)
+        results = [engine.result(job) for job in planned]
+    assert started == ["c0", "c1"]
+    assert [result.path for result in results[:2]] == started
+    assert {result.not_run for result in results[2:]} == {"enough"}
+
+
+def test_while_draining_no_run_is_made_again_with_another_runner():
+    async def work(job, runner):
+        return Result(path=f"{job.case_id} by {runner}")
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(2))
+        engine.result(planned[0], "one")
+        engine.settled()
+        engine.look.drain("enough")
+        assert engine.result(planned[1], "two", shared=False).not_run == "enough"
+
+
+def test_closing_cancels_what_a_drain_would_have_awaited():
+    ended = []
+
+    async def work(job, runner):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(job.case_id)
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(2))
+        waiter = threading.Thread(target=engine.result, args=[planned[0]])
+        waiter.start()
+        while len(engine.look.running) < 2:
+            engine.settled()
+        engine.look.drain("enough")
+        engine.look.close()
+        waiter.join(5)
+    assert sorted(ended) == ["c0", "c1"]

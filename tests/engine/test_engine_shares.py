@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import functools
+import itertools
+import queue
+import socket
 import threading
+import time
+import types
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.engine import Budget, ControllerLink
+from pytest_agentbench.engine import Budget, ControllerLink, steady_socket
+from pytest_agentbench.engine.lines import Line
 from pytest_agentbench.engine.shares import deal
 
 
@@ -33,55 +40,114 @@ def test_neighbours_stay_together():
 
 class Channel:
     def __init__(self, *, gone=False):
-        self.sent, self.gone = [], gone
+        self.sent, self.gone = queue.SimpleQueue(), gone
 
     def send(self, message):
         if self.gone:
             raise OSError("closed")
-        self.sent.append(message)
+        self.sent.put(message)
+
+
+class Stuck:
+    """The channel of a worker that reads nothing: its pipe is full."""
+
+    def __init__(self):
+        self.reads = threading.Event()
+
+    def send(self, message):
+        assert self.reads.wait(10)
+
+
+def linked(budget=None):
+    """A link that books into the budget and drains as the session does, with one live channel and one that is gone."""
+    budget = budget or Budget()
+
+    def spend(part, spendings):
+        if reason := budget.book(part, spendings):
+            link.tell("drain", reason)
+
+    link = ControllerLink(spend, lambda reason: link.tell("drain", reason))
+    link.lines = [Line(Channel(gone=True)), Line(channel := Channel())]
+    return link, channel
+
+
+def sent(link, channel):
+    """All that the last line has sent."""
+    link.lines[-1].send("the end")
+    return list(iter(functools.partial(channel.sent.get, timeout=5), "the end"))
 
 
 def test_every_worker_is_told_once_and_a_dead_one_is_passed_over():
-    link = ControllerLink(lambda cost: None)
-    link.channels = [Channel(gone=True), Channel()]
+    link, channel = linked()
     link.tell("stop", "enough")
     link.tell("stop", "again")
-    assert link.channels[1].sent == [("stop", "enough")]
+    assert sent(link, channel) == [("stop", "enough")]
 
 
-def test_a_used_up_budget_halts_the_workers():
-    link = ControllerLink(Budget(1.0).spend)
-    link.channels = [channel := Channel()]
+def test_a_worker_that_does_not_read_holds_up_no_other():
+    link, channel = linked()
+    link.lines.insert(0, Line(stuck := Stuck()))
+    link.tell("stop", "enough")
+    assert channel.sent.get(timeout=5) == ("stop", "enough")
+    stuck.reads.set()
+
+
+def test_a_used_up_budget_drains_the_workers():
+    link, channel = linked(Budget(1.0))
     for cost in (0.4, None, 0.4, 0.4, 0.4):
-        link._receive(("spent", cost))
-    [(order, reason)] = channel.sent
-    assert order == "halt"
+        link._receive(link.lines[0], ("spent", "run", [(cost, None)]))
+    [(order, reason)] = sent(link, channel)
+    assert order == "drain"
     assert "1.2000 of 1.0000 USD" in reason
 
 
-@given(st.lists(st.one_of(st.none(), st.floats(0, 10)), max_size=50), st.floats(0.1, 100))
-def test_a_budget_adds_up_and_stops_at_its_limit(costs, limit):
-    budget = Budget(limit)
-    reasons = [budget.spend(cost) for cost in costs]
-    known = [cost for cost in costs if cost is not None]
-    assert budget.unknown == len(costs) - len(known)
-    assert abs(budget.spent - sum(known)) < 1e-9
-    assert (reasons[-1] is not None) == (budget.spent >= limit) if costs else True
+def test_a_worker_that_cannot_go_on_drains_the_others():
+    link, channel = linked()
+    link._receive(link.lines[0], ("drain", "the disk is full"))
+    assert sent(link, channel) == [("drain", "the disk is full")]
 
 
-def test_without_a_limit_nothing_stops():
-    assert Budget().spend(1e9) is None
+def test_a_worker_that_starts_late_is_told_what_the_others_were():
+    link, _ = linked()
+    link.tell("drain", "enough")
+    link.lines.append(Line(late := Channel()))
+    link._receive(link.lines[-1], ("cases", 5, 1))
+    assert sent(link, late) == [("drain", "enough")]
 
 
-def test_a_budget_of_nothing_is_used_up_by_the_first_run():
-    assert Budget(0.0).spend(0.0) is not None
+def test_a_line_ends_with_what_was_sent_before():
+    link, channel = linked()
+    link.tell("stop", "enough")
+    link.close()
+    assert channel.sent.get(timeout=5) == ("stop", "enough")
 
 
-def test_a_budget_is_right_from_many_threads():
-    budget = Budget()
-    threads = [threading.Thread(target=lambda: [budget.spend(1.0, None) for _ in range(500)]) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (budget.spent, budget.unknown) == (4000.0, 4000)
+class Pieces:
+    """execnet's socket, writing in pieces as it does when the buffer is full."""
+
+    def __init__(self, sock=None):
+        self.sock, self.got = sock or socket.socket(), []
+
+    def write(self, data):
+        for byte in data:
+            self.got.append(byte)
+            time.sleep(0)  # another thread may run
+
+
+def test_messages_of_several_threads_over_a_socket_do_not_mix():
+    gateway = types.SimpleNamespace(_io=Pieces())
+    steady_socket(gateway)
+    steady_socket(gateway)
+    writers = [threading.Thread(target=gateway._io.write, args=[bytes([n]) * 500]) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    gateway._io.sock.close()
+    assert [len(list(run)) for _, run in itertools.groupby(gateway._io.got)] == [500] * 4
+
+
+def test_a_gateway_over_pipes_is_left_alone():
+    gateway = types.SimpleNamespace(_io=types.SimpleNamespace(write=print))
+    steady_socket(gateway)
+    assert gateway._io.write is print

@@ -232,7 +232,8 @@ def test_workers_give_the_same_report_and_junit_file(bench):
         bench.case(case_id)
     bench.questions(20)
     serial = bench.run("--junit-xml=serial.xml")
-    spread = bench.run("-n", "2", "--junit-xml=spread.xml")
+    elsewhere = ("--agentbench-output=spread", "--agentbench-json=outputs/report.json")  # nothing is reused there
+    spread = bench.run("-n", "2", "--junit-xml=spread.xml", *elsewhere)
     jsonschema.validate(spread.report, SCHEMA)
     assert spread.exit == serial.exit
     assert list(spread.outcomes.items()) == list(serial.outcomes.items())

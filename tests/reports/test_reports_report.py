@@ -158,3 +158,25 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InfrastructureError, match=r"report\.json: the report could not be written .*--agentbench-json"):
         write_report(build_report([make_row()], SESSION), tmp_path / "file" / "report.json")
+
+
+def reused(row, *, rejudged=False):
+    return {**row, "reused": True, "evaluation_reused": not rejudged}
+
+
+def test_reused_runs_and_those_judged_anew_are_counted_and_cost_nothing_again():
+    rows = [make_row(), reused(make_row(case_id="b")), reused(make_row(case_id="c", model=DEMO), rejudged=True)]
+    report = build_report(rows, SESSION, {"run": 0.0123, "judge": None})
+    SCHEMA.validate(json.loads(json.dumps(report)))
+    assert (report["totals"]["reused"], report["totals"]["rejudged"]) == (2, 1)
+    assert [(model["reused"], model["rejudged"]) for model in report["models"]] == [(1, 0), (1, 1)]
+    assert report["totals"]["spent_usd"] == {"run": 0.0123, "judge": None}
+    assert report["totals"]["cost_usd"]["run"] == pytest.approx(3 * 0.0123)
+    properties = dict(suite_properties(report))
+    assert (properties["agentbench.reused"], properties["agentbench.rejudged"]) == (2, 1)
+    assert properties["agentbench.spent_usd.run"] == 0.0123
+    assert "agentbench.spent_usd.judge" not in properties
+
+
+def test_what_a_session_spent_is_unknown_unless_it_is_said():
+    assert build_report([make_row()], SESSION)["totals"]["spent_usd"] == {"run": None, "judge": None}

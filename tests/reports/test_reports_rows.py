@@ -89,10 +89,28 @@ def test_a_row_holds_what_the_records_say():
         "duration_seconds": 1.5,
         "reused": False,
         "evaluation_reused": False,
+        "cassette": None,
         "fingerprint": "ab12",
         "artifact": "outputs/runs/run_2.json",
         "message": "no",
     }
+
+
+@pytest.mark.parametrize(
+    ("run", "verdict", "expected"),
+    [
+        (None, None, None),
+        ("replayed", None, "replayed"),
+        (None, "replayed", "replayed"),
+        ("recorded", "replayed", "recorded"),
+        ("replayed", "recorded", "recorded"),
+    ],
+)
+def test_a_row_tells_what_cassettes_did_for_run_and_verdict(run, verdict, expected):
+    evaluation = make_evaluation("passed", cassette=verdict)
+    row = run_row("x::c[m]", make_case(), MODEL, 1, make_run(cassette=run), evaluation, outcome="passed", **NOTHING)
+    assert row["cassette"] == expected
+    assert dict(user_properties(row)).get("agentbench.cassette") == expected
 
 
 def test_user_properties_have_the_documented_names():
@@ -115,6 +133,7 @@ def test_user_properties_have_the_documented_names():
         ("agentbench.tokens.output", 80),
         ("agentbench.duration_seconds", 1.5),
         ("agentbench.reused", False),
+        ("agentbench.evaluation_reused", False),
         ("agentbench.fingerprint", "ab12"),
         ("agentbench.artifact", "outputs/runs/run_2.json"),
     ]
@@ -122,7 +141,8 @@ def test_user_properties_have_the_documented_names():
 
 def test_what_is_unknown_has_no_property():
     names = {name for name, _ in user_properties(make_row("error", seconds=None))}
-    assert names == {f"agentbench.{name}" for name in ("case_id", "model", "repetition", "outcome", "reused")}
+    known = ("case_id", "model", "repetition", "outcome", "reused", "evaluation_reused")
+    assert names == {f"agentbench.{name}" for name in known}
 
 
 any_text = st.text(st.characters(codec=None), max_size=30)

@@ -1,0 +1,114 @@
+"""A dry run: what a session would run and judge, and what that is expected to use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pytest_agentbench.engine.budget import Spending, spending
+from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.measuring import asks_models
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.taping import run_is_free, verdict_is_free
+from pytest_agentbench.engine.verdict import wants_judge
+from pytest_agentbench.records import Case, Usage
+from pytest_agentbench.store import read_history, slug
+
+NOT_RUN = "this is a dry run"
+"""Why no item of a dry run has a result."""
+
+
+@dataclass
+class Expected:
+    """A sum of what is expected; `unknown` parts of it nobody can tell."""
+
+    known: float = 0.0
+    unknown: int = 0
+
+    def add(self, part: float | None) -> None:
+        """One part more, None: unknown."""
+        self.known += part or 0.0
+        self.unknown += part is None
+
+
+@dataclass
+class Forecast:
+    """What a session would do on one model. `new` runs are of cases that have no history: the model's mean stands in.
+
+    `to_judge` counts verdicts that models are asked for. Tokens are those of runs and judges, costs are USD.
+    """
+
+    model_id: str
+    runs: int = 0
+    reused: int = 0
+    to_run: int = 0
+    to_judge: int = 0
+    new: int = 0
+    tokens: Expected = field(default_factory=Expected)
+    run_usd: Expected = field(default_factory=Expected)
+    judge_usd: Expected = field(default_factory=Expected)
+
+
+@dataclass
+class DryRun:
+    """Takes the place of runs: books what each would take, by model in the order they come."""
+
+    forecasts: dict[str, Forecast] = field(default_factory=dict)
+    _means: dict[tuple[str, str, str], tuple[_Means, _Means]] = field(default_factory=dict)
+
+    def add(self, services: Services, job: Job, case: Case, model_id: str, found: Result) -> None:
+        """Books a job of which the store holds what is in `found`."""
+        forecast = self.forecasts.setdefault(model_id, Forecast(model_id))
+        forecast.runs += 1
+        forecast.reused += found.reused
+        profile = job.plan.evaluation_profile
+        if not found.reused:
+            forecast.to_run += 1
+            free = job.plan.predictions is not None or run_is_free(found.tape)
+            cost, tokens = (0.0, 0) if free else self._expected_run(job, forecast)
+            forecast.run_usd.add(cost)
+            forecast.tokens.add(tokens)
+        if found.evaluation is None and (wants_judge(case, profile) or asks_models(services, job, case)):
+            forecast.to_judge += 1
+            free = verdict_is_free(services, job)
+            cost, tokens = (0.0, 0) if free else self._history(job)[1].of(slug(job.case_id))
+            forecast.judge_usd.add(cost)
+            forecast.tokens.add(tokens)
+
+    def _expected_run(self, job: Job, forecast: Forecast) -> Spending:
+        runs, case = self._history(job)[0], slug(job.case_id)
+        forecast.new += case not in runs.usages
+        return runs.of(case)
+
+    def _history(self, job: Job) -> tuple[_Means, _Means]:
+        """Means of runs and of verdicts, read when they are first needed."""
+        lane = job.plan.lane
+        key = lane.output, lane.model, lane.evaluation_profile_id
+        if key not in self._means:
+            history = read_history(*key)
+            self._means[key] = _Means(history.runs), _Means(history.verdicts)
+        return self._means[key]
+
+
+@dataclass
+class _Means:
+    """What to expect of a case: the mean of its own history, else of all that there is."""
+
+    usages: Mapping[str, Sequence[Usage]]
+
+    def of(self, case: str) -> Spending:
+        """USD and tokens, None where nothing tells."""
+        cost, tokens = _mean(self.usages.get(case, ()))
+        return self._all[0] if cost is None else cost, self._all[1] if tokens is None else tokens
+
+    @cached_property
+    def _all(self) -> Spending:
+        return _mean([usage for usages in self.usages.values() for usage in usages])
+
+
+def _mean(usages: Sequence[Usage]) -> Spending:
+    used = [spending(usage) for usage in usages]
+    costs = [cost for cost, _ in used if cost is not None]
+    tokens = [count for _, count in used if count is not None]
+    return sum(costs) / len(costs) if costs else None, round(sum(tokens) / len(tokens)) if tokens else None

@@ -1,0 +1,247 @@
+"""Sessions on a store that is damaged, full, read-only, newer, or full of odd names: right results or a clear error."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from support.fault_endpoint import FaultEndpoint
+from support.small_disk import small_disk
+
+from conftest import ECHO_TO_FILE, HEAD
+
+BIG = HEAD + "\ndef agent(case):\n    note('runs.txt', case.case_id)\n    return 'Paris ' + 'x' * 60_000\n"
+CONTAINED = "--agentbench-metric=contains_answer"
+
+
+@pytest.fixture
+def project(bench):
+    bench.agent(ECHO_TO_FILE)
+    return bench
+
+
+@pytest.fixture
+def disk(bench):
+    """A file system of 1 MB at `outputs`."""
+    with small_disk(bench.path / "outputs") as remount:
+        yield remount
+
+
+def runs(project, *args: str) -> list[str]:
+    """The cases that a session has run."""
+    before = len(project.lines("runs.txt"))
+    project.finished = project.run(*args)
+    return project.lines("runs.txt")[before:]
+
+
+def artifacts(project, name: str = "run_1.json") -> list[Path]:
+    return sorted((project.path / "outputs").rglob(name))
+
+
+# -- damage
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "foreign", "a folder"])
+@pytest.mark.parametrize("name", ["run_1.json", "final_result_1.json"])
+def test_a_damaged_file_costs_what_it_held_and_no_more(project, damage, name):
+    for case_id in ("one", "two"):
+        project.case(case_id)
+    runs(project)
+    [path] = [path for path in artifacts(project, name) if path.parent.name == "one"]
+    content = path.read_bytes()
+    if damage == "a folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_bytes({"cut": content[:-20], "emptied": b"", "foreign": b'{"case_id": "one"}'}[damage])
+    assert runs(project) == (["one"] if name == "run_1.json" else [])
+    assert project.finished.outcomes == {"one[agent]": "passed", "two[agent]": "passed"}
+    kept = path.with_name(f"{name}.unreadable")
+    assert kept.is_dir() if damage == "a folder" else kept.is_file()
+    [warning] = project.finished.report["session"]["warnings"]
+    assert warning.startswith(f"{path}: could not be read")
+    assert warning.partition(": ")[2] in project.finished.text
+    assert runs(project) == []
+    assert project.finished.report["session"]["warnings"] == []
+
+
+@pytest.mark.slow
+def test_workers_tell_of_damage_too(project):
+    for case_id in ("one", "two"):
+        project.case(case_id)
+    runs(project)
+    for path in artifacts(project):
+        path.write_bytes(b"")
+    project.finished = project.spawn("-n", "2")
+    assert project.finished.outcomes == {"one[agent]": "passed", "two[agent]": "passed"}
+    assert len(project.finished.report["session"]["warnings"]) == 2
+
+
+@pytest.mark.parametrize("name", ["run_1.json", "final_result_1.json"])
+@pytest.mark.parametrize("option", ["--agentbench-concurrency=2", "--agentbench-no-reuse"])
+def test_what_a_newer_version_wrote_is_left_alone_and_nothing_is_paid(project, name, option):
+    for case_id in ("one", "two"):
+        project.case(case_id)
+    runs(project)
+    [path] = [path for path in artifacts(project, name) if path.parent.name == "one"]
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"schema_version": 3}))
+    newer = path.read_bytes()
+    made = runs(project, option)
+    assert "one" not in made
+    assert project.finished.outcomes == {"one[agent]": "error", "two[agent]": "passed"}
+    message = project.finished.runs["one[agent]"]["message"]
+    assert f"{path}: found schema_version 3, expected at most 2" in message
+    assert "--agentbench-output" in message
+    assert path.read_bytes() == newer
+    assert not artifacts(project, "*.unreadable")
+
+
+# -- disks
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_full_disk_ends_the_session_and_costs_what_was_in_flight(bench, disk, size):
+    bench.agent(BIG)
+    bench.questions(60)
+    made = runs(bench, CONTAINED, f"--agentbench-concurrency={size}", "--agentbench-json=report.json")
+    report = json.loads((bench.path / "report.json").read_text())
+    outcomes = [row["outcome"] for row in report["runs"]]
+    stored = [path for path in artifacts(bench) if path.stat().st_size > 60_000]
+    assert bench.finished.exit == 1
+    assert "passed" in outcomes
+    assert "skipped" in outcomes
+    assert 1 <= outcomes.count("error") <= size
+    assert len(made) <= len(stored) + size  # in flight when the disk was full
+    [error] = {row["message"] for row in report["runs"] if row["outcome"] == "error"}
+    assert "cannot write to" in error
+    assert "No space left on device" in error
+    assert "not run: cannot write to" in next(row["message"] for row in report["runs"] if row["outcome"] == "skipped")
+    assert any("No space left on device" in text for text in report["session"]["warnings"])
+    assert not artifacts(bench, ".*.tmp")
+    disk("size=20m")
+    again = runs(bench, CONTAINED)
+    assert set(bench.finished.outcomes.values()) == {"passed"}
+    assert len(again) == 60 - len(stored)
+    assert runs(bench, CONTAINED) == []
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_all_workers(bench, disk):
+    bench.agent(BIG)
+    bench.questions(60)
+    finished = bench.spawn(CONTAINED, "-n", "2", "--agentbench-concurrency=2", "--agentbench-json=report.json")
+    report = json.loads((bench.path / "report.json").read_text())
+    outcomes = [row["outcome"] for row in report["runs"]]
+    assert finished.exit == 1
+    assert len(outcomes) == 60
+    assert outcomes.count("skipped") > 20
+    assert 1 <= outcomes.count("error") <= 4
+
+
+def test_a_disk_that_is_full_already_is_said_before_anything_is_paid(bench, disk):
+    bench.agent(BIG)
+    bench.case("one")
+    (bench.path / "outputs/ballast").write_bytes(bytes(2**20))
+    assert runs(bench, "--agentbench-json=report.json") == []
+    [row] = json.loads((bench.path / "report.json").read_text())["runs"]
+    assert row["outcome"] == "error"
+    assert "No space left on device" in row["message"]
+
+
+def test_a_read_only_store_gives_what_it_holds(bench, disk):
+    bench.agent(ECHO_TO_FILE)
+    bench.case("one")
+    runs(bench)
+    before = sorted(path for path in (bench.path / "outputs").rglob("*"))
+    disk("ro")
+    assert runs(bench, "--agentbench-json=report.json") == []
+    assert bench.finished.exit == 0
+    bench.case("two")
+    assert runs(bench, "--agentbench-json=report.json") == []
+    rows = json.loads((bench.path / "report.json").read_text())["runs"]
+    assert [row["outcome"] for row in rows] == ["passed", "error"]
+    assert "Read-only file system" in rows[1]["message"]
+    assert runs(bench, "--agentbench-json=report.json", "--agentbench-rejudge") == []
+    rows = json.loads((bench.path / "report.json").read_text())["runs"]
+    assert [row["outcome"] for row in rows] == ["error", "error"]
+    assert sorted(path for path in (bench.path / "outputs").rglob("*")) == before
+
+
+def test_an_empty_read_only_store_is_a_clear_error(bench, disk):
+    bench.agent(ECHO_TO_FILE)
+    bench.case("one")
+    disk("ro")
+    assert runs(bench, "--agentbench-json=report.json") == []
+    [row] = json.loads((bench.path / "report.json").read_text())["runs"]
+    assert row["outcome"] == "error"
+    assert "Read-only file system" in row["message"]
+    assert "Traceback" not in bench.finished.text
+
+
+# -- clocks and names
+
+
+def test_a_clock_that_was_set_back_changes_nothing(project):
+    project.case("one")
+    runs(project)
+    for path in (project.path / "outputs").rglob("*"):
+        os.utime(path, (2**32, 2**32))  # in 2106
+    [run] = artifacts(project)
+    run.write_bytes(run.read_bytes().replace(b'"started_at":"20', b'"started_at":"21'))
+    assert runs(project) == []
+    assert runs(project, "--agentbench-no-reuse") == ["one"]
+    assert runs(project) == []
+
+
+LONG = "x" * 250
+ODD = [
+    "a",
+    "A",
+    "á",
+    "a\u0301",
+    "a.",
+    "..",
+    "../../a",
+    "a/b",
+    "a\\b",
+    "con",
+    LONG,
+    "名前",
+    "-rf",
+    "a b",
+    "A/",
+    "~",
+    "$HOME",
+]
+
+
+def test_rows_with_odd_names_are_told_apart(project):
+    project.rows("cases/odd.jsonl", *({"id": name, "question": f"What is {name}?", "answer": "Paris"} for name in ODD))
+    assert len(runs(project)) == len(ODD), project.finished.text
+    places = [row["artifact"] for row in project.finished.runs.values()]
+    assert len({place.casefold() for place in places}) == len(ODD)
+    assert all((project.path / "outputs" / place).is_file() for place in places)
+    assert {path.name for path in project.path.iterdir()} >= {"cases", "outputs", "runs.txt"}
+    assert not list(project.path.parent.glob("run_1*"))
+    assert runs(project) == []
+    assert [row["artifact"] for row in project.finished.runs.values()] == places
+
+
+@pytest.mark.parametrize(
+    "names", [("openai/GPT-4o", "openai/gpt-4o"), ("../../up", "..", "."), ("m" * 300, "Ünï code")]
+)
+def test_models_with_odd_names_are_told_apart(bench, names):
+    bench.case("one")
+    with FaultEndpoint(answer=lambda body: {"role": "assistant", "content": "Paris"}) as endpoint:
+        bench.models(*({"model_id": n, "base_url": endpoint.base_url, "api_key_env": "none"} for n in names))
+        models = [f"--model={name}" for name in names]
+        finished = bench.run(*models)
+        assert set(finished.outcomes.values()) == {"passed"}, finished.text
+        assert len(endpoint.requests) == len(names)
+        assert all(row["reused"] for row in bench.run(*models).runs.values())
+        assert len(endpoint.requests) == len(names)
+    folders = {path.parent.parent for path in artifacts(bench)}
+    assert len({str(folder).casefold() for folder in folders}) == len(names)
+    assert len({folder.parent for folder in folders}) == 1

@@ -1,0 +1,118 @@
+"""Limits hold over all of xdist's workers together: measured where the requests arrive."""
+
+from __future__ import annotations
+
+import pytest
+from support.fault_endpoint import FaultEndpoint
+
+from conftest import HEAD
+
+pytestmark = pytest.mark.slow
+
+TIMED = (
+    HEAD
+    + """
+async def agent(case):
+    begun = time.monotonic()
+    await asyncio.sleep(0.02)
+    note("flights.txt", f"{begun} {time.monotonic()}")
+    return "Paris"
+"""
+)
+"""An agent that notes when each of its runs began and ended, on a clock that all processes share."""
+
+
+def limited(bench, endpoint, questions, **limits):
+    """A project of questions to the endpoint's model."""
+    model = {"model_id": "local", "base_url": endpoint.base_url, "api_key_env": "none", "limits": limits}
+    bench.models(model)
+    bench.questions(questions, answer="answer")
+    return ("--model=local", "--agentbench-metric=contains_answer>=0")
+
+
+def crowded(times, seconds):
+    """The most requests in any stretch of so many seconds."""
+    return max(sum(start <= at < start + seconds for at in times) for start in times)
+
+
+def most_at_once(bench):
+    """The most runs that were in flight at a time, from what TIMED noted."""
+    flights = [tuple(map(float, line.split())) for line in bench.lines("flights.txt")]
+    return max(sum(begun <= at < ended for begun, ended in flights) for at, _ in flights), len(flights)
+
+
+def test_one_rate_holds_for_all_workers(bench):
+    with FaultEndpoint() as endpoint:
+        finished = bench.run(*limited(bench, endpoint, 80, rpm=600), "-n", "4")
+        times = [request.at for request in endpoint.requests]
+    assert finished.report["totals"]["passed"] == len(times) == 80
+    warm = [at - times[0] for at in times if at > times[0] + 2]  # a worker's first request is as late as its imports
+    assert crowded(warm, 1) <= 10 + 5  # late by half a second, where the machine is busy with other things
+    assert crowded(warm, 3) <= 30 + 5
+    assert 7.9 - 2 <= times[-1] - times[0] < 10  # all of the rate was used
+
+
+def test_a_worker_gets_the_whole_rate_while_the_others_are_idle(bench):
+    with FaultEndpoint() as endpoint:
+        args = limited(bench, endpoint, 40, rpm=600)
+        bench.write("test_plain.py", "def test_plain(): pass\n")
+        finished = bench.run(*args, "-n", "4", "--dist", "loadfile")  # one file goes to one worker
+        times = [request.at for request in endpoint.requests]
+    assert finished.report["totals"]["passed"] == len(times) == 40
+    assert 3.9 - 0.3 <= max(times) - min(times) < 8  # a quarter of the rate would take 16 seconds
+
+
+@pytest.mark.parametrize("declared", [1, 3, 10])
+def test_declared_requests_at_once_hold_for_all_workers(bench, declared):
+    with FaultEndpoint(latency=0.05) as endpoint:
+        args = limited(bench, endpoint, 60, max_concurrency=declared)
+        finished = bench.run(*args, "-n", "4", "--agentbench-concurrency", "16")
+    assert finished.report["totals"]["passed"] == len(endpoint.requests) == 60
+    assert endpoint.peak == declared
+
+
+def test_tokens_per_minute_hold_for_all_workers(bench):
+    with FaultEndpoint() as endpoint:  # each reply is of 15 tokens
+        finished = bench.run(*limited(bench, endpoint, 40, tpm=6000), "-n", "4")
+        times = [request.at for request in endpoint.requests]
+    assert finished.report["totals"]["passed"] == 40
+    assert max(times) - min(times) > (40 * 15 - 100 - 16 * 15) / 100  # 100 a second, 100 at once, 16 not yet settled
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 6])
+def test_runs_at_once_hold_for_all_workers(bench, concurrency):
+    bench.agent(TIMED)
+    bench.questions(60)
+    finished = bench.run("-n", "4", "--agentbench-concurrency", str(concurrency))
+    assert finished.report["totals"]["passed"] == 60
+    assert most_at_once(bench) == (concurrency, 60)
+
+
+def test_the_narrower_of_two_profiles_holds_for_all_workers(bench):
+    bench.agent(TIMED)
+    bench.profile("narrow", policy={"max_concurrency": 2})
+    bench.questions(40)
+    finished = bench.run("-n", "4", "--agentbench-run-profile", "narrow")
+    assert finished.report["totals"]["passed"] == 40
+    assert most_at_once(bench) == (2, 40)
+
+
+def test_a_crashed_worker_gives_its_places_back(bench):
+    bench.agent(
+        TIMED.replace(
+            "    await asyncio", "    if case.case_id.endswith('.q7'):\n        os._exit(7)\n    await asyncio"
+        )
+    )
+    bench.questions(40)
+    finished = bench.run("-n", "4", "--agentbench-concurrency", "3")
+    assert [name for name, outcome in finished.outcomes.items() if outcome != "passed"] == ["cases/many.q7[agent]"]
+    assert len(finished.runs) == 40
+    assert most_at_once(bench)[0] <= 3
+
+
+def test_a_rate_and_a_limit_hold_while_the_endpoint_says_429(bench):
+    with FaultEndpoint(latency=0.05, capacity=2) as endpoint:
+        finished = bench.run(*limited(bench, endpoint, 40, max_concurrency=8, rpm=6000), "-n", "4")
+    assert finished.report["totals"]["passed"] == 40
+    assert endpoint.peak <= 8
+    assert endpoint.faults["429"] < 40  # the controller has learnt from one worker's 429 for all
