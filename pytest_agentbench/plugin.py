@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -30,6 +31,8 @@ SETTINGS = pytest.StashKey[options.Settings]()
 CASES = pytest.StashKey[bool]()
 SESSION = "agentbench-session"
 _HEAD_BYTES = 65_536
+_GARBAGE = 20_000
+"""How many new objects it takes to look for garbage: Python's 700 make it 5 % of a session of 10,000 cases."""
 _DESCRIPTORS = ("dataset.yaml", "dataset.yml")
 _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 _NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml")
@@ -130,7 +133,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Items live as long as the session: looking for garbage among them is most of the time of a big collection."""
+    """Items and reports live as long as the session: looking for garbage among them is a good part of its time."""
     collecting = gc.isenabled()
     try:
         return (yield)
@@ -138,6 +141,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         if collecting and not gc.isenabled():
             gc.enable()
             gc.freeze()
+            session.config.add_cleanup(functools.partial(gc.set_threshold, *gc.get_threshold()))
+            gc.set_threshold(_GARBAGE)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import queue
 import threading
 import time
@@ -51,6 +52,7 @@ class LookAhead:
         self.drained: str | None = None
         self.grace = 5.0
         self.waiting: dict[Hashable, deque[Job]] = {}
+        self.suspects: deque[int] = deque()
         self.runners: dict[Hashable, Any] = {}
         self.running: dict[Job, _Flight] = {}
         self.busy: dict[Hashable, int] = {}
@@ -114,12 +116,14 @@ class LookAhead:
     # -- the engine's own thread
 
     def extend(self, jobs: Iterable[Job], suspects: Iterable[Job] = ()) -> None:
-        """Appends jobs to the order. Suspects may have killed a worker: they do not start before pytest is on them."""
+        """Appends jobs to the order. Suspects may have killed a worker: each runs alone, when pytest is on it."""
         doubtful = set(suspects)
         for job in jobs:
             self.planned += 1
             job.rank = self.planned
-            if job not in doubtful:
+            if job in doubtful:
+                self.suspects.append(job.rank)
+            else:
                 self.waiting.setdefault(job.group, deque()).append(job)
         self._pump()
 
@@ -189,8 +193,15 @@ class LookAhead:
             if first[0].rank > self.at + self.window:
                 self.starved = first[0].rank
                 break
+            if first[0].rank > self._next_suspect():
+                break  # until pytest is past it, and asks for the next
             job = first.popleft()
             self._start(job, self.runners[job.group])
+
+    def _next_suspect(self) -> float:
+        while self.suspects and self.suspects[0] < self.at:
+            self.suspects.popleft()
+        return self.suspects[0] if self.suspects else math.inf
 
     def _may_start(self, group: Hashable) -> bool:
         return group in self.runners and self.busy.get(group, 0) < self.limits.get(group, self.concurrency)

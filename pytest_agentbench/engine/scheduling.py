@@ -18,7 +18,7 @@ class RunAheadScheduling(LoadScheduling):
 
     - The whole share is sent at once, in blocks dealt to the workers in turn: files stay together, durations even out.
     - No worker is sent home before all are nearly done, so a dead worker's share moves to the living at once. What it
-      may have had in flight is marked suspect and runs only when pytest is on it: a second crash names the culprit.
+      may have had in flight is marked suspect and runs alone, when pytest is on it: a second crash names the culprit.
     """
 
     def __init__(self, config: pytest.Config, log: Any, link: ControllerLink) -> None:
@@ -100,7 +100,8 @@ class RunAheadScheduling(LoadScheduling):
             return
         assert self.collection is not None
         crashes = {self.collection.index(nodeid): text for nodeid, text in self.link.culprits.items()}
-        for node, share in zip(nodes, deal(self.pending, len(nodes)), strict=True):
+        for node, dealt in zip(nodes, deal(self.pending, len(nodes)), strict=True):
+            share = sorted(dealt, key=self.suspects.__contains__)  # alone, so last: nothing waits for them
             suspects = [index for index in share if index in self.suspects]
             culprits = {index: text for index, text in crashes.items() if index in share}
             self.node2pending[node].extend(share)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ _MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 """From each older version to the next: what a document of it becomes, but for its `schema_version`."""
 
+_CHUNK = 65_536
 _OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """What keeps this process from reading a file that may be whole."""
 
@@ -73,17 +75,25 @@ def parse_evaluation(place: str, content: bytes) -> Evaluation:
 def refuse_newer(path: str) -> None:
     """Raises InfrastructureError where a newer version wrote what lies at `path`: it must not be overwritten."""
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        content = _content(path)
     except OSError:
         return
     _refuse_newer(path, content)
 
 
+def _content(path: str) -> bytes:
+    """All of a file, with the fewest system calls: each hands the interpreter's lock to pytest's thread."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        chunks = list(iter(lambda: os.read(descriptor, _CHUNK), b""))
+    finally:
+        os.close(descriptor)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
 def _find(path: str, kind: type[R], fingerprint: str) -> R | None:
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        content = _content(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -101,8 +111,7 @@ def _find(path: str, kind: type[R], fingerprint: str) -> R | None:
 
 def _stored(path: str, kind: type[R]) -> R | None:
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        content = _content(path)
     except FileNotFoundError:
         return None
     except OSError as error:

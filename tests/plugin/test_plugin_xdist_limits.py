@@ -116,3 +116,46 @@ def test_a_rate_and_a_limit_hold_while_the_endpoint_says_429(bench):
     assert finished.report["totals"]["passed"] == 40
     assert endpoint.peak <= 8
     assert endpoint.faults["429"] < 40  # the controller has learnt from one worker's 429 for all
+
+
+@pytest.mark.parametrize("policy", ["fail_fast", "stop_on_runner_error"])
+def test_a_policy_stops_workers_that_are_busy(bench, policy):
+    bench.agent(
+        HEAD
+        + """
+async def agent(case):
+    note("started.txt", case.case_id)
+    if case.case_id != "case00":
+        await asyncio.Event().wait()
+    if case.metadata["policy"] == "fail_fast":
+        return "Rome"
+    raise ConnectionError("the agent's own server is down")
+"""
+    )
+    bench.profile("strict", policy={policy: True, "max_concurrency": 8})
+    for number in range(80):
+        bench.case(f"case{number:02}", metadata={"policy": policy})
+    finished = bench.run("--agentbench-run-profile=strict", "-n", "4")
+    assert finished.exit != 0
+    assert finished.outcomes["case00[agent]"] == {"fail_fast": "failed"}.get(policy, "error")
+    assert f"execution_policy.{policy} of run profile 'strict'" in finished.text
+    assert len(bench.lines("started.txt")) <= 4 * 2 * 9  # two in flight each, and what a worker's window holds
+
+
+def test_a_budget_holds_for_all_workers(bench):
+    bench.agent(
+        HEAD
+        + """
+async def agent(case):
+    note("started.txt", case.case_id)
+    await asyncio.sleep(0.3)
+    return RunOutput(output="Paris", usage=Usage(cost_usd=1.0))
+"""
+    )
+    bench.questions(80)
+    finished = bench.run("-n", "4", "--agentbench-concurrency=4", "--agentbench-max-cost=6")
+    totals = finished.report["totals"]
+    assert finished.exit == 1
+    assert totals["passed"] + totals["skipped"] == 80
+    assert totals["passed"] == totals["spent_usd"]["run"] == len(bench.lines("started.txt"))
+    assert 6 <= totals["passed"] <= 6 + 4 + 4  # the four in flight, and four more that began before they were told
