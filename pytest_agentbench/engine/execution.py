@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
 from typing import Any
 
 from pytest_agentbench.engine.evaluate import evaluate
@@ -39,11 +38,12 @@ async def execute(services: Services, job: Job, agent: Any) -> Result:
             require_decision(case, job.plan.evaluation_profile)
         subject = subject_of(services, job, case, agent)
         result.tape = open_tape(services, job, case, agent)
+        attempt = _Attempt(services, job, case, subject, result)
         if services.dry_run is not None:
-            await _foresee(services.dry_run, services, job, case, subject, result)
-        elif not await _reuse(services, job, case, subject, result):
+            await attempt.foresee(services.dry_run)
+        elif not await attempt.reuse():
             async with job.plan.lane.claim(subject.fingerprint):
-                await _complete(services, job, case, subject, result)
+                await attempt.complete()
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
@@ -58,68 +58,79 @@ async def execute(services: Services, job: Job, agent: Any) -> Result:
     return result
 
 
-async def _foresee(dry_run: DryRun, services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
-    """Books what the job would take."""
-    counts = partial(_counts, job, case)
-    if not await _reuse(services, job, case, subject, result) and await pull(
-        services, job, case, subject, result, counts
-    ):
-        await _reuse(services, job, case, subject, result)
-    dry_run.add(services, job, case, subject.model.model_id, result)
-    result.not_run = NOT_RUN
+class _Attempt:
+    """A job under way: `result` fills with what the store has of it, and with what is made."""
 
+    def __init__(self, services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
+        self.services, self.job, self.case, self.subject, self.result = services, job, case, subject, result
+        self.lane = job.plan.lane
 
-async def _complete(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
-    """Makes what the store lacks. The lock is held: what another session made meanwhile is there by now."""
-    if await _reuse(services, job, case, subject, result):
-        return
-    if (reason := services.drained()) is not None:  # while it waited for the lock
-        result.not_run = reason
-        return
-    counts = partial(_counts, job, case)
-    pulled = await pull(services, job, case, subject, result, counts)
-    if pulled and await _reuse(services, job, case, subject, result):
-        return
-    job.plan.lane.refuse_newer(case.case_id, job.repetition)
-    if result.artifact is None or not await restore_workspace(services, job, case, result):
-        result.reused, result.evaluation_reused, result.evaluation = False, False, None
-        await make_run(services, job, case, subject, result)
-    _raise_failure(case, result.artifact)
-    await evaluate(services, job, case, result)
+    async def foresee(self, dry_run: DryRun) -> None:
+        """Books what the job would take."""
+        if not await self.reuse() and await self._pull():
+            await self.reuse()
+        dry_run.add(self.services, self.job, self.case, self.subject.model.model_id, self.result)
+        self.result.not_run = NOT_RUN
 
+    async def complete(self) -> None:
+        """Makes what the store lacks. The lock is held: what another session made meanwhile is there by now."""
+        if await self.reuse():
+            return
+        if (reason := self.services.drained()) is not None:  # while it waited for the lock
+            self.result.not_run = reason
+            return
+        if await self._pull() and await self.reuse():
+            return
+        self.lane.refuse_newer(self.case.case_id, self.job.repetition)
+        services, job, case, result = self.services, self.job, self.case, self.result
+        if result.artifact is None or not await restore_workspace(services, job, case, result):
+            result.reused, result.evaluation_reused, result.evaluation = False, False, None
+            await make_run(services, job, case, self.subject, result)
+        _raise_failure(case, result.artifact)
+        await evaluate(services, job, case, result)
 
-async def _reuse(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> bool:
-    """Fills in the stored run and the stored verdict on it, and for a test by hand what the run left; whether that
-    is all there is to do.
-    """
-    if not services.reuse_runs or records_run(result.tape):
-        return False
-    lane = job.plan.lane
-    found = lane.find_run(case.case_id, job.repetition, subject.fingerprint, partial(_counts, job, case))
-    if found is None:
-        return False
-    result.artifact, result.path = artifact, _ = found
-    result.reused, result.seconds = True, artifact.duration_seconds
-    if services.dry_run is None:
-        share_run(lane, artifact, made=False)
-    if services.reuse_evaluations and not records_verdict(services, job, result.tape):
-        result.evaluation = lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
-    if result.evaluation is None and replays_run(result.tape, artifact):
-        result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
-        return False
-    result.evaluation_reused = result.evaluation is not None
-    if result.evaluation is not None and services.dry_run is None:
-        share_evaluation(lane, artifact, result.evaluation, made=False)
-    return result.evaluation_reused and (not job.by_hand or await restore_workspace(services, job, case, result))
+    async def reuse(self) -> bool:
+        """Takes the run and the verdict on it from the store; whether that, with what the run left where a test by hand
+        may look at it, is all there is to do.
+        """
+        services, job, case, result = self.services, self.job, self.case, self.result
+        if not self._find_run():
+            return False
+        artifact = result.artifact
+        assert artifact is not None
+        if services.reuse_evaluations and not records_verdict(services, job, result.tape):
+            result.evaluation = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
+        if result.evaluation is None and replays_run(result.tape, artifact):
+            result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
+            return False
+        result.evaluation_reused = result.evaluation is not None
+        if result.evaluation is not None and services.dry_run is None:
+            share_evaluation(self.lane, artifact, result.evaluation, made=False)
+        return result.evaluation_reused and (not job.by_hand or await restore_workspace(services, job, case, result))
 
+    def _find_run(self) -> bool:
+        if not self.services.reuse_runs or records_run(self.result.tape):
+            return False
+        found = self.lane.find_run(self.case.case_id, self.job.repetition, self.subject.fingerprint, self._counts)
+        if found is None:
+            return False
+        result = self.result
+        result.artifact, result.path = artifact, _ = found
+        result.reused, result.seconds = True, artifact.duration_seconds
+        if self.services.dry_run is None:
+            share_run(self.lane, artifact, made=False)
+        return True
 
-def _counts(job: Job, case: Case, artifact: RunArtifact) -> bool:
-    """Whether a stored run is a result: one that ended otherwise than it should is made again, unless asked for."""
-    return (
-        artifact.status == "success"
-        or artifact.status in case.expects_status
-        or job.plan.run_profile.reuse_unsuccessful
-    )
+    async def _pull(self) -> bool:
+        return await pull(self.services, self.job, self.case, self.subject, self.result, self._counts)
+
+    def _counts(self, artifact: RunArtifact) -> bool:
+        """Whether a stored run is a result: one that ended otherwise than it should is made again, unless asked for."""
+        return (
+            artifact.status == "success"
+            or artifact.status in self.case.expects_status
+            or self.job.plan.run_profile.reuse_unsuccessful
+        )
 
 
 def _raise_failure(case: Case, artifact: RunArtifact | None) -> None:

@@ -159,9 +159,7 @@ def _steady(row: dict) -> dict:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "options"), [(1, ()), (2, ("-n4",))], ids=["serial", "n4"])
-def test_killed_fifty_times_a_campaign_pays_nothing_twice_and_ends_with_the_same_report(
-    bench, seed, options, request
-):
+def test_killed_fifty_times_a_campaign_pays_nothing_twice_and_ends_with_the_same_report(bench, seed, options, request):
     moment = random.Random(seed)
     with FaultEndpoint(latency=0.05, answer=answer) as endpoint:
         campaign = Campaign(bench, endpoint, options)

@@ -1,0 +1,122 @@
+"""What workers, shards and machines bring and cost: `python benchmarks/scaling.py [--quick] [--only NAME]`.
+
+Measured like `throughput.py`: a process for every side, several rounds, the least of each. Nothing here has a target;
+`reuse.py` judges the one that workers have.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from throughput import OURS, Bench, Cost, Row, Scenario, conclude, endpoint, measured, models, parser_of, rows, script
+
+AGENT = """
+import asyncio, time
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    async def add(case):
+        {work}
+        return str(int(case.messages[-1].content.split()[2]) + 1)
+
+    return add
+"""
+WAITS = AGENT.format(work="await asyncio.sleep(0.2)")
+COMPUTES = AGENT.format(work="until = time.thread_time() + 0.02\n        while time.thread_time() < until: pass")
+INI = "[pytest]\ntestpaths = .\naddopts = --rsyncignore=*\n"
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(function: Scenario) -> Scenario:
+    """Registers a scenario under its function's name."""
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def _row(name: str, mine: Cost, peer: Cost) -> Row:
+    return Row(name, f"{mine.wall:.2f} s", f"{peer.wall:.2f} s (one process)", mine.wall / peer.wall, "", None)
+
+
+@scenario
+def waiting(bench: Bench) -> Iterator[Row]:
+    """2,000 runs of 200 ms, 200 at once over all workers: 2 seconds is the least."""
+    count, at_once = 2_000 // bench.scale, 200 // bench.scale
+    project = bench.project("waiting", {"items.jsonl": rows(count), "conftest.py": WAITS, "pytest.ini": INI})
+    argv = (*OURS, f"--agentbench-concurrency={at_once}")
+    one, two, four = bench.alternate((argv, project), ((*argv, "-n2"), project), ((*argv, "-n4"), project))
+    yield _row(f"{count:,} runs of 200 ms, {at_once} at once, `-n 2`", two, one)
+    yield _row("the same, `-n 4`", four, one)
+    with ExitStack() as stack:
+        ports = [stack.enter_context(socket_server(bench.folder)) for _ in range(2)]
+        tx = [f"--tx=socket=127.0.0.1:{port}//chdir={project}" for port in ports]
+        yield _row("the same, two socket servers", bench.run((*argv, "-d", *tx), project), one)
+    parts = [bench.run((*argv, f"--agentbench-shard={part}/4"), project) for part in range(1, 5)]
+    yield _row("the same, the slowest of 4 shards", max(parts, key=lambda cost: cost.wall), one)
+
+
+@scenario
+def computing(bench: Bench) -> Iterator[Row]:
+    """400 runs that compute for 20 ms each."""
+    count = 400 // bench.scale
+    project = bench.project("computing", {"items.jsonl": rows(count), "conftest.py": COMPUTES})
+    one, two = bench.alternate((OURS, project), ((*OURS, "-n2"), project))
+    yield _row(f"{count:,} runs that compute for 20 ms, `-n 2`", two, one)
+
+
+@scenario
+def limits(bench: Bench) -> Iterator[Row]:
+    """2,000 requests under `-n 2`: with limits that the controller is asked for, against none that are declared."""
+    count = 2_000 // bench.scale
+    source = bench.project("endpoint", {"items.jsonl": rows(count), "items.demo.yaml": script(count)})
+    with endpoint(source, latency=0.05) as base_url:
+        sides = []
+        for name, declared in (("limited", {"max_concurrency": 100, "rpm": 600_000}), ("unlimited", {})):
+            entry = models(model_id="m", requested_model="demo", base_url=base_url, api_key_env="none", limits=declared)
+            project = bench.project(name, {"items.jsonl": rows(count), "models.yaml": entry})
+            sides.append(((*OURS, "--model=m", "-n2", "--agentbench-concurrency=100"), project))
+        mine, peer = bench.alternate(*sides)
+    ours, theirs = (f"{1000 * cost.cpu / count:.2f} ms" for cost in (mine, peer))
+    name = f"{count:,} requests, `-n 2`, limits declared: CPU a request, all processes"
+    yield Row(name, ours, f"{theirs} (none declared)", mine.cpu / peer.cpu, "", None)
+
+
+@contextmanager
+def socket_server(folder: Path) -> Iterator[int]:
+    """execnet's socket server on a free port, where another machine would have it."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    command = [sys.executable, "-u", "-m", "execnet.script.socketserver", f"127.0.0.1:{port}"]
+    server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        server.stdout.readline()  # it listens
+        yield port
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def main() -> int:
+    """Prints the table."""
+    args = parser_of(__doc__, SCENARIOS).parse_args()
+    rounds = 1 if args.quick else 3
+    memory = Path("/dev/shm")
+    base = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="agentbench-", dir=base) as folder:
+        found = measured(args, SCENARIOS, folder, rounds)
+    where = "tmpfs" if base else tempfile.gettempdir()
+    return conclude(found, ("pytest", "pytest-xdist"), f"best of {rounds} rounds; files on {where}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
