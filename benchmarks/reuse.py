@@ -38,11 +38,9 @@ def scenario(function: Scenario) -> Scenario:
     return function
 
 
-def paid(bench: Bench, count: int) -> tuple[tuple[str, ...], Path]:
+def paid(bench: Bench, name: str, count: int) -> tuple[tuple[str, ...], Path]:
     """A session over `count` rows that are all in the store."""
-    project = bench.project(
-        f"paid-{count}", {"items.jsonl": rows(count), "conftest.py": AGENT.format(kind="async def")}
-    )
+    project = bench.project(name, {"items.jsonl": rows(count), "conftest.py": AGENT.format(kind="async def")})
     session = (*PYTEST, f"--agentbench-output={project / 'outputs'}")
     bench.run(session, project)
     return session, project
@@ -53,7 +51,7 @@ def reused(bench: Bench) -> Iterator[Row]:
     """10,000 rows that are all in the store, against as many trivial tests."""
     count = 10_000 // bench.scale
     plain = bench.project("plain", {"items.jsonl": rows(count), "test_rows.py": PLAIN_TESTS})
-    mine, peer = bench.alternate(paid(bench, count), (PLAIN, plain))
+    mine, peer = bench.alternate(paid(bench, "paid", count), (PLAIN, plain))
     for name, ours, theirs in (("wall", mine.wall, peer.wall), ("CPU", mine.cpu, peer.cpu)):
         ratio = ours / theirs
         peers = f"{theirs:.2f} s (plain pytest)"
@@ -64,7 +62,7 @@ def reused(bench: Bench) -> Iterator[Row]:
 def growth(bench: Bench) -> Iterator[Row]:
     """50,000 runs in one store: finding and reporting them, an item, against a fifth as many."""
     few, many = 10_000 // bench.scale, 50_000 // bench.scale
-    small, large = bench.alternate(paid(bench, few), paid(bench, many))
+    small, large = bench.alternate(paid(bench, "few", few), paid(bench, "many", many))
     ratio = (large.wall / many) / (small.wall / few)
     ours, peer = f"{1000 * large.wall / many:.2f} ms", f"{1000 * small.wall / few:.2f} ms ({few:,} items)"
     yield Row(f"{many:,} reused items: wall an item", ours, peer, ratio, "≤ 1.2 ×", ratio <= 1.2)

@@ -222,10 +222,22 @@ def read_settings(config: pytest.Config) -> Settings:
     values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
     values["json"] = (here / values["json"]).resolve() if values["json"] else None
     values["predictions"] = _predictions(config)
+    _refuse_uneven_deal(config, values["shard"])
     for name in ("min_completion", "cassettes"):
         if values[name] is None:
             del values[name]
     return Settings(**values)
+
+
+def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) -> None:
+    """What pytest leaves out by the results of earlier sessions is left out before cases are dealt."""
+    for option, names in {"--lf": ("lf",), "--sw": ("stepwise", "stepwise_skip", "stepwise_reset")}.items():
+        if shard is not None and any(config.getoption(name, False) for name in names):
+            part, parts = shard
+            raise pytest.UsageError(
+                f"--agentbench-shard: found {part}/{parts} together with {option}, with which each part would deal "
+                "other cases; run the part without it: what is stored costs nothing"
+            )
 
 
 def _predictions(config: pytest.Config) -> Path | None:

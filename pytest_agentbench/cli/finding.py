@@ -27,7 +27,7 @@ def find_stored_run(contents: Contents, name: str) -> tuple[Path, RunArtifact]:
     from pytest_agentbench.store import load_run
 
     for path in (Path(name), contents.output / name):
-        run = path.with_name(path.name.replace(".fingerprint_input.json", ".json"))
+        run = path.parent / path.name.replace(".fingerprint_input.json", ".json")
         if run.is_file():
             return run, load_run(run)
     if not _DIGITS.fullmatch(name):

@@ -46,17 +46,19 @@ def run(args: argparse.Namespace) -> int:
     """Prints the summary, writes the report where asked to."""
     from pytest_agentbench.cli.merging import merge_reports
     from pytest_agentbench.cli.terminal import Standard
+    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports import write_summary
 
     if args.output is not None and (twin := _same_file(args.output, args.reports)) is not None:
         print(f"agentbench merge: -o: found {args.output}, which is one of the reports: {twin}", file=sys.stderr)
         return 2
-    report = merge_reports(
-        [_read(path) for path in args.reports],
-        partial=args.partial,
-        fail_under=args.fail_under,
-        min_completion=args.min_completion,
-    )
+    parts = [_read(path) for path in args.reports]
+    try:
+        report = merge_reports(
+            parts, partial=args.partial, fail_under=args.fail_under, min_completion=args.min_completion
+        )
+    except OverflowError as error:
+        raise ConfigError(f"a number in the reports is too large to add up: {error}") from error
     if args.output is not None:
         _write(report, args.output)
     write_summary(Standard(), report, None if args.output is None else str(args.output))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports import Counts, Gate, Row, build_report, case_failures, gate
 
 _OK, _FAILED = 0, 1
+_FIGURE = re.compile(r"[0-9]")
 _NAMED = 5
 _MIN_COMPLETION = 0.95
 
@@ -90,9 +92,10 @@ def merge_reports(
     if missing and not partial:
         raise ConfigError("\n".join([*missing, *_difference(groups), "--partial merges what is there"]))
     rows = _rows(groups)
-    lost = [] if partial else [sentence for group in groups for sentence in _lost(group)]
+    lost = [sentence for group in groups for sentence in _lost(group)]
+    unlike = [sentence for group in groups for sentence in _unlike(group)]
     report = build_report(rows, {}, _spent(parts))
-    faults = [*_together(parts, "faults"), *lost]
+    faults = [*_together(parts, "faults"), *([] if partial else lost)]
     fail_under = _agreed(parts, "fail_under", fail_under)
     min_completion = _agreed(parts, "min_completion", min_completion)
     counts = Counts.of(row["outcome"] for row in rows)
@@ -100,10 +103,10 @@ def merge_reports(
     verdict = gate(counts, fail_under, _MIN_COMPLETION if min_completion is None else min_completion, failures)
     report["session"].update(
         _facts(parts),
-        exit_status=_exit_status(parts, verdict, bool(lost)),
+        exit_status=_exit_status(parts, verdict, bool(lost) and not partial),
         gate=verdict.as_dict(),
         faults=faults,
-        warnings=[*_together(parts, "warnings"), *missing, *lost],
+        warnings=[*_together(parts, "warnings"), *missing, *lost, *unlike],
     )
     return report
 
@@ -168,6 +171,15 @@ def _lost(group: Sequence[Part]) -> Iterator[str]:
         yield f"{selection['runs'] - runs} of {selection['runs']} selected runs are in no report."
 
 
+def _unlike(group: Sequence[Part]) -> Iterator[str]:
+    """A sentence where a session's shards were not made from the same case files and profiles, as far as they say."""
+    inputs = {(part.session.get("selection") or {}).get("inputs"): part for part in reversed(group)}
+    inputs.pop(None, None)
+    if len(inputs) > 1:
+        named = " and ".join(f"{part.label} ({part.name})" for part in reversed(inputs.values()))
+        yield f"case files or profiles of {named} differ"
+
+
 def _spent(parts: Sequence[Part]) -> dict[str, float | None]:
     """What all sessions paid, None where one does not know."""
     found = [part.report["totals"].get("spent_usd") or {} for part in parts]
@@ -176,14 +188,19 @@ def _spent(parts: Sequence[Part]) -> dict[str, float | None]:
 
 
 def _together(parts: Sequence[Part], key: str) -> list[str]:
-    """The sentences of all parts; with the part's name where not all say it."""
-    said = Counter(sentence for part in parts for sentence in dict.fromkeys(part.session.get(key, ())))
-    found = {
-        sentence if said[sentence] == len(parts) else f"{part.label}: {sentence}": None
-        for part in parts
-        for sentence in part.session.get(key, ())
-    }
-    return list(found)
+    """The sentences of all parts; with the part's name where not all say it.
+
+    A warning that all say is still about each part alone where it has a figure: `2 runs were not started`.
+    """
+    sayers: dict[str, list[Part]] = defaultdict(list)
+    for part in parts:
+        for sentence in dict.fromkeys(part.session.get(key, ())):
+            sayers[sentence].append(part)
+    found: list[str] = []
+    for sentence, by in sayers.items():
+        alone = len(by) < len(parts) or (len(parts) > 1 and key == "warnings" and _FIGURE.search(sentence))
+        found += [f"{part.label}: {sentence}" for part in by] if alone else [sentence]
+    return found
 
 
 def _agreed(parts: Sequence[Part], key: str, given: float | None) -> float | None:

@@ -17,11 +17,12 @@ from pytest_agentbench.cli.printing import printable
 
 if TYPE_CHECKING:
     from pytest_agentbench.records import RunArtifact
-    from pytest_agentbench.store import Contents
+    from pytest_agentbench.store import Contents, Folder
 
 DESCRIPTION = """Print one JSON object a line: {"artifact": path, "run": the run, "evaluations": [{"path": path,
-"evaluation": the verdict}, ...]}, one verdict for each evaluation profile that judged the run. Runs whose place another
-one has taken are left out. What cannot be read is named on stderr and makes the exit status 1."""
+"evaluation": the verdict}, ...]}, one verdict for each evaluation profile that judged the run. Runs and verdicts whose
+place others have taken are left out, unless a session has come back to them since. What cannot be read is named on
+stderr and makes the exit status 1."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +53,9 @@ def _lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterato
     from pytest_agentbench.store import load_run
 
     for folder in contents.runs():
-        for name, (kind, _, aside) in folder.files.items():
-            if kind != "run" or aside is not None:
+        evaluated = [contents.folder(path) for path in contents.evaluated(folder)]
+        for name, (kind, _, _) in folder.files.items():
+            if kind != "run" or not contents.is_in_use(folder, name):
                 continue
             path = f"{folder.path}/{name}"
             try:
@@ -61,28 +63,29 @@ def _lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterato
             except InfrastructureError as error:
                 complain(error)
                 continue
-            verdicts = ",".join(_verdicts(contents, contents.evaluated(folder), artifact, complain))
+            verdicts = ",".join(_verdicts(contents, evaluated, artifact, complain))
             yield f'{{"artifact":{json.dumps(path)},"run":{artifact.model_dump_json()},"evaluations":[{verdicts}]}}\n'
 
 
 def _verdicts(
-    contents: Contents, folders: list[str], artifact: RunArtifact, complain: Callable[[Exception], None]
+    contents: Contents, folders: list[Folder], artifact: RunArtifact, complain: Callable[[Exception], None]
 ) -> Iterator[str]:
     """Those in the folders that are on this run, as JSON."""
     from pytest_agentbench.errors import InfrastructureError
     from pytest_agentbench.store import is_verdict_on, load_evaluation
 
     for folder in folders:
-        path = f"{folder}/final_result_{artifact.repetition}.json"
-        if not (contents.output / path).exists():
-            continue
-        try:
-            evaluation = load_evaluation(contents.output / path)
-        except InfrastructureError as error:
-            complain(error)
-            continue
-        if is_verdict_on(evaluation, artifact):
-            yield f'{{"path":{json.dumps(path)},"evaluation":{evaluation.model_dump_json()}}}'
+        for name in folder.repetitions.get(artifact.repetition, ()):
+            if folder.files[name].kind != "result" or not contents.is_in_use(folder, name):
+                continue
+            path = f"{folder.path}/{name}"
+            try:
+                evaluation = load_evaluation(contents.output / path)
+            except InfrastructureError as error:
+                complain(error)
+                continue
+            if is_verdict_on(evaluation, artifact):
+                yield f'{{"path":{json.dumps(path)},"evaluation":{evaluation.model_dump_json()}}}'
 
 
 @contextmanager

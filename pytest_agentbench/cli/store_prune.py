@@ -10,8 +10,10 @@ from pathlib import Path
 from pytest_agentbench.cli.printing import printable
 
 DESCRIPTION = """Remove runs and verdicts whose place others have taken (a session with the earlier prompt or
-rubric would still find them), verdicts on runs that are gone, and what sessions that were killed left half done.
-Nothing is removed while a session is making runs there."""
+rubric would still find them) unless a session has come back to them since, verdicts on runs that are gone, and what
+sessions that were killed left half done. Nothing is removed while a session is making runs there."""
+
+_AT_WORK = "a session is making runs there; prune when it has ended"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +31,13 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.store import Contents, is_at_work, remove, waste
 
     contents = Contents(args.output)
-    if not args.dry_run and is_at_work(args.output):
-        print(f"{args.output}: a session is making runs there; prune when it has ended", file=sys.stderr)
-        return 1
     found: Counter[str] = Counter()
-    files = size = 0
+    code = files = size = 0
     for each in waste(contents, unreadable=args.unreadable):
+        if not args.dry_run and is_at_work(args.output):  # one may begin at any time
+            print(f"{args.output}: {_AT_WORK}", file=sys.stderr)
+            code = 1
+            break
         found[each.reason] += 1
         files += len(each.paths)
         size += sum(_size(args.output / path) for path in each.paths)
@@ -46,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     for reason, count in found.items():
         print(f"{count:>8,} {reason}")
     print(f"{'would remove' if args.dry_run else 'removed'} {files:,} files, {_readable(size)}")
-    return 0
+    return code
 
 
 def _readable(size: int) -> str:

@@ -66,8 +66,8 @@ def _covered(run: Path) -> dict[str, Any]:
     from pytest_agentbench.store import PROFILE_FILE
 
     covered: dict[str, Any] = _document(run.with_name(f"{run.name.removesuffix('.json')}.fingerprint_input.json"))
-    profile = run.parents[2] / PROFILE_FILE
-    return covered | ({"run_profile": _document(profile)["input"]} if profile.is_file() else {})
+    profile = run.absolute().parent.parent.parent / PROFILE_FILE
+    return covered | ({"run_profile": _document(profile).get("input")} if profile.is_file() else {})
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -121,7 +121,8 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     config.pluginmanager.register(ahead, "agentbench-ahead")
     config.pluginmanager.register(CaseReports(workspaces), "agentbench-case-reports")
     if remote is not None:
-        config.pluginmanager.register(StoreWait(remote, functools.partial(_unshared, report, channel)))
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        config.pluginmanager.register(StoreWait(remote, functools.partial(_unshared, report, channel), reporter))
 
 
 def _unshared(report: SessionReport | None, channel: Any, problem: str) -> None:

@@ -11,10 +11,15 @@ from pytest_agentbench.store import Remote
 
 
 class StoreWait:
-    """Sees to it that all results are in the shared store when the session ends; `tell` is told where some are not."""
+    """Sees to it that all results are in the shared store when the session ends; `tell` is told where some are not.
 
-    def __init__(self, remote: Remote, tell: Callable[[str], None]) -> None:
-        self.remote, self.tell = remote, tell
+    `reporter` shows what is waited for, where that takes more than a moment; xdist's workers have none.
+    """
+
+    def __init__(
+        self, remote: Remote, tell: Callable[[str], None], reporter: pytest.TerminalReporter | None = None
+    ) -> None:
+        self.remote, self.tell, self.reporter = remote, tell, reporter
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
@@ -22,5 +27,15 @@ class StoreWait:
         try:
             return (yield)
         finally:
-            if (problem := self.remote.close()) is not None:
+            try:
+                problem = self.remote.close(self._say)
+            except KeyboardInterrupt:
+                self.tell(self.remote.unsent())
+                raise
+            if problem is not None:
                 self.tell(problem)
+
+    def _say(self, text: str) -> None:
+        if self.reporter is not None:
+            self.reporter.ensure_newline()
+            self.reporter.write_line(text)

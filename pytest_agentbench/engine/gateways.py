@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import traceback
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -77,6 +78,8 @@ class Gateways:
         try:
             return (yield)
         except (OSError, EOFError, HostNotFound, RemoteError) as error:
+            if not _of_a_start(error):
+                raise
             pytest.exit(
                 f"a worker was lost and could not be started again: {_reason(error)}; finished runs are stored. "
                 "--max-worker-restart=0 lets the other workers take over what it had",
@@ -110,6 +113,11 @@ class Gateways:
     def _stop_timer(self, name: str) -> None:
         if (timer := self._timers.pop(name, None)) is not None:
             timer.cancel()
+
+
+def _of_a_start(error: BaseException) -> bool:
+    """Whether xdist raised it while it started a worker."""
+    return any(frame.f_code.co_name == "setup_node" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _cannot_start(spec: Any, error: object) -> str:

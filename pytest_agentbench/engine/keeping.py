@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.services import Services
+from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records import Case, CustomCheck, RunArtifact
 from pytest_agentbench.store import whole_archive
 from pytest_agentbench.workspaces import ArchiveError, PathRefusedError, Workspace, pack, unpack
@@ -60,13 +61,16 @@ async def restore_workspace(services: Services, job: Job, case: Case, result: Re
 
 
 async def _restore(services: Services, job: Job, artifact: RunArtifact, result: Result) -> str | None:
-    """Fills in `result.workspace`; what kept it from that."""
+    """Fills in `result.workspace`; what kept it from that. Raises SandboxError for want of room."""
     workspace = services.workspaces.create(artifact.case_id)
     try:
         await services.threads.run(partial(_unpack, Path(job.plan.lane.output), artifact.workspace or "", workspace))
     except ArchiveError as error:
         services.workspaces.remove(workspace)
         return str(error)
+    except SandboxError:
+        services.workspaces.remove(workspace)
+        raise
     result.workspace = workspace
     return None
 

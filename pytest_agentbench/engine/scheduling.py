@@ -14,11 +14,12 @@ from pytest_agentbench.engine.shares import CHANNEL, ControllerLink, deal
 
 
 class RunAheadScheduling(LoadScheduling):
-    """Two decisions differ from LoadScheduling's in sessions with cases; without cases it is LoadScheduling.
+    """What differs from LoadScheduling in sessions with cases; without cases it is LoadScheduling.
 
     - The whole share is sent at once, in blocks dealt to the workers in turn: files stay together, durations even out.
     - No worker is sent home before all are nearly done, so a dead worker's share moves to the living at once. What it
       may have had in flight is marked suspect and runs alone, when pytest is on it: a second crash names the culprit.
+    - When xdist may replace no more of the dead, the living still make up for them, and are sent home at the end.
     """
 
     def __init__(self, config: pytest.Config, log: Any, link: ControllerLink) -> None:

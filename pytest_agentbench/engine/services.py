@@ -30,7 +30,8 @@ class CaseRunner:
 
 def agent_name(agent: Any) -> str:
     """What reports call a user's own agent: its `model_id` attribute, else its name."""
-    return str(getattr(agent, "model_id", None) or getattr(agent, "__name__", None) or type(agent).__name__)
+    names = (getattr(agent, "model_id", None), getattr(agent, "__name__", None), type(agent).__name__)
+    return next(str(name) for name in names if isinstance(name, str) and name)
 
 
 @dataclass

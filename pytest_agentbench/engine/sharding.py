@@ -24,7 +24,7 @@ class Sharding:
         self.part, self.parts = part, parts
         self.places: dict[str, int] = {}
         self.kept: int | None = None
-        self.selection: tuple[int, str] | None = None
+        self.selection: tuple[int, str, str] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -35,11 +35,12 @@ class Sharding:
         """What report.json's `session` says of the part that made these runs."""
         if self.selection is None:
             return {"shard": f"{self.part}/{self.parts}", "selection": None}
-        runs, digest = self.selection
+        runs, digest, inputs = self.selection
         places = [self.places[nodeid] for nodeid in nodeids]
-        return {"shard": f"{self.part}/{self.parts}", "selection": {"runs": runs, "sha256": digest, "places": places}}
+        selection = {"runs": runs, "sha256": digest, "inputs": inputs, "places": places}
+        return {"shard": f"{self.part}/{self.parts}", "selection": selection}
 
-    @pytest.hookimpl(trylast=True)  # -k and -m have chosen by then; --lf comes later, so that it cannot shift the deal
+    @pytest.hookimpl(trylast=True)  # -k and -m have chosen by then, --ff and --nf have not moved anything yet
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Deselects the items of the other parts."""
         dealt: dict[str, int] = {}
@@ -56,7 +57,7 @@ class Sharding:
                 if mine:
                     self.places[item.nodeid] = runs
                 runs += 1
-        self.kept, self.selection = len(kept), (runs, digest.hexdigest())
+        self.kept, self.selection = len(kept), (runs, digest.hexdigest(), _inputs(items))
         if hasattr(config, "workeroutput"):
             config.workeroutput[_OUTPUT] = (self.kept, *self.selection)
         if gone:
@@ -84,3 +85,15 @@ class Sharding:
         if found is not None:
             self.kept, *selection = found
             self.selection = tuple(selection)
+
+
+def _inputs(items: Iterable[pytest.Item]) -> str:
+    """The hash of the files that the cases come from and of the profiles that they are run and judged under."""
+    found = [(item.path, item.stash[JOB].plan) for item in items if JOB in item.stash]
+    digest = hashlib.sha256()
+    for path in dict.fromkeys(path for path, _ in found):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    for plan in dict.fromkeys(plan for _, plan in found):
+        digest.update(plan.lane.run_settings + plan.lane.evaluation_settings)
+    return digest.hexdigest()

@@ -17,6 +17,8 @@ Row = dict[str, Any]
 
 MESSAGE_LIMIT = 1000
 CHECK_MESSAGE_LIMIT = 300
+_ABSURD = 1e100
+"""What no cost, duration or score comes near; squares of it can still be added up."""
 
 
 def run_row(
@@ -35,7 +37,7 @@ def run_row(
     message: str | None,
     predictions: str | None = None,
 ) -> Row:
-    """One entry of report.json's `runs[]`. Unknown is None, never 0; NaN and infinities are unknown.
+    """One entry of report.json's `runs[]`. Unknown is None, never 0; NaN, infinities and 1e100 are unknown.
 
     `model` is the model that answered, or the name of the user's own agent where that is the subject. `outcome` is
     pytest's: passed, failed, error or skipped. `predictions` is the file that the answer comes from, and `model` then
@@ -169,8 +171,8 @@ def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> 
 
 
 def _finite(value: float | None) -> float | None:
-    """A plain float: execnet refuses subclasses (numpy's), JSON has no NaN."""
-    return float(value) if value is not None and isfinite(value) else None
+    """A plain float: execnet refuses subclasses (numpy's), JSON has no NaN, and sums of the absurd no value."""
+    return float(value) if value is not None and isfinite(value) and abs(value) < _ABSURD else None
 
 
 def _text(text: str | None, limit: int | None = None) -> str | None:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records import Case, Model, Record, RunError, RunStatus, Usage
-from pytest_agentbench.runners.recorder import Recorder
+from pytest_agentbench.runners.recorder import Recorder, clean
 from pytest_agentbench.tools import BUILTIN_TOOLS, Search, Tool, Toolbox, ToolContext
 from pytest_agentbench.workspaces import Workspace, Workspaces
 
@@ -114,10 +114,11 @@ def conclude(returned: object, trace: Recorder) -> RunEnd:
     if returned.usage is not None:
         trace.add_usage(returned.usage)
     _final(returned.output, trace)
+    metadata: dict[str, Any] = clean(returned.metadata)
     if returned.status == "success":
-        return RunEnd("success", metadata=returned.metadata)
+        return RunEnd("success", metadata=metadata)
     message = returned.error or "the agent reported that it failed"
-    return RunEnd("failed", RunError(code="agent_failed", message=message), returned.metadata)
+    return RunEnd("failed", RunError(code="agent_failed", message=message), metadata)
 
 
 def _final(text: str | None, trace: Recorder) -> None:

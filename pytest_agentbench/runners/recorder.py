@@ -17,6 +17,9 @@ from pytest_agentbench.records import (
     Usage,
 )
 
+MAX_LEVELS = 64
+"""How deep what an agent hands over may nest: JSON of 200 levels is written, but not read back."""
+
 
 class Recorder:
     """Collects one run's trace, usage, request and provider facts. Safe to use from any thread.
@@ -94,12 +97,14 @@ class Recorder:
             self._events.append(event(sequence=len(self._events), at=at, **fields))
 
 
-def clean(value: Any) -> Any:
-    """The value with lone surrogates, which no file or request can carry, replaced by `?` in every text."""
+def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
+    """The value as it can be stored and sent: lone surrogates in texts become `?`, and what nests too deep a note."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if not levels:
+        return f"[nested deeper than {MAX_LEVELS}]"
     if isinstance(value, dict):
-        return {clean(key): clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(item) for item in value]
-    return value
+        return {clean(key): clean(item, levels - 1) for key, item in value.items()}
+    return [clean(item, levels - 1) for item in value]

@@ -4,9 +4,11 @@ A session asks its `Store` for one `Lane` per model and writes each run and eval
 whole or not there, and holds no secrets.
 """
 
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.lazy import lazy_exports
 from pytest_agentbench.store.archives import whole_archive
 from pytest_agentbench.store.artifacts import PROFILE_FILE, Lane, Store
-from pytest_agentbench.store.contents import Contents, Folder, is_verdict_on
 from pytest_agentbench.store.files import write_atomically
 from pytest_agentbench.store.fingerprints import (
     Plain,
@@ -16,11 +18,9 @@ from pytest_agentbench.store.fingerprints import (
     plain,
     run_fingerprint_input,
 )
-from pytest_agentbench.store.history import History, read_history
 from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
 from pytest_agentbench.store.layout import slug
 from pytest_agentbench.store.locks import allow_open_files
-from pytest_agentbench.store.pruning import Waste, is_at_work, remove, waste
 from pytest_agentbench.store.reading import load_evaluation, load_run
 from pytest_agentbench.store.redaction import REDACTED, Redactor
 from pytest_agentbench.store.remote import Remote
@@ -30,7 +30,21 @@ from pytest_agentbench.store.remote_results import (
     share_evaluation,
     share_run,
 )
-from pytest_agentbench.store.verifying import Verification
+
+if TYPE_CHECKING:
+    from pytest_agentbench.store.contents import Contents, Folder, is_verdict_on
+    from pytest_agentbench.store.history import History, read_history
+    from pytest_agentbench.store.pruning import Waste, is_at_work, remove, waste
+    from pytest_agentbench.store.verifying import Verification
+
+_HOMES = {
+    "contents": ("Contents", "Folder", "is_verdict_on"),
+    "history": ("History", "read_history"),
+    "pruning": ("Waste", "is_at_work", "remove", "waste"),
+    "verifying": ("Verification",),
+}
+"""What only `agentbench store` and dry runs use."""
+__getattr__ = lazy_exports(__name__, {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names})
 
 __all__ = [
     "JUDGEMENTS",

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from pytest_agentbench.store.files import make_folder, temporary_file
+from pytest_agentbench.store.files import make_folder, open_to_read, temporary_file
 from pytest_agentbench.store.layout import RUNS
 
 _DIGITS = 16
-_PATH = re.compile(rf"{RUNS}/(?:[a-z0-9_][^/]*/)+run_\d+\.artifacts/workspace\.\w+\.([0-9a-f]{{{_DIGITS}}})\.tar")
+_PATH = re.compile(rf"{RUNS}/(?:[a-z0-9][a-z0-9._-]*/)+run_\d+\.artifacts/workspace\.\w+\.([0-9a-f]{{{_DIGITS}}})\.tar")
 
 
 def write_archive(output: str, run: str, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
@@ -38,7 +38,7 @@ def whole_archive(output: Path, path: str) -> Path | None:
     if named is None:
         return None
     try:
-        with (output / path).open("rb") as file:
+        with os.fdopen(open_to_read(output / path)[0], "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None

@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Evaluation, Record, RunArtifact
 from pytest_agentbench.store.archives import remove_archive, write_archive
-from pytest_agentbench.store.files import make_folder, why_unwritable, write_atomically, write_in_place
+from pytest_agentbench.store.files import make_folder, read_file, why_unwritable, write_atomically, write_in_place
 from pytest_agentbench.store.fingerprints import (
     canonical_json,
     evaluation_input,
@@ -28,11 +28,17 @@ from pytest_agentbench.store.fingerprints import (
     run_profile_input,
 )
 from pytest_agentbench.store.layout import EVALUATIONS, FINGERPRINT_DIGITS, RUNS, SUITE, slug, suite_folder
-from pytest_agentbench.store.locks import claim
+from pytest_agentbench.store.locks import claim, writing
 from pytest_agentbench.store.reading import find_evaluation, find_run, refuse_newer
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.store.remote import Remote
-from pytest_agentbench.store.replacing import Warn, aside, make_way_for_evaluation, make_way_for_run
+from pytest_agentbench.store.replacing import (
+    Warn,
+    aside,
+    keep_in_use,
+    make_way_for_evaluation,
+    make_way_for_run,
+)
 from pytest_agentbench.store.summary import summary
 
 if TYPE_CHECKING:
@@ -172,6 +178,7 @@ class Lane:
         for path in self.places(f"{self.runs}/{slug(case_id)}", "run", repetition, run_fingerprint):
             found = find_run(f"{self.output}/{path}", run_fingerprint)
             if found is not None and counts(found):
+                keep_in_use(f"{self.output}/{path}")
                 return found, path
         return None
 
@@ -184,6 +191,7 @@ class Lane:
         for path in self.places(folder, "final_result", artifact.repetition, evaluation_fingerprint):
             found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint)
             if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
+                keep_in_use(f"{self.output}/{path}")
                 return found
         return None
 
@@ -215,17 +223,19 @@ class Lane:
         """
         name = f"run_{artifact.repetition}"
         content = fingerprint_input if isinstance(fingerprint_input, bytes) else canonical_json(fingerprint_input)
+        covered = _redacted(content.decode("ascii"), self.redactor).encode()
+        document = self._text(_document(artifact))
+        relative = f"{self.runs}/{slug(artifact.case_id)}"
+        folder = f"{self.output}/{relative}"
         try:
-            self._describe(self.runs, self.run_settings)
-            relative = f"{self.runs}/{slug(artifact.case_id)}"
-            folder = f"{self.output}/{relative}"
-            earlier = None
-            if not make_folder(folder):
-                earlier = make_way_for_run(folder, artifact, self.warn)
-            if earlier is None:
-                covered = _redacted(content.decode("ascii"), self.redactor)
-                write_in_place(folder, f"{name}.fingerprint_input.json", covered.encode())
-            self._write(folder, f"{name}.json", _document(artifact))
+            with writing(self.output):
+                self._describe(self.runs, self.run_settings)
+                earlier = None
+                if not make_folder(folder):
+                    earlier = make_way_for_run(folder, artifact, self.warn)
+                if earlier is None:
+                    write_in_place(folder, f"{name}.fingerprint_input.json", covered)
+                write_atomically(folder, f"{name}.json", document)
         except OSError as error:
             raise UnwritableError(why_unwritable(self.output, error)) from error
         if earlier is not None and earlier.workspace is not None and earlier.workspace != artifact.workspace:
@@ -248,34 +258,32 @@ class Lane:
         not pass: of any other there is nothing to tell. Raises UnwritableError where nothing can be written.
         """
         judge, result = evaluation.judge, f"final_result_{repetition}.json"
-        documents: dict[str, str] = {}
+        documents: dict[str, bytes] = {}
         if judge is not None:
-            documents[f"judge_{repetition}.json"] = _document(judge)
+            documents[f"judge_{repetition}.json"] = self._text(_document(judge))
         if judge_prompts:
-            documents[f"judge_{repetition}.prompt.user.json"] = json.dumps(
-                plain(judge_prompts), ensure_ascii=False, indent=1
-            )
+            prompts = json.dumps(plain(judge_prompts), ensure_ascii=False, indent=1)
+            documents[f"judge_{repetition}.prompt.user.json"] = self._text(prompts)
         if judge is not None or evaluation.outcome != "passed":
-            documents[f"summary_{repetition}.md"] = summary(evaluation, repetition)
+            documents[f"summary_{repetition}.md"] = self._text(summary(evaluation, repetition), json_text=False)
+        documents[result] = self._text(_document(evaluation))  # last: the others explain it
+        relative = f"{self.evaluations}/{slug(evaluation.case_id)}"
+        folder = f"{self.output}/{relative}"
         try:
-            self._describe(self.evaluations, self.evaluation_settings)
-            relative = f"{self.evaluations}/{slug(evaluation.case_id)}"
-            folder = f"{self.output}/{relative}"
-            if not make_folder(folder):
-                make_way_for_evaluation(folder, repetition, evaluation, self.warn)
-                _remove_stale(folder, repetition, documents)
-            for name, text in documents.items():
-                self._write(folder, name, text)
-            self._write(folder, result, _document(evaluation))
+            with writing(self.output):
+                self._describe(self.evaluations, self.evaluation_settings)
+                if not make_folder(folder):
+                    make_way_for_evaluation(folder, repetition, evaluation, self.warn)
+                    _remove_stale(folder, repetition, documents)
+                for name, content in documents.items():
+                    write_atomically(folder, name, content)
         except OSError as error:
             raise UnwritableError(why_unwritable(self.output, error)) from error
         return f"{relative}/{result}"
 
-    def _write(self, folder: str, name: str, text: str) -> None:
-        text = _redacted(text, self.redactor, json_text=name.endswith(".json"))
-        write_atomically(
-            folder, name, text.encode("utf-8", "replace")
-        )  # lone surrogates, which no file holds, become "?"
+    def _text(self, text: str, *, json_text: bool = True) -> bytes:
+        """A text as a file holds it: without secrets; lone surrogates, which no file holds, become "?"."""
+        return _redacted(text, self.redactor, json_text=json_text).encode("utf-8", "replace")
 
 
 def _document(record: Record) -> str:
@@ -295,13 +303,13 @@ def _redacted(text: str, redactor: Redactor | None, *, json_text: bool = True) -
 def _stored_fingerprint(path: str) -> str | None:
     """The fingerprint that a stored document names; None where there is no document that names one."""
     try:
-        found = json.loads(Path(path).read_bytes())["fingerprint"]
+        found = json.loads(read_file(path))["fingerprint"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if isinstance(found, str) and found else None
 
 
-def _remove_stale(folder: str, repetition: int, keep: Mapping[str, str]) -> None:
+def _remove_stale(folder: str, repetition: int, keep: Mapping[str, bytes]) -> None:
     """Remove what an earlier evaluation of this repetition left and this one does not write."""
     for name in (f"judge_{repetition}.json", f"judge_{repetition}.prompt.user.json", f"summary_{repetition}.md"):
         if name not in keep:

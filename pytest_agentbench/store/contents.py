@@ -131,6 +131,17 @@ class Contents:
                 below = os.path.relpath(folder, self.output).replace(os.sep, "/")
                 yield from (f"{below}/{name}" for name in sorted(files) if _TEMPORARY.fullmatch(name))
 
+    def is_in_use(self, folder: Folder, name: str) -> bool:
+        """Whether a run or verdict has its place, or a session has come back to it since another one took that."""
+        aside = folder.files[name].aside
+        if aside is None:
+            return True
+        file = f"{self.output}/{folder.path}/{name}"
+        try:
+            return os.stat(file).st_mtime_ns > os.stat(file.replace(f".{aside}.json", ".json")).st_mtime_ns
+        except OSError:
+            return True
+
     def _cases(self, root: str, levels: int) -> Iterator[Folder]:
         for path in self._below(root, levels):
             yield self.folder(path)

@@ -149,10 +149,8 @@ def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[
 
 
 def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:
-    return [
-        {"requested_model": model.requested_model, "base_url": model.base_url, "parameters": model.parameters}
-        for model in models
-    ]
+    names = ("requested_model", "base_url", "parameters", "options")
+    return [{name: getattr(model, name) for name in names} for model in models]
 
 
 def evaluation_fingerprint_input(

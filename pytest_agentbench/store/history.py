@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pytest_agentbench.records import Usage
+from pytest_agentbench.store.files import read_file
 from pytest_agentbench.store.layout import EVALUATIONS, RUNS, slug
 
 _RUN_FILE = re.compile(r"run_[0-9]+(\.[0-9a-f]{8})?\.json")
@@ -54,7 +55,7 @@ def _put(kept: Mapping[str, list[Usage]], path: Path, usage: Usage | None) -> No
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_file(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import AnswerVerdict, Record
-from pytest_agentbench.store.files import make_folder, write_atomically
+from pytest_agentbench.store.files import make_folder, read_file, write_atomically
 from pytest_agentbench.store.locks import claim
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.store.remote import Remote
@@ -49,7 +50,7 @@ class Judgements:
     def find(self, key: str) -> AnswerVerdict | None:
         """The verdict of a key (64 hex digits); None where there is none, or no file that this version can read."""
         try:
-            stored = StoredVerdict.model_validate_json(self._path(key).read_bytes())
+            stored = StoredVerdict.model_validate_json(read_file(self._path(key)))
         except (OSError, ValidationError):
             return None
         if stored.key != key:
@@ -97,7 +98,7 @@ class Judgements:
             _log.warning("%s: judgements cannot be kept there, so they will be paid again: %s", self.folder, reason)
 
     def _parcel(self, key: str) -> Parcel:
-        return Parcel(JUDGEMENTS, ((self._name(key), self._path(key).read_bytes),))
+        return Parcel(JUDGEMENTS, ((self._name(key), partial(read_file, self._path(key))),))
 
     def _name(self, key: str) -> str:
         return f"{JUDGEMENTS}/{key[:2]}/{key}.json"

@@ -8,7 +8,8 @@ import errno
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.store.files import make_folder, why_unwritable
@@ -17,6 +18,9 @@ LOCKS = ".locks"
 """The folder of the locks below the output folder; a lock's file is there while it is held, and names its process."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
+_WRITES = "writes"
+"""The file whose lock is held while a run or verdict is written. It stays: making it each time takes longer."""
+_LONGEST_WRITE = 10.0
 _NO_LOCKS_HERE = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _log = logging.getLogger(__name__)
@@ -45,6 +49,24 @@ async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
         _release(held, path)
 
 
+@contextlib.contextmanager
+def writing(output: str) -> Iterator[None]:
+    """Keeps other processes from the names in the output folder, for the milliseconds that a write takes.
+
+    Sessions of other settings, under locks of their own, write to the same names: what lies there is read, moved and
+    replaced as one step. A process that is stopped in the middle of it is waited for 10 s. Raises OSError.
+    """
+    folder = f"{output}/{LOCKS}"
+    descriptor = _opened(folder, f"{folder}/{_WRITES}")
+    try:
+        until = time.monotonic() + _LONGEST_WRITE
+        while not _lock(descriptor, folder) and time.monotonic() < until:
+            time.sleep(0.001)
+        yield
+    finally:
+        _unlock(descriptor)
+
+
 def allow_open_files(count: int) -> None:
     """Raises this process's soft limit of open files to `count`, or as far as it goes: each run holds a lock."""
     if sys.platform == "win32":
@@ -59,11 +81,7 @@ def allow_open_files(count: int) -> None:
 
 def _acquire(folder: str, path: str) -> int | None:
     """The descriptor that holds the lock; None where another holds it. Raises OSError."""
-    try:
-        descriptor = os.open(path, _FLAGS, 0o666)
-    except FileNotFoundError:
-        make_folder(folder)
-        descriptor = os.open(path, _FLAGS, 0o666)
+    descriptor = _opened(folder, path)
     try:
         locked = _lock(descriptor, folder) and os.fstat(descriptor).st_nlink  # else its last holder has removed it
     except BaseException:
@@ -81,6 +99,14 @@ def _acquire(folder: str, path: str) -> int | None:
     return descriptor
 
 
+def _opened(folder: str, path: str) -> int:
+    try:
+        return os.open(path, _FLAGS, 0o666)
+    except FileNotFoundError:
+        make_folder(folder)
+        return os.open(path, _FLAGS, 0o666)
+
+
 def _lock(descriptor: int, folder: str) -> bool:
     from filelock import lock_descriptor  # 30 ms that a session with nothing to make does not pay
 
@@ -96,11 +122,17 @@ def _lock(descriptor: int, folder: str) -> bool:
 
 
 def _release(descriptor: int, path: str) -> None:
-    from filelock import unlock_descriptor
-
     try:
         with contextlib.suppress(OSError):
             os.unlink(path)  # while it is held: who waits for this file sees that it is gone, and tries anew
+    finally:
+        _unlock(descriptor)
+
+
+def _unlock(descriptor: int) -> None:
+    from filelock import unlock_descriptor
+
+    try:
         with contextlib.suppress(OSError):
             unlock_descriptor(descriptor)  # closing does it too, but for a copy in a forked process
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import Evaluation, RunArtifact
 from pytest_agentbench.store.archives import whole_archive
 from pytest_agentbench.store.contents import Contents, Folder, Kind, is_verdict_on
-from pytest_agentbench.store.locks import LOCKS
+from pytest_agentbench.store.locks import LOCKS, writing
 from pytest_agentbench.store.reading import stored_evaluation, stored_run
 
 Reason = Literal[
@@ -33,6 +34,7 @@ Unread = Literal["missing", "broken", "unknown"]
 
 R = TypeVar("R", RunArtifact, Evaluation)
 
+_LOCK = re.compile(r"[0-9a-f]{64}\.lock")
 _OF_VERDICT: tuple[Kind, ...] = ("judge", "prompt", "summary")
 
 
@@ -50,12 +52,16 @@ def is_at_work(output: Path) -> bool:
 
 
 def waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
-    """All of it, the runs first.
+    """All of it, locks first and runs before verdicts.
 
-    A run or verdict is superseded where another one has its place, unless that one is broken or ended in an error; a
-    verdict is orphaned where no run is kept that it is on. Files that cannot be read are waste only where `unreadable`
-    says so; what a newer version wrote never is.
+    A run or verdict is superseded where another one has its place, unless that one is broken, ended in an error or was
+    replayed from a cassette, or a session has come back to the first since. A verdict is orphaned where no run is kept
+    that it is on. Files that cannot be read are waste only where `unreadable` says so; what a newer version wrote
+    never is.
     """
+    for path in _locks(contents.output):
+        if not _is_held(contents.output / path):
+            yield Waste("stale locks", (path,))
     for folder in contents.runs():
         yield from _Runs(contents, folder, unreadable).waste()
     for folder in contents.evaluations():
@@ -63,23 +69,21 @@ def waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
     for path in contents.temporary():
         if _is_old(contents.output / path):
             yield Waste("unfinished files", (path,))
-    for path in _locks(contents.output):
-        if not _is_held(contents.output / path):
-            yield Waste("stale locks", (path,))
 
 
 def remove(output: Path, found: Waste) -> None:
-    """Removes it, and the folders that it leaves empty. Raises InfrastructureError."""
+    """Removes it, and the folders that it leaves empty, while no session writes. Raises InfrastructureError."""
     for path in found.paths:
         try:
-            if found.reason != "stale locks":
-                (output / path).unlink(missing_ok=True)
-            else:
+            if found.reason == "stale locks":
                 _remove_lock(output / path)
+                continue
+            with writing(str(output)):
+                (output / path).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # it holds more
+                    (output / path).parent.rmdir()
         except OSError as error:
             raise InfrastructureError(f"{output / path}: cannot be removed: {error.strerror or error}") from error
-        with contextlib.suppress(OSError):  # it holds more
-            (output / path).parent.rmdir()
 
 
 class _Runs:
@@ -109,10 +113,12 @@ class _Runs:
                 yield name
 
     def is_superseded(self, name: str) -> bool:
-        run, newer = self.run(name), self.run(f"run_{self.folder.files[name].repetition}.json")
-        if not isinstance(run, RunArtifact) or not isinstance(newer, RunArtifact):
+        if self.contents.is_in_use(self.folder, name):
             return False
-        return newer.status == "success" or newer.fingerprint != run.fingerprint
+        run, newer = self.run(name), self.run(f"run_{self.folder.files[name].repetition}.json")
+        if not isinstance(run, RunArtifact) or not isinstance(newer, RunArtifact) or _is_replay_of_paid(newer, run):
+            return False
+        return newer.status == "success" or (newer.status != "provider_error" and newer.fingerprint != run.fingerprint)
 
     def run(self, name: str) -> RunArtifact | Unread:
         return _read(stored_run, self._file(name))
@@ -132,7 +138,7 @@ class _Runs:
         """What a session left that died before it wrote the run."""
         alike = self.folder.repetitions[self.folder.files[artifacts].repetition]
         runs = [self.run(name) for name in alike if self.folder.files[name].kind == "run"]
-        if "broken" in runs or "unknown" in runs:
+        if "broken" in runs or "unknown" in runs or self._file(artifacts).is_symlink():
             return
         named = {run.workspace for run in runs if isinstance(run, RunArtifact)}
         for archive in sorted(self._file(artifacts).glob("workspace.*.tar")):
@@ -141,9 +147,13 @@ class _Runs:
                 yield Waste("unfinished files", (path,))
 
     def _archive(self, name: str) -> tuple[str, ...]:
+        """That of a run, where it lies beside it: a run that somebody else has written may name any."""
         run = self.run(name)
         path = run.workspace if isinstance(run, RunArtifact) else None
-        return (path,) if path is not None and whole_archive(self.contents.output, path) else ()
+        folder = self._path(f"run_{self.folder.files[name].repetition}.artifacts")
+        if path is None or os.path.dirname(path) != folder or (self.contents.output / folder).is_symlink():
+            return ()
+        return (path,) if whole_archive(self.contents.output, path) else ()
 
     def _with_input(self, name: str) -> tuple[str, ...]:
         return tuple(map(self._path, [name, *self.folder.beside(name, "input")]))
@@ -168,7 +178,8 @@ class _Verdicts:
                 if aside is not None and self._is_superseded(name, found):
                     yield Waste("superseded verdicts", self._with_judges(name))
                 elif isinstance(found, Evaluation) and not self._has_run(name, found):
-                    yield Waste("orphaned verdicts", self._with_judges(name))
+                    reason: Reason = "orphaned verdicts" if aside is None else "superseded verdicts"
+                    yield Waste(reason, self._with_judges(name))
                 elif found == "broken" and self.unreadable:
                     yield Waste("unreadable files", self._with_judges(name))
             elif kind == "unreadable" and self.unreadable:
@@ -177,8 +188,13 @@ class _Verdicts:
                 yield Waste("unfinished files", (f"{self.folder.path}/{name}",))
 
     def _is_superseded(self, name: str, found: object) -> bool:
+        """Whether the run that it is on, with which it goes, has another verdict."""
+        if self.contents.is_in_use(self.folder, name):
+            return False
         newer = self._verdict(f"final_result_{self.folder.files[name].repetition}.json")
-        return isinstance(found, Evaluation) and isinstance(newer, Evaluation) and newer.outcome != "error"
+        if not isinstance(found, Evaluation) or not isinstance(newer, Evaluation) or _is_replay_of_paid(newer, found):
+            return False
+        return newer.outcome != "error" and newer.run_fingerprint == found.run_fingerprint
 
     def _has_run(self, name: str, evaluation: Evaluation) -> bool:
         repetition = self.folder.files[name].repetition
@@ -200,6 +216,11 @@ class _Verdicts:
         return tuple(f"{self.folder.path}/{each}" for each in (name, *self.folder.beside(name, *_OF_VERDICT)))
 
 
+def _is_replay_of_paid(newer: RunArtifact | Evaluation, older: RunArtifact | Evaluation) -> bool:
+    """Whether one was replayed from a cassette and took the place of what was paid for."""
+    return newer.cassette == "replayed" != older.cassette
+
+
 def _read(reader: Callable[[str], R | None], path: Path) -> R | Unread:
     try:
         return reader(str(path)) or "missing"
@@ -210,7 +231,7 @@ def _read(reader: Callable[[str], R | None], path: Path) -> R | Unread:
 
 
 def _locks(output: Path) -> list[str]:
-    return sorted(f"{LOCKS}/{path.name}" for path in (output / LOCKS).glob("*.lock"))
+    return sorted(f"{LOCKS}/{path.name}" for path in (output / LOCKS).glob("*.lock") if _LOCK.fullmatch(path.name))
 
 
 def _is_held(path: Path) -> bool:
@@ -236,6 +257,8 @@ def _locked(path: Path) -> Iterator[bool | None]:
     except FileNotFoundError:
         yield None
         return
+    except OSError as error:
+        raise InfrastructureError(f"{path}: cannot be opened: {error.strerror or error}") from error
     try:
         try:
             free = lock_descriptor(descriptor, blocking=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import Evaluation, RunArtifact
+from pytest_agentbench.store.files import read_file
 
 R = TypeVar("R", RunArtifact, Evaluation)
 
@@ -24,7 +24,6 @@ _MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 """From each older version to the next: what a document of it becomes, but for its `schema_version`."""
 
-_CHUNK = 65_536
 _OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """What keeps this process from reading a file that may be whole."""
 
@@ -75,25 +74,15 @@ def parse_evaluation(place: str, content: bytes) -> Evaluation:
 def refuse_newer(path: str) -> None:
     """Raises InfrastructureError where a newer version wrote what lies at `path`: it must not be overwritten."""
     try:
-        content = _content(path)
+        content = read_file(path)
     except OSError:
         return
     _refuse_newer(path, content)
 
 
-def _content(path: str) -> bytes:
-    """All of a file, with the fewest system calls: each hands the interpreter's lock to pytest's thread."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    try:
-        chunks = list(iter(lambda: os.read(descriptor, _CHUNK), b""))
-    finally:
-        os.close(descriptor)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
 def _find(path: str, kind: type[R], fingerprint: str) -> R | None:
     try:
-        content = _content(path)
+        content = read_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -111,7 +100,7 @@ def _find(path: str, kind: type[R], fingerprint: str) -> R | None:
 
 def _stored(path: str, kind: type[R]) -> R | None:
     try:
-        content = _content(path)
+        content = read_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -129,7 +118,7 @@ def _parsed(place: str, content: bytes, kind: type[R]) -> R:
 
 def _load(path: Path, kind: type[R]) -> R:
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise _cannot_be_read(path, error) from error
     try:

@@ -81,19 +81,24 @@ class Remote:
         """The same, unless it is there already."""
         self._opened()[1].offer(parcel)
 
-    def close(self) -> str | None:
-        """Waits until everything is there that was sent or offered. What to say where some of it is not."""
+    def close(self, say: Callable[[str], None] = lambda text: None) -> str | None:
+        """Waits until everything is there that was sent or offered. What to say where some of it is not.
+
+        `say` is told what is waited for, where that takes more than a moment.
+        """
         place, sender, self._place, self._sender = self._place, self._sender, None, None
         if place is None or sender is None:
             return None
-        unsent, error = sender.finish()
+        waiting = "waiting until {} in the store {}; after Ctrl-C, a later session sends what is missing there"
+        unsent, error = sender.finish(lambda count: say(waiting.format(_results(count), self.url)))
         place.close()
-        if error is None:
-            return None
-        what = "1 result is" if unsent == 1 else f"{unsent} results are"
+        return None if error is None else self.unsent(_results(unsent), f": {self._reason(error)}")
+
+    def unsent(self, what: str = "some results are", why: str = "") -> str:
+        """What to say where results are not there."""
         return (
-            f"{what} not in the store {self.url}: {self._reason(error)}. The output folder keeps what is missing "
-            "there; a later session on it with the same --agentbench-store sends it"
+            f"{what} not in the store {self.url}{why}. The output folder keeps what is missing there; a later session "
+            "on it with the same --agentbench-store sends it"
         )
 
     def _opened(self) -> tuple[Place, Sender]:
@@ -116,6 +121,10 @@ class Remote:
         if "credential" in f"{kind} {said}".lower() and self._scheme in CREDENTIALS:
             return f"{said}; set {CREDENTIALS[self._scheme]}"
         return said if isinstance(error, OSError) else f"{kind}: {said}"
+
+
+def _results(count: int) -> str:
+    return "1 result is" if count == 1 else f"{count} results are"
 
 
 def without_credentials(text: str) -> str:

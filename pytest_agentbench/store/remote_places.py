@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from pytest_agentbench.store.files import make_folder, write_atomically
+from pytest_agentbench.store.files import make_folder, read_file, write_atomically
 
 MARKER = "agentbench-store.json"
 """The object that says what the others are; it is made at the first use of a place, and stays."""
@@ -68,7 +68,7 @@ class Folder:
     async def read(self, name: str) -> bytes:
         """See `Place`."""
         try:
-            return _content(self._root / name)
+            return read_file(self._root / name)
         except FileNotFoundError:
             if name != MARKER:
                 _require_marker(self._root)
@@ -91,10 +91,6 @@ class Folder:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
-
-
-def _content(path: Path) -> bytes:
-    return path.read_bytes()
 
 
 def _require_marker(root: Path) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Evaluation, RunArtifact
 from pytest_agentbench.store.archives import whole_archive
-from pytest_agentbench.store.files import why_unwritable
+from pytest_agentbench.store.files import read_file, why_unwritable
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.layout import EVALUATIONS, RUNS, slug
 from pytest_agentbench.store.reading import parse_evaluation, parse_run
@@ -199,7 +199,7 @@ def _find(lane: Lane, places: Iterator[str], wanted: str, run_id: str) -> tuple[
 
 def _content(lane: Lane, path: str) -> bytes | None:
     try:
-        return Path(lane.output, path).read_bytes()
+        return read_file(f"{lane.output}/{path}")
     except FileNotFoundError:
         return None
 
@@ -207,7 +207,7 @@ def _content(lane: Lane, path: str) -> bytes | None:
 def _archive(lane: Lane, path: str) -> bytes | None:
     """An archive, if it is one and whole: the path comes from a file, and may lead anywhere."""
     found = whole_archive(Path(lane.output), path)
-    return None if found is None else found.read_bytes()
+    return None if found is None else read_file(found)
 
 
 def _lines(*documents: bytes | None) -> bytes:

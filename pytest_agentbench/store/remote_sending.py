@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import NamedTuple
 
 from pytest_agentbench.store.remote_places import Place
@@ -19,6 +19,8 @@ BATCH = 64
 """So many offers below one prefix are worth a listing; fewer are looked up one by one."""
 PAUSE = 30.0
 """Seconds for which nothing is tried after a failure: each try takes the retries of a package, many seconds."""
+PATIENCE = 2.0
+"""Seconds for which people wait at the end without being told for what."""
 
 
 class Parcel(NamedTuple):
@@ -81,12 +83,16 @@ class Sender:
             sifting = asyncio.run_coroutine_threadsafe(self._sift(parcel.prefix, batch), self._place.loop)
             self._siftings.append(sifting)
 
-    def finish(self) -> tuple[int, Exception | None]:
-        """Waits for everything. How many parcels are not there, and the last error where there are any."""
-        for sifting in self._siftings:
-            sifting.result()
+    def finish(self, on_wait: Callable[[int], None]) -> tuple[int, Exception | None]:
+        """Waits for everything. How many parcels are not there, and the last error where there are any.
+
+        `on_wait` is told how many are still to come, once, where that takes a while.
+        """
         rest = [_Errand(parcel, unless_there=True) for batch in self._offers.values() for parcel in batch]
-        asyncio.run_coroutine_threadsafe(self._settle(rest), self._place.loop).result()
+        settling = asyncio.run_coroutine_threadsafe(self._settle(rest), self._place.loop)
+        if not wait([settling], PATIENCE).done:
+            on_wait(len(self._errands) + len(self._carriers) + len(self._failed))
+        settling.result()
         return len(self._failed), self._error if self._failed else None
 
     # -- on the place's loop
@@ -135,6 +141,7 @@ class Sender:
 
     async def _settle(self, errands: list[_Errand]) -> None:
         """Until nothing is under way. What failed gets another chance, unless the first of it fails again."""
+        await asyncio.gather(*map(asyncio.wrap_future, self._siftings))
         self._enqueue(errands)
         await self._carriers_are_back()
         failed, self._failed, self._paused_until = self._failed, [], 0.0

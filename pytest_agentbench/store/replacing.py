@@ -17,6 +17,7 @@ _RUN_FILES = ("run_{}.fingerprint_input.json", "run_{}.json")
 _EVALUATION_FILES = ("judge_{}.json", "judge_{}.prompt.user.json", "summary_{}.md", "final_result_{}.json")
 """In the order in which they move: what they explain goes last."""
 
+_ASIDE = re.compile(r"\.[0-9a-f]{8}\.json$")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 Warn = Callable[[str], None]
@@ -30,8 +31,9 @@ def aside(repetition: int, fingerprint: str) -> str:
 def make_way_for_run(folder: str, artifact: RunArtifact, warn: Warn) -> RunArtifact | None:
     """Clears the place of a run; the run of the same fingerprint that lies there and is to be overwritten, if any.
 
-    One of another fingerprint moves aside, and so does one that succeeded before a provider's failure. What cannot be
-    read is kept under another name, and said. Raises OSError, and InfrastructureError for what a newer version wrote.
+    One of another fingerprint moves aside, and so does one that succeeded before a provider's failure; such a failure
+    is overwritten where a run of its fingerprint lies aside. What cannot be read is kept under another name, and said.
+    Raises OSError, and InfrastructureError for what a newer version wrote.
     """
     path = f"{folder}/run_{artifact.repetition}.json"
     try:
@@ -44,7 +46,8 @@ def make_way_for_run(folder: str, artifact: RunArtifact, warn: Warn) -> RunArtif
         return None
     if key == artifact.fingerprint and not (artifact.status == "provider_error" and found.status == "success"):
         return found
-    _move(folder, _RUN_FILES, artifact.repetition, key)
+    if found.status != "provider_error" or not os.path.exists(f"{folder}/run_{aside(artifact.repetition, key)}.json"):
+        _move(folder, _RUN_FILES, artifact.repetition, key)
     return None
 
 
@@ -63,6 +66,13 @@ def make_way_for_evaluation(folder: str, repetition: int, evaluation: Evaluation
         return
     if key != evaluation.fingerprint or evaluation.outcome == "error":
         _move(folder, _EVALUATION_FILES, repetition, key)
+
+
+def keep_in_use(path: str) -> None:
+    """Says of a run or verdict, where it lies aside, that a session has come back to it: then it is no waste."""
+    if _ASIDE.search(path):
+        with contextlib.suppress(OSError):  # a store that cannot be written to is not pruned either
+            os.utime(path)
 
 
 def _usable(fingerprint: str | None) -> str:

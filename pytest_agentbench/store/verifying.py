@@ -15,6 +15,7 @@ from pytest_agentbench.records import JudgeResult, RunArtifact
 from pytest_agentbench.store.archives import whole_archive
 from pytest_agentbench.store.artifacts import PROFILE_FILE
 from pytest_agentbench.store.contents import Contents, Folder
+from pytest_agentbench.store.files import read_file
 from pytest_agentbench.store.fingerprints import canonical_json
 from pytest_agentbench.store.judgements import StoredVerdict
 from pytest_agentbench.store.layout import slug
@@ -53,7 +54,7 @@ class Verification:
         if not path.exists():
             return  # written with the first run
         try:
-            found = json.loads(path.read_bytes())
+            found = json.loads(read_file(path))
             full, covered = found["fingerprint"], canonical_json(found["input"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             yield f"{path}: cannot be read: {error}"
@@ -85,7 +86,7 @@ class Verification:
         for name in names:
             path = folder / name
             try:
-                covered = path.read_bytes()
+                covered = read_file(path)
                 json.loads(covered)
             except (OSError, ValueError, RecursionError) as error:
                 yield f"{path}: cannot be read: {error}"
@@ -106,14 +107,14 @@ class Verification:
     def _judge(self, folder: Folder, name: str) -> Iterator[str]:
         path = self.contents.output / folder.path / name
         try:
-            JudgeResult.model_validate_json(path.read_bytes())
+            JudgeResult.model_validate_json(read_file(path))
         except (OSError, ValidationError) as error:
             yield f"{path}: cannot be read: {_short(error)}"
 
     def _vote(self, path: Path) -> Iterator[str]:
         self.counts["votes"] += 1
         try:
-            vote = StoredVerdict.model_validate_json(path.read_bytes())
+            vote = StoredVerdict.model_validate_json(read_file(path))
         except (OSError, ValidationError) as error:
             yield f"{path}: cannot be read: {_short(error)}"
             return

@@ -59,9 +59,11 @@ def unpack(archive: Path, workspace: Workspace) -> None:
     total = 0
     try:
         with tarfile.open(archive, "r:") as members:
-            for member in members:
+            for count, member in enumerate(members, 1):
                 total += member.size
-                if not (member.isreg() or member.isdir()) or member.issparse() or total > MAX_ARCHIVE_BYTES:
+                is_kept = (member.isreg() or member.isdir()) and not member.issparse()
+                is_small = total <= MAX_ARCHIVE_BYTES and count <= _MAX_ENTRIES and member.name.count("/") <= _MAX_DEPTH
+                if not (is_kept and is_small):
                     raise ArchiveError(f"{archive}: {member.name!r} is no file or folder that a workspace keeps")
                 members.extract(member, workspace.path, filter="data")
     except OSError as error:

@@ -52,8 +52,8 @@ def session(rows, *, fail_under=None, status=None, spent=0.25, **facts):
     return build_report(rows, {**given, "gate": verdict}, {"run": spent, "judge": 0.0})
 
 
-def shard(rows, at, of, places, *, total=None, digest=DIGEST, **facts):
-    selection = {"runs": len(rows) if total is None else total, "sha256": digest, "places": places}
+def shard(rows, at, of, places, *, total=None, digest=DIGEST, inputs=DIGEST, **facts):
+    selection = {"runs": len(rows) if total is None else total, "sha256": digest, "inputs": inputs, "places": places}
     return session([rows[place] for place in places], shard=f"{at}/{of}", selection=selection, **facts)
 
 
@@ -176,6 +176,7 @@ def test_different_selections_are_told(merge):
             [session(ROWS[:2], shard="1/1", selection={"runs": 2, "sha256": DIGEST, "places": [0]})],
             "a.json: session.selection.places: found 1 places, expected one for each of 2 runs",
         ),
+        ([session(ROWS, duration_seconds=1e300)], "a number in the reports is too large to add up"),
         ([session(ROWS, started_at="noon")], "a.json: session.started_at: found 'noon', expected a time in ISO 8601"),
         (
             [session(ROWS[:1], fail_under=0.8), session(ROWS[1:2], fail_under=0.9)],
@@ -246,12 +247,36 @@ def test_what_went_wrong_beside_the_cases_fails_the_gate(merge):
     ]
 
 
+def test_figures_in_warnings_are_those_of_a_part(merge):
+    said = ["the time is used up; 2 runs were not started", "sandbox: local: not isolated"]
+    joint = merge(*shards([row("a"), row("b")], 2, warnings=said))[1]
+    assert joint["session"]["warnings"] == [f"shard 1/2: {said[0]}", f"shard 2/2: {said[0]}", said[1]]
+
+
 def test_a_run_that_no_shard_has_fails_the_session(merge):
     first, second = shards([row("a"), row("b"), row("c")], 2, total=4)
     code, joint, shown = merge(first, second)
     assert code == 1
     assert joint["session"]["faults"] == ["1 of 4 selected runs are in no report."]
     assert "warning: 1 of 4 selected runs are in no report." in shown
+
+
+def test_a_run_that_no_shard_has_is_told_where_parts_are_enough(merge):
+    code, joint, shown = merge(*shards([row("a"), row("b"), row("c")], 2, total=4), args=["--partial"])
+    assert (code, joint["session"]["faults"]) == (0, [])
+    assert "warning: 1 of 4 selected runs are in no report." in shown
+
+
+def test_shards_of_different_case_files_are_told(merge):
+    first, second, third = shards([row("a"), row("b"), row("c")], 3)
+    third["session"]["selection"]["inputs"] = "cd" * 32
+    code, joint, _ = merge(first, second, third)
+    assert code == 0
+    assert joint["session"]["warnings"] == [
+        "case files or profiles of shard 1/3 (a.json) and shard 3/3 (c.json) differ"
+    ]
+    del third["session"]["selection"]["inputs"]
+    assert merge(first, second, third)[1]["session"]["warnings"] == []
 
 
 @pytest.mark.parametrize(

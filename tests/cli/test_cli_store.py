@@ -89,8 +89,9 @@ class Shop:
         return self.output / lane.write_evaluation(artifact.repetition, evaluation, [{"content": "judge this"}])
 
     def names(self):
-        """All files but descriptions of profiles, relative to the store."""
-        files = (path for path in self.output.rglob("*") if path.is_file() and path.name != ".fingerprint.json")
+        """All files but locks and descriptions of profiles, relative to the store."""
+        others = (".fingerprint.json", "writes")
+        files = (path for path in self.output.rglob("*") if path.is_file() and path.name not in others)
         return sorted(str(path.relative_to(self.output)) for path in files)
 
 
@@ -205,6 +206,23 @@ def test_a_run_without_its_input_is_named(shop, store):
     assert "run_1.fingerprint_input.json: cannot be read: No such file" in store("why", a, a)[2]
 
 
+def test_a_run_is_named_from_within_its_folder_too(shop, store, monkeypatch):
+    _, a = shop.run(covered("one"))
+    shop.run(covered("two"))
+    superseded = next(a.parent.glob("run_1.*[0-9a-f].json"))
+    monkeypatch.chdir(a.parent)
+    out = store("why", superseded.name, a.name, "--output", shop.output)[1]
+    assert out.splitlines()[-1] == 'messages[0].content: "one" -> "two"'
+    assert store("why", "", "x", "--output", shop.output)[2].startswith("found '', expected the path of a stored run")
+
+
+def test_a_profile_without_its_settings_hides_no_difference(shop, store):
+    _, a = shop.run(covered("one"))
+    _, b = shop.run(covered("two"), case_id="other")
+    a.parents[2].joinpath(".fingerprint.json").write_text("{}")
+    assert store("why", a, b)[1].splitlines()[-1] == 'messages[0].content: "one" -> "two"'
+
+
 # -- prune
 
 
@@ -241,6 +259,37 @@ def test_a_success_behind_a_failure_is_what_a_session_looks_for(shop, store):
     shop.run(status="provider_error")
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
     assert shop.lane().find_run("sum", 1, good.fingerprint, lambda run: run.status == "success")[0] == good
+
+
+def test_a_prompt_that_was_left_for_one_that_only_failed_loses_nothing(shop, store):
+    shop.run(covered("old"))
+    shop.run(covered("new"), status="provider_error")
+    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
+
+
+def test_what_a_session_came_back_to_stays_and_is_exported(shop, store):
+    """Prompt A, then B, then A again: A's run and verdict lie aside, and are those of the last session."""
+    old, _ = shop.run(covered("old"))
+    new, _ = shop.run(covered("new"))
+    assert [json.loads(line)["run"]["run_id"] for line in store("export")[1].splitlines()] == [new.run_id]
+    aged(*(shop.output / name for name in shop.names()))
+    lane = shop.lane()
+    assert lane.find_run("sum", 1, old.fingerprint)[0] == old
+    assert lane.find_evaluation(old, fingerprint([old.fingerprint, "a"])) is not None
+    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
+    lines = [json.loads(line) for line in store("export")[1].splitlines()]
+    assert {line["run"]["run_id"] for line in lines} == {old.run_id, new.run_id}
+    assert all(len(line["evaluations"]) == 1 for line in lines)
+    shop.run(covered("third"))
+    assert store("prune")[1].splitlines()[:2] == ["       2 superseded runs", "       2 superseded verdicts"]
+
+
+def test_a_replay_never_costs_what_was_paid_for(shop, store):
+    shop.run(covered("paid"), cassette="recorded")
+    shop.run(covered("replay"), cassette="replayed")
+    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
+    shop.run(covered("replay, edited"), cassette="replayed")
+    assert "1 superseded runs" in store("prune")[1]
 
 
 def test_a_verdict_behind_an_error_is_what_a_session_looks_for(shop, store):
@@ -327,6 +376,44 @@ def test_locks_of_the_dead_go(shop, store):
     assert not lock.exists()
 
 
+def test_only_what_sessions_lock_is_a_lock(shop, store, tmp_path):
+    shop.run()
+    (tmp_path / "uv.lock").write_text("mine")
+    (shop.output / ".locks").rename(tmp_path / "locks")
+    (shop.output / ".locks").symlink_to(tmp_path, target_is_directory=True)
+    assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
+    assert (tmp_path / "uv.lock").exists()
+
+
+def test_prune_stops_when_a_session_begins(shop, store, monkeypatch):
+    """Its first removal is the moment in which a session takes its first lock."""
+    for case_id in ("a", "b"):
+        shop.run(covered("old"), case_id=case_id)
+        shop.run(covered("new"), case_id=case_id)
+    lock = shop.output / ".locks" / f"{'a' * 64}.lock"
+    session, unlink = FileLock(lock), type(lock).unlink
+
+    def begin(path, missing_ok=False):
+        session.acquire()
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(type(lock), "unlink", begin)
+    code, out, err = store("prune")
+    session.release()
+    assert (code, out.splitlines()[:-1]) == (1, ["       1 superseded runs"])
+    assert err.startswith("outputs: a session is making runs there")
+
+
+def test_a_run_names_no_other_runs_archive(shop, store):
+    lane = shop.lane()
+    archive = lane.write_workspace("other", 1, f"{1:032x}", lambda file: file.write(b"tar"))
+    shop.run(case_id="other", lane=lane, workspace=archive)
+    shop.run(covered("old"), workspace=archive)
+    shop.run(covered("new"))
+    assert "1 superseded runs" in store("prune")[1]
+    assert (shop.output / archive).exists()
+
+
 def test_nothing_goes_while_a_session_is_at_work(shop, store):
     shop.run(covered("old"))
     shop.run(covered("new"))
@@ -335,7 +422,7 @@ def test_nothing_goes_while_a_session_is_at_work(shop, store):
     before = shop.names()
     with FileLock(lock):
         code, out, err = store("prune")
-        assert (code, out) == (1, "")
+        assert (code, out) == (1, "removed 0 files, 0.0 kB\n")
         assert err == "outputs: a session is making runs there; prune when it has ended\n"
         assert store("prune", "--dry-run")[0] == 0
     assert [name for name in shop.names() if ".locks" not in name] == before

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,8 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.engine.code import CodeReader, Untold
+from pytest_agentbench.engine.code.members import is_secret
 from pytest_agentbench.engine.code.outline import outline
-from pytest_agentbench.engine.code.values import DEEPEST, MOST, Values, is_secret
+from pytest_agentbench.engine.code.values import DEEPEST, MOST, Values
 from pytest_agentbench.engine.identities import Identities, Origin
 from pytest_agentbench.store import canonical_json
 
@@ -96,10 +98,11 @@ class Project:
 
     def identity(self, make: Callable[[Any], Any] | None = None) -> dict[str, Any]:
         """That of what the fixture `runner` returns, or of `make(its module)`."""
+        reader = self.reader()
         module = self.load()
         sys.path.insert(0, str(self.folder))
         try:
-            found = self.reader().of(make(module) if make else module.runner(), [module.runner])
+            found = reader.of(make(module) if make else module.runner(), [module.runner])
         finally:
             sys.path.remove(str(self.folder))
         return json.loads(canonical_json(found.shown))
@@ -297,6 +300,160 @@ def test_agents_that_differ_have_different_identities(project, one, other):
     assert identities[0] != identities[1]
 
 
+HEAD = """
+    import array, collections, configparser, enum, os, string
+    from dataclasses import dataclass
+    import httpx2, pydantic
+    from openai import AsyncOpenAI
+    def env(): return os.environ.get("BENCH_X", "a")
+    def answer(case): return "Paris"
+    class Agent:
+        def __init__(self, held): self.held = held
+        def __call__(self, case): return "Paris"
+"""
+SHOWN_BY_RUNNING = {
+    "global statement": """
+        def load():
+            if env():
+                global MODEL
+                MODEL = env()
+        load()
+        def runner(): return answer
+    """,
+    "globals()": """
+        globals().update(MODEL=env())
+        def runner(): return answer
+    """,
+    "default": """
+        def helper(mode=env()): return mode
+        def runner(): return answer
+    """,
+    "decorator's argument": """
+        def named(name):
+            def decorate(function):
+                def outer(*args): return name
+                return outer
+            return decorate
+        @named(env())
+        def helper(mode): return mode
+        def runner(): return answer
+    """,
+    "method's default": """
+        class Helper:
+            def __call__(self, case, mode=env()): return mode
+        def runner(): return Helper()
+    """,
+    "class made by a function": """
+        def make(mode):
+            class Inner:
+                def __call__(self, case): return mode
+            return Inner
+        def runner(): return make(env())()
+    """,
+    "class made by a function, held": """
+        def make(mode):
+            class Inner:
+                def __call__(self, case): return mode
+            return Inner
+        def runner(): return Agent(make(env()))
+    """,
+    "enum": """
+        class Mode(enum.Enum):
+            ONE = env()
+        def runner(): return Agent(Mode.ONE)
+    """,
+    "template": "def runner(): return Agent(string.Template(env()))",
+    "dict of the library": "def runner(): return Agent(collections.UserDict(a=env()))",
+    "chain": "def runner(): return Agent(collections.ChainMap({'a': env()}))",
+    "ini file": """
+        def runner():
+            config = configparser.ConfigParser()
+            config.read_string(f"[a]\\nb = {env()}")
+            return Agent(config)
+    """,
+    "attribute of a dict": """
+        class Config(dict): pass
+        def runner():
+            config = Config()
+            config.mode = env()
+            return Agent(config)
+    """,
+    "attribute of a text": """
+        class Prompt(str): pass
+        def runner():
+            prompt = Prompt("p")
+            prompt.mode = env()
+            return Agent(prompt)
+    """,
+    "numbers": "def runner(): return Agent(array.array('d', [len(env())]))",
+    "client's endpoint": "def runner(): return Agent(AsyncOpenAI(api_key='k', base_url=f'http://{env()}/v1'))",
+    "client's headers": "def runner(): return Agent(AsyncOpenAI(api_key='k', default_headers={'X-Mode': env()}))",
+    "client's hooks": """
+        def runner():
+            mode = env()
+            return Agent(httpx2.AsyncClient(event_hooks={"request": [lambda request: mode]}))
+    """,
+    "code that a program wrote": """
+        def runner():
+            names = {}
+            exec(f"def render(): return {env()!r}", names)
+            return Agent(names["render"])
+    """,
+    "model's address": """
+        class Settings(pydantic.BaseModel):
+            endpoint: pydantic.HttpUrl
+        def runner(): return Agent(Settings(endpoint=f"http://{env()}/v1"))
+    """,
+}
+"""Modules whose source is the same where the environment is not, and what they hold is another."""
+
+
+def unstable(source: str) -> dict[str, str]:
+    """A fixture's module that begins with HEAD."""
+    lines = source.strip("\n").splitlines()
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    return {"bench_fixtures.py": HEAD.rstrip() + "".join(f"\n    {line[indent:]}" for line in lines)}
+
+
+@pytest.mark.parametrize("source", SHOWN_BY_RUNNING.values(), ids=SHOWN_BY_RUNNING.keys())
+def test_what_only_running_shows_counts(project, monkeypatch, source):
+    project.write(unstable(source))
+    before = project.identity()
+    assert project.identity() == before
+    monkeypatch.setenv("BENCH_X", "another")
+    assert project.identity() != before
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "tempfile.mkdtemp()",
+        "time.time()",
+        "datetime.datetime.now()",
+        "datetime.datetime.now(datetime.UTC)",
+        "threading.Thread(target=print)",
+        "threading.local()",
+        "logging.getLogger('bench')",
+        "AsyncOpenAI(api_key=uuid.uuid4().hex)",
+        "pydantic.SecretStr(uuid.uuid4().hex)",
+        "Silent()",
+        "mock.MagicMock()",
+        "mock.MagicMock(spec=dict)",
+        "f'postgres://me:{uuid.uuid4()}@host/db'",
+    ],
+)
+def test_what_each_session_makes_anew_does_not_count(project, made):
+    source = f"""
+        import datetime, logging, tempfile, threading, time, uuid
+        from unittest import mock
+        class Silent:
+            def __getattribute__(self, name): raise RuntimeError(name)
+        def runner(): return Agent({made})
+    """
+    project.write(unstable(source))
+    assert project.identity() == project.identity()
+
+
 def test_a_value_that_holds_itself_has_an_end(project):
     project.write({"bench_fixtures.py": AGENTS.rstrip() + "\n    def runner(): pass"})
 
@@ -460,11 +617,25 @@ def test_the_text_of_a_secret_is_left_out_and_its_number_is_not():
     }
 
 
-def test_the_root_directory_is_left_out_and_its_neighbour_is_not(tmp_path):
-    values = Values(tmp_path / "p")
-    assert values.of(f"{tmp_path}/p/x and {tmp_path}/p") == "<rootdir>/x and <rootdir>"
-    assert values.of(f"{tmp_path}/p2/x") == f"{tmp_path}/p2/x"
-    assert values.of(tmp_path / "p" / "x") == "<rootdir>/x"
+def test_the_root_directory_is_left_out_and_its_neighbour_is_not():
+    values = Values(Path("/home/me/p"))
+    assert values.of("/home/me/p/x and /home/me/p") == "<rootdir>/x and <rootdir>"
+    assert values.of("/home/me/p2/x") == "/home/me/p2/x"
+    assert values.of(Path("/home/me/p/x")) == "<rootdir>/x"
+
+
+def test_temporary_folders_are_left_out_and_named_ones_are_not(tmp_path):
+    values, temporary = Values(Path("/nowhere")), tempfile.gettempdir()
+    assert values.of([tmp_path / "x", f"{temporary}/tmpab12_x9q/x"]) == [
+        f"<temporary>/{tmp_path.name}/x",
+        "<temporary>/x",
+    ]
+    assert values.of(f"{temporary}/tmpab12_x9q_v2") == f"{temporary}/tmpab12_x9q_v2"
+    assert values.of(f"{temporary}/model") == f"{temporary}/model"
+
+
+def test_a_password_in_a_url_is_left_out():
+    assert Values(Path("/nowhere")).of("postgres://me:abc@host/db") == "postgres://(a secret)@host/db"
 
 
 PLAIN = st.recursive(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.models import AdaptiveLimit, Rate
+from pytest_agentbench.models import AdaptiveLimit, Admission, Rate, Throttle
 
 
 def test_it_falls_once_for_one_overload_and_recovers_to_the_ceiling():
@@ -187,6 +189,69 @@ def test_a_cancelled_wait_gives_its_units_back():
         waiting.cancel()
         await asyncio.wait([waiting])
         await rate.take()
+        assert asyncio.get_running_loop().time() == pytest.approx(1)
+
+    run_on_clock(main)
+
+
+def sent_at(throttle_of, requests, *, seconds=lambda number: 0.0, tokens=0):
+    """When each of so many requests began that were made at once and took `seconds(number)`."""
+    times = []
+
+    async def use(throttle, number):
+        async with Admission(throttle, tokens):
+            times.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(seconds(number))
+
+    async def main() -> None:
+        throttle = throttle_of()
+        await asyncio.gather(*(use(throttle, number) for number in range(requests)))
+
+    run_on_clock(main)
+    return sorted(times)
+
+
+@given(st.integers(1, 2000), st.integers(1, 150), st.floats(0.1, 120), st.integers(1, 64), st.floats(0, 5))
+def test_no_stretch_of_time_sees_more_requests_than_the_rate(rpm, requests, window, in_flight, seconds):
+    times = sent_at(lambda: Throttle(in_flight, rpm), requests, seconds=lambda number: seconds)
+    most = max(sum(start <= at < start + window - 1e-6 for at in times) for start in times)
+    assert most <= math.ceil(window * rpm / 60)
+
+
+def test_requests_do_not_pile_up_behind_slow_ones():
+    slow = sent_at(lambda: Throttle(4, 600), 60, seconds=lambda number: 30.0 if number < 4 else 0.0)
+    after = slow[4:]
+    assert after[0] >= 30
+    assert min(later - at for at, later in itertools.pairwise(after)) >= 0.1 - 1e-6
+
+
+def test_requests_do_not_pile_up_behind_a_large_one():
+    times = []
+
+    async def use(throttle, tokens):
+        async with Admission(throttle, tokens):
+            times.append(asyncio.get_running_loop().time())
+
+    async def main() -> None:
+        throttle = Throttle(64, 600, 6000)  # 10 requests and 100 tokens a second
+        await asyncio.gather(use(throttle, 3000), *(use(throttle, 1) for _ in range(30)))
+
+    run_on_clock(main)
+    assert min(later - at for at, later in itertools.pairwise(times)) >= 0.1 - 1e-6
+
+
+def test_giving_up_returns_everything():
+    async def main() -> None:
+        throttle = Throttle(1, 60, 6000)
+        first = await throttle.admit(100)
+        throttle.release(first, "ok", 0)
+        for waits_for in (1000, 0):  # tokens, then a request
+            waiting = asyncio.create_task(throttle.admit(waits_for))
+            await asyncio.sleep(0.1)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        assert throttle.concurrency.in_flight == 0
+        await throttle.admit(0)
         assert asyncio.get_running_loop().time() == pytest.approx(1)
 
     run_on_clock(main)

@@ -126,6 +126,7 @@ def test_the_others_take_over_what_a_lost_machine_had(bench, how):
         wait_until(lambda: "gw0] node down" in session.said, "the first loss is noticed")
         getattr(machines[2], how)()
         status, rows = session.finish()
+        wait_until(lambda: machines[0].is_idle, "a worker that is cut off ends too")
     assert len(rows) == 300
     assert {row["outcome"] for row in rows.values()} == {"passed"}
     assert status == 0

@@ -6,6 +6,7 @@ import json
 import tarfile
 
 import pytest
+from support.small_disk import small_disk
 
 from conftest import HEAD, check
 
@@ -112,6 +113,18 @@ def test_a_run_whose_files_are_lost_is_made_again(project, damage):
     [warning] = project.finished.report["session"]["warnings"]
     assert "missing or damaged), so one was run again" in warning
     assert runs(project, "--agentbench-rejudge") == []
+
+
+def test_what_there_is_no_room_for_takes_none_from_the_others(project, tmp_path, monkeypatch):
+    for case_id, size in (("big", 200_000), ("small", 30_000)):
+        text = "It is Paris." + "x" * size
+        project.case(case_id, metadata={"left": "files", "text": text}, deterministic_checks=[ANSWER])
+    runs(project)
+    with small_disk(tmp_path / "small", "100k"):
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "small"))
+        assert runs(project, "--agentbench-rejudge", "--agentbench-concurrency=1") == []
+    assert project.finished.outcomes == {"big[agent]": "error", "small[agent]": "passed"}
+    assert "no room to restore a workspace" in project.finished.runs["big[agent]"]["message"]
 
 
 def test_files_that_no_check_looks_at_may_be_lost(project):

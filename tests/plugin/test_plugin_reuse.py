@@ -210,6 +210,27 @@ def agentbench_runner():
         assert sorted(bench.lines("runs.txt")[len(before) :]) == sorted(expected)
 
 
+def test_arguments_that_nest_without_end_are_paid_for_once(bench):
+    deep = "[" * 220 + "]" * 220
+
+    def answer(body):
+        if any(message["role"] == "tool" for message in body["messages"]):
+            return {"role": "assistant", "content": "Paris"}
+        function = {"name": "read_file", "arguments": f'{{"path": {deep}}}'}
+        return {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": function}],
+        }
+
+    with FaultEndpoint(answer=answer) as endpoint:
+        bench.models({"model_id": "subject", "base_url": endpoint.base_url, "api_key_env": "none"})
+        bench.case("deep", runner={"type": "llm_probe", "overrides": {"tools": ["read_file"]}})
+        for _ in range(2):
+            assert bench.run("--model=subject").outcomes == {"deep[subject]": "passed"}
+        assert len(endpoint.requests) == 2
+
+
 def test_hand_written_tests_share_what_cases_paid(campaign):
     campaign.asked()
     source = "import pytest\n\n@pytest.mark.agentbench('one')\ndef test_it(agentbench_run):\n"

@@ -6,6 +6,7 @@ import re
 import jsonschema
 import pytest
 
+from conftest import check
 from pytest_agentbench.cli import main
 from pytest_agentbench.reports import report_schema
 
@@ -119,6 +120,22 @@ def test_cases_are_dealt_in_turn_with_models_and_repetitions_together(bench):
     assert [len(names) for names in dealt] == [12, 8]
 
 
+def test_parts_know_what_they_were_made_from(bench):
+    """Another profile or an edited case is other inputs."""
+    bench.agent()
+    bench.questions(4)
+    bench.profile("careful", run_timeout_seconds=7)
+
+    def inputs(*args):
+        return bench.run(*args).report["session"]["selection"]["inputs"]
+
+    first = inputs("--agentbench-shard=1/2")
+    assert inputs("--agentbench-shard=2/2") == first
+    assert inputs("--agentbench-shard=2/2", "--agentbench-run-profile=careful") != first
+    bench.questions(4, answer="Rome")
+    assert inputs("--agentbench-shard=2/2") != first
+
+
 def test_what_k_and_m_leave_is_dealt(bench):
     bench.agent()
     bench.questions(12)
@@ -199,10 +216,24 @@ def test_a_part_whose_workers_all_crashed_is_not_merged(bench, capsys):
     assert "workers crashed" in capsys.readouterr().err
 
 
-def test_last_failed_does_not_shift_the_deal(bench):
+@pytest.mark.parametrize("option", ["--lf", "--sw", "--sw-skip"])
+def test_what_leaves_each_part_other_cases_to_deal_is_refused(bench, option):
+    """pytest applies these before the deal: of two failures of part 1, `--lf` would give part 2 the second."""
     bench.agent()
-    bench.rows("cases/many.jsonl", *({"id": f"q{i}", "question": "?", "answer": "Rome"} for i in range(6)))
+    bench.questions(2)
+    finished = bench.run("-p", "cacheprovider", "-p", "stepwise", option, "--agentbench-shard=1/2")
+    assert finished.exit == pytest.ExitCode.USAGE_ERROR
+    assert f"--agentbench-shard: found 1/2 together with {option[:4]}" in finished.text
+    assert finished.report is None
+
+
+def test_what_only_orders_cases_does_not_shift_the_deal(bench):
+    bench.agent()
+    for case_id in "abcdef":
+        bench.case(
+            case_id,
+            deterministic_checks=[check("it", kind="regex_match", pattern="Paris" if case_id in "bdf" else "Rome")],
+        )
     bench.run("-p", "cacheprovider")
-    parts = [bench.run("-p", "cacheprovider", "--lf", f"--agentbench-shard={part}/2").runs for part in (1, 2)]
-    assert [len(runs) for runs in parts] == [3, 3]
-    assert not parts[0].keys() & parts[1].keys()
+    parts = [bench.run("-p", "cacheprovider", "--ff", f"--agentbench-shard={part}/2").runs for part in (1, 2)]
+    assert [sorted(run["case_id"] for run in runs.values()) for runs in parts] == [["a", "c", "e"], ["b", "d", "f"]]

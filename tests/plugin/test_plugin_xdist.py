@@ -152,3 +152,23 @@ def test_cases_and_other_tests_share_the_workers(bench):
     assert finished.exit == 1  # a gate on cases forgives no other test
     finished.result.assert_outcomes(passed=38, failed=1)
     assert "1 tests that are not cases failed" in finished.text
+
+
+@pytest.mark.slow
+def test_what_another_plugin_raises_in_the_controller_is_not_taken_for_a_lost_worker(bench):
+    bench.agent(
+        HEAD
+        + """
+def agent(case):
+    return "Paris"
+
+def pytest_runtest_logreport(report):
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        raise OSError(28, "No space left for my own log")
+"""
+    )
+    bench.questions(4)
+    finished = bench.spawn("-n", "1")
+    assert finished.exit == 3
+    assert "No space left for my own log" in finished.text
+    assert "a worker was lost" not in finished.text

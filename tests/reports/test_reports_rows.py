@@ -172,7 +172,7 @@ def test_rows_survive_execnet_and_json_whatever_the_agent_wrote(case_id, said, l
     row["message"].encode()
 
 
-@pytest.mark.parametrize("odd", [nan, inf, -inf])
+@pytest.mark.parametrize("odd", [nan, inf, -inf, 1e308])
 def test_what_is_no_number_is_unknown(odd):
     assert make_row(score=odd)["final_score"] is None
     assert make_row(metric=odd)["metrics"] == {"exact_match": None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -173,6 +174,19 @@ def test_text_that_no_file_can_hold_is_made_so() -> None:
     conclude("a\ud800b", trace)
     assert trace.output == "a?b"
     assert '"?":"é"' in trace.events[0].model_dump_json()
+
+
+def test_what_nests_without_end_is_cut_off() -> None:
+    """JSON of 200 levels is written, but never read back; of 255 it is not even written."""
+    deep: list[object] = []
+    for _ in range(300):
+        deep = [deep]
+    trace = Recorder()
+    trace.tool_call("1", "x", {"a": deep}, None)
+    end = conclude(RunOutput(output="x", metadata={"a": {"b": deep}}), trace)
+    for document in (trace.events[0].model_dump_json(), json.dumps(end.metadata)):
+        assert '"[nested deeper than 64]"' in document
+        assert 60 <= document.count("[") <= 70
 
 
 def test_threads_record_one_after_the_other() -> None:

@@ -26,6 +26,7 @@ from pytest_agentbench.records import (
     ToolCallEvent,
 )
 from pytest_agentbench.store import Lane, Redactor, Store, fingerprint, load_evaluation, load_run, slug
+from pytest_agentbench.store.locks import LOCKS
 
 SECRET = "hunter2-hunter2"
 RUN_INPUT = {"messages": ["hello"], "temperature": 0.0}
@@ -90,7 +91,8 @@ def lane(tmp_path: Path) -> Lane:
 
 
 def files(output: Path) -> list[str]:
-    return sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
+    found = [path.relative_to(output) for path in output.rglob("*") if path.is_file()]
+    return sorted(str(path) for path in found if LOCKS not in path.parts)
 
 
 def test_a_run_loads_back_as_it_was(lane, tmp_path):

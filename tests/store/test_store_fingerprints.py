@@ -183,6 +183,7 @@ def test_what_judges_are_told_changes_the_evaluation():
         evaluation_key(profile=evaluation_profile(security_policy={"allow_local_python_hooks": True})),
         evaluation_key(judges=(MODEL,)),
         evaluation_key(judges=(MODEL.model_copy(update={"parameters": {}}),)),
+        evaluation_key(judges=(MODEL.model_copy(update={"options": {"region": "eu"}}),)),
     ]
     assert len(set(keys)) == len(keys)
 

@@ -6,9 +6,11 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from support.s3_server import S3Server
 from test_store_artifacts import artifact, evaluation
 
+from pytest_agentbench.collection.sharing import StoreWait
 from pytest_agentbench.config import EvaluationProfile, RunProfile
 from pytest_agentbench.errors import InfrastructureError, UnreachableError
 from pytest_agentbench.options import parse_store
@@ -255,6 +258,43 @@ def test_what_is_gone_when_its_turn_comes_is_left_out(url, shared):
     remote.send(Parcel("runs/p", (("runs/p/gone.jsonl", lambda: None),)))
     assert remote.close() is None
     assert [path.name for path in (shared / "runs").rglob("*")] == ["p", "run.jsonl"]
+
+
+def test_what_takes_long_is_said_once(url, shared, monkeypatch):
+    monkeypatch.setattr("pytest_agentbench.store.remote_sending.PATIENCE", 0.01)
+    remote, go_on, said = opened(url), threading.Event(), []
+
+    def say(text: str) -> None:
+        said.append(text)
+        go_on.set()
+
+    remote.send(Parcel("runs/p", (("runs/p/late.jsonl", lambda: b"late" if go_on.wait(60) else None),)))
+    for parcel in parcels(BATCH, "more"):
+        remote.offer(parcel)
+    assert remote.close(say) is None
+    assert len(said) == 1
+    assert re.match(rf"waiting until \d+ results? (is|are) in the store {url}; after Ctrl-C", said[0])
+    assert (shared / "runs/p/late.jsonl").read_text() == "late"
+
+
+def test_ctrl_c_ends_the_wait_and_says_so(url, monkeypatch):
+    monkeypatch.setattr("pytest_agentbench.store.remote_sending.PATIENCE", 0.01)
+    remote, go_on, told = opened(url), threading.Event(), []
+    remote.send(Parcel("runs/p", (("runs/p/late.jsonl", lambda: b"late" if go_on.wait(60) else None),)))
+
+    class Reporter:
+        def ensure_newline(self) -> None:
+            pass
+
+        def write_line(self, text: str) -> None:
+            raise KeyboardInterrupt
+
+    session = StoreWait(remote, told.append, Reporter()).pytest_runtestloop()
+    next(session)
+    with pytest.raises(KeyboardInterrupt):
+        session.send(True)
+    go_on.set()
+    assert told == [remote.unsent()]
 
 
 def test_what_fails_gets_another_chance_at_the_end(url, shared):

@@ -6,12 +6,14 @@ import errno
 import json
 import os
 import resource
+import subprocess
 
 import pytest
-from test_store_artifacts import RUN_INPUT, artifact, evaluation, files, make_lane
+from test_store_artifacts import RUN_INPUT, artifact, evaluation, files, in_child, make_lane
 
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.store import Store, load_run
+from pytest_agentbench.store.files import LARGEST
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
@@ -101,6 +103,36 @@ def test_only_a_providers_failure_takes_no_success_away(lane, status):
     assert lane.find_run("sum", 1, A, lambda run: run.status == "success")[0].run_id == "r4"
 
 
+def test_a_providers_failure_takes_no_success_away_when_it_moves_aside_itself(lane):
+    good, failed = artifact("good"), {"status": "provider_error", "error": {"code": "x", "message": "x"}}
+    lane.write_run(good, RUN_INPUT)
+    lane.write_run(artifact(**failed, run_id="r2"), RUN_INPUT)
+    lane.write_run(artifact(key=B, run_id="r3"), {"of": B})
+    assert lane.find_run("sum", 1, A)[0] == good
+    assert lane.find_run("sum", 1, B)[0].run_id == "r3"
+
+
+WRITER = """
+import sys
+lane, key = make_lane(output), sys.argv[1] * 64
+for number in range(150):
+    case = f"case{number}"
+    lane.write_run(artifact(key=key, case_id=case, run_id=key[:8]), RUN_INPUT)
+    done = evaluation(judged=True, fingerprint=key, run_id=key[:8]).model_copy(update={"case_id": case})
+    lane.write_evaluation(1, done)
+"""
+
+
+@pytest.mark.slow
+def test_sessions_of_other_settings_write_side_by_side_and_lose_nothing(lane, tmp_path):
+    writers = [subprocess.Popen([*in_child(WRITER, tmp_path), letter]) for letter in "abcd"]
+    assert [writer.wait(120) for writer in writers] == [0] * 4
+    for key in (letter * 64 for letter in "abcd"):
+        runs = [lane.find_run(f"case{number}", 1, key) for number in range(150)]
+        assert all(run is not None and run[0].run_id == key[:8] for run in runs)
+        assert all(lane.find_evaluation(run[0], key) is not None for run in runs)
+
+
 def test_other_suites_are_looked_at_last(tmp_path):
     whole, smoke, nightly = (make_lane(tmp_path, suite=name) for name in (None, "smoke", "nightly"))
     path = whole.write_run(artifact(), RUN_INPUT)
@@ -175,6 +207,36 @@ def test_only_the_newest_unreadable_file_is_kept(lane, tmp_path):
         path.write_text(text)
     lane.write_run(artifact(), RUN_INPUT)
     assert path.with_name("run_1.json.unreadable").read_text() == "second"
+
+
+def never_comes(path) -> None:
+    os.mkfifo(path)
+
+
+def never_ends(path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def is_too_large(path) -> None:
+    path.touch()
+    os.truncate(path, LARGEST + 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs FIFOs and devices")
+@pytest.mark.parametrize("put", [never_comes, never_ends, is_too_large])
+def test_what_is_no_file_that_the_store_writes_is_neither_waited_for_nor_read(lane, tmp_path, said, put):
+    place = tmp_path / lane.write_run(artifact(), RUN_INPUT)
+    place.unlink()
+    put(place)
+    assert lane.find_run("sum", 1, A) is None
+    lane.refuse_newer("sum", 1)
+    with pytest.raises(
+        InfrastructureError, match=r"run_1\.json: cannot be read: Is (no regular file|larger than 256 MB)"
+    ):
+        load_run(place)
+    lane.write_run(artifact(), RUN_INPUT)
+    assert load_run(place) == artifact()
+    assert place.with_name("run_1.json.unreadable").exists()
 
 
 def test_a_folder_in_the_place_of_a_run_is_kept_too(lane, tmp_path, said):

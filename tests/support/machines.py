@@ -46,6 +46,11 @@ class Machine:
         """The option that starts a worker here."""
         return f"--tx=socket={self.address}//chdir={project}"
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether its worker has ended, with the server or not."""
+        return self.server.poll() is not None or self.log.read_text().count("Accept loop") > 1
+
     def kill(self) -> None:
         """Ends server and worker, which are one process."""
         self.server.kill()

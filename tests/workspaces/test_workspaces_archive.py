@@ -245,6 +245,17 @@ def test_an_archive_that_unpacks_to_more_than_it_may_is_refused(back, tmp_path):
     assert not any(each.stat().st_size for each in back.path.iterdir())
 
 
+def test_an_archive_of_folders_without_end_is_refused(back, tmp_path):
+    with pytest.raises(ArchiveError):
+        unpack(made_tar(tmp_path / "a.tar", (member("a/" * 1_900 + "b"), b"x")), back)
+
+
+@pytest.mark.slow
+def test_an_archive_of_files_without_end_is_refused(back, tmp_path):
+    with pytest.raises(ArchiveError):
+        unpack(made_tar(tmp_path / "a.tar", *((member(str(number)), b"") for number in range(50_001))), back)
+
+
 def test_no_room_is_no_damaged_archive(there, tmp_path):
     there.write_bytes("big", b"x" * 500_000)
     packed(there, tmp_path / "a.tar")

@@ -14,9 +14,10 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
+from pytest_agentbench.engine.code.members import is_plain
 from pytest_agentbench.engine.code.modules import Modules, Stamp, changed
 from pytest_agentbench.engine.code.places import Place, find, kind_of, place_of_class, place_of_function
-from pytest_agentbench.engine.code.values import Untold, Values, is_plain
+from pytest_agentbench.engine.code.values import Untold, Values
 from pytest_agentbench.store import plain
 
 __all__ = ["Code", "CodeReader", "Untold", "changed", "is_plain"]
@@ -37,7 +38,7 @@ class CodeReader:
     """
 
     def __init__(self, rootdir: Path, began: int) -> None:
-        self.rootdir = rootdir
+        self.rootdir, self.began = rootdir, began
         self._modules = Modules(rootdir, began)
 
     def of(self, thing: Any, made_by: Iterable[Callable[..., Any]] = (), **given: Any) -> Code:
@@ -45,7 +46,7 @@ class CodeReader:
 
         Raises Untold where it cannot be told: there is no source, or too much state.
         """
-        values, makers = Values(self.rootdir), [each for each in made_by if not _is_of_others(each)]
+        values, makers = Values(self.rootdir, self.began), [each for each in made_by if not _is_of_others(each)]
         shown: dict[str, Any] = {"callable": values.of(thing)}
         if makers:
             shown["made_by"] = [values.of(each) for each in makers]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 from pytest_agentbench.engine.code.outline import Import, Outline, outline
@@ -89,7 +90,7 @@ class Modules:
         """
         assert place.file is not None
         if place.file not in self._held:
-            values = Values(self.rootdir)
+            values = Values(self.rootdir, self.began)
             held = values.named(_held(place.namespace or {}, names))
             self._held[place.file] = held, tuple(values.reached)
         return self._held[place.file]
@@ -191,6 +192,8 @@ def _absolute(level: int, module: str, package: str) -> str | None:
 
 
 def _held(namespace: Mapping[str, Any], names: Outline) -> Iterator[tuple[str, Any]]:
+    if names.adds_names:
+        yield from ((name, each) for name, each in namespace.items() if _is_added(name, each, names))
     for path in names.computed:
         found = _look_up(namespace, path)
         if found is not _MISSING:
@@ -200,6 +203,12 @@ def _held(namespace: Mapping[str, Any], names: Outline) -> Iterator[tuple[str, A
         same = found is _MISSING or isinstance(found, Enum) or (type(found) is type(literal) and found == literal)
         if not same:
             yield ".".join(path), found
+
+
+def _is_added(name: str, value: Any, names: Outline) -> bool:
+    """Whether it is data of which the source does not know the name."""
+    known = (name,) in names.computed or (name,) in names.told or name.startswith("__")
+    return not known and name.isidentifier() and not isinstance(value, ModuleType | FunctionType | type)
 
 
 def _look_up(namespace: Mapping[str, Any], path: Sequence[str]) -> Any:

@@ -18,14 +18,16 @@ Path = tuple[str, ...]
 class Outline:
     """`imports` run with the module, `later` ones when a function does (or never, below `if TYPE_CHECKING`).
 
-    `told` are the names that one literal gives the value of, and `computed` are all others that are assigned, or
-    defined or imported under a condition: only the loaded module shows what they hold.
+    `told` are the names that one literal gives the value of, and `computed` are all others that are assigned, defined
+    or imported under a condition, or defined with a value that is computed: only the loaded module shows what they
+    hold. `adds_names` says that the module may have others, by way of `globals()`.
     """
 
     imports: tuple[Import, ...] = ()
     later: tuple[Import, ...] = ()
     told: dict[Path, Any] = field(default_factory=dict)
     computed: tuple[Path, ...] = ()
+    adds_names: bool = False
 
 
 def outline(source: bytes) -> Outline:
@@ -36,8 +38,8 @@ def outline(source: bytes) -> Outline:
         return Outline()
     scan = _Scan()
     scan.statements(tree.body, (), certain=True, loaded=True)
-    computed = tuple(sorted(path for path in scan.bound if path not in scan.told))
-    return Outline(tuple(scan.imports), tuple(scan.later), scan.told, computed)
+    computed = tuple(sorted(path for path in scan.bound | scan.declared if path not in scan.told))
+    return Outline(tuple(scan.imports), tuple(scan.later), scan.told, computed, b"globals()" in source)
 
 
 class _Scan:
@@ -45,6 +47,7 @@ class _Scan:
         self.imports: dict[Import, None] = {}
         self.later: dict[Import, None] = {}
         self.bound: dict[Path, None] = {}
+        self.declared: dict[Path, None] = {}
         self.told: dict[Path, Any] = {}
 
     def statements(self, body: Iterable[ast.stmt], within: Path, *, certain: bool, loaded: bool) -> None:
@@ -54,7 +57,7 @@ class _Scan:
                 (self.imports if loaded else self.later).update(dict.fromkeys(_imports(node)))
                 self._bind_unless(certain, within, (each.asname or each.name.partition(".")[0] for each in node.names))
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._bind_unless(certain, within, [node.name])
+                self._bind_unless(certain and not _is_made_with_data(node), within, [node.name])
                 self._function(node)
             elif isinstance(node, ast.ClassDef):
                 self._bind_unless(certain, within, [node.name])
@@ -68,9 +71,11 @@ class _Scan:
                     self.statements(inner, within, certain=certain and isinstance(node, ast.With), loaded=loaded)
 
     def _function(self, node: ast.stmt) -> None:
-        """Imports in a function run when it does."""
+        """Imports in a function run when it does; what it declares `global` it may set."""
         for inner in _blocks(node):
             for statement in inner:
+                if isinstance(statement, ast.Global):
+                    self.declared.update(dict.fromkeys((name,) for name in statement.names))
                 if isinstance(statement, ast.Import | ast.ImportFrom):
                     self.later.update(dict.fromkeys(_imports(statement)))
                 self._function(statement)
@@ -88,6 +93,14 @@ class _Scan:
                 self.told.pop(path, None)
                 if value is not _NONE:
                     self.told[path] = value
+
+
+def _is_made_with_data(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a default or an argument of a decorator is computed."""
+    calls = [each for each in function.decorator_list if isinstance(each, ast.Call)]
+    given = [*function.args.defaults, *(each for each in function.args.kw_defaults if each is not None)]
+    given += [each for call in calls for each in (*call.args, *(keyword.value for keyword in call.keywords))]
+    return any(_value(each) is _NONE for each in given)
 
 
 def _targets(node: ast.stmt) -> Sequence[ast.expr]:
@@ -116,8 +129,13 @@ def _literal(node: ast.stmt, target: ast.expr) -> Any:
     """The value of `NAME = literal`, `_NONE` for every other assignment."""
     if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(target, ast.Name) or node.value is None:
         return _NONE
+    return _value(node.value)
+
+
+def _value(node: ast.expr) -> Any:
+    """That of a literal, `_NONE` for anything else."""
     try:
-        return ast.literal_eval(node.value)
+        return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return _NONE
 

@@ -55,11 +55,16 @@ def place_of_function(function: FunctionType) -> Place:
     return Place(place.name, file, place.namespace)
 
 
+def has_source(place: Place) -> bool:
+    """Whether there is a file to look into, as there is none of what `exec` made."""
+    return place.file is not None and not place.file.startswith("<")
+
+
 def place_of_class(kind: type) -> Place:
     """The module that a class is defined in, also where another of its name was imported since (`conftest`)."""
     for each in vars(kind).values():
-        function = getattr(each, "__func__", each)
-        if isinstance(function, FunctionType) and function.__globals__.get("__name__") == kind.__module__:
+        function = each.__func__ if type(each) in (staticmethod, classmethod) else each
+        if type(function) is FunctionType and function.__globals__.get("__name__") == kind.__module__:
             return place_of(function.__globals__)
     module = sys.modules.get(kind.__module__)
     return Place(kind.__module__, None) if module is None else place_of(vars(module))

@@ -1,53 +1,56 @@
 """What objects hold, as JSON that is equal in all processes: no addresses, no order of sets, no folder of a checkout.
 
-Secrets are left out: texts whose name says that they are one, and private attributes of other people's objects.
+Secrets are left out: texts whose name says that they are one, and what of other people's private attributes may be one.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import inspect
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, time, timedelta
-from decimal import Decimal
+import tempfile
+from collections import ChainMap, UserDict, UserList, UserString
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from configparser import RawConfigParser, SectionProxy
+from datetime import datetime
 from enum import Enum
-from fractions import Fraction
-from numbers import Number
 from pathlib import Path, PurePath
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    MappingProxyType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-    SimpleNamespace,
-)
+from string import Template
+from time import time_ns
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
-from uuid import UUID
 
-from pytest_agentbench.engine.code.places import Place, kind_of, place_of, place_of_class, place_of_function
+from pytest_agentbench.engine.code.members import (
+    AS_TEXT,
+    SEQUENCES,
+    attributes,
+    class_data,
+    is_record,
+    is_secret,
+    is_value,
+    put_on,
+    telling,
+    whose,
+)
+from pytest_agentbench.engine.code.places import Place, has_source, place_of, place_of_class, place_of_function
 from pytest_agentbench.store import canonical_json
 
 MOST, DEEPEST = 100_000, 100
 """How many values are looked at for one identity, and how deep they may lie in one another."""
 
+MOST_BYTES = 256 * 1024 * 1024
+"""How large an array may be."""
+
 _LONGEST = 200
-_SECRET = re.compile(
-    r"(^|_)(secrets?|passw(or)?ds?|passphrase|pwd|token|credentials?|auth|authorization|bearer|cookies?"
-    r"|(api|access|private|secret|signing|encryption|subscription)_?key)$"
-)
-_OF_TEXTS = re.compile(r"(^|_)(stop|start|end|begin|eos|bos|pad|unk|sep|cls|mask|special|image|think(ing)?)_token$")
-_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]+")
-_AS_TEXT = (date, time, timedelta, Decimal, Fraction, UUID, range, Number)
-_NAMESPACES = (SimpleNamespace, argparse.Namespace)
+_NAMESPACES = (SimpleNamespace, argparse.Namespace, Template, ChainMap, UserDict, UserList, UserString)
+"""Classes of Python's own whose attributes are what they are."""
+
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
+_NOW = "(since the session began)"
+"""Stands for a time that nobody can have chosen, as it is that of the session itself."""
 
 
 class Untold(Exception):
@@ -57,11 +60,13 @@ class Untold(Exception):
 class Values:
     """Describes objects. `reached` are the modules that functions, classes and objects led to.
 
-    `rootdir` is left out of paths and texts.
+    `rootdir` is left out of paths and texts, and so are temporary folders; of times, those from `began` on, in ns since
+    the epoch.
     """
 
-    def __init__(self, rootdir: Path) -> None:
+    def __init__(self, rootdir: Path, began: float = float("inf")) -> None:
         self.reached: dict[Place, None] = {}
+        self.began = began
         roots = {form for root in (rootdir, rootdir.resolve()) for form in (str(root), root.as_posix())}
         self._roots = sorted(roots - {"/"}, key=len, reverse=True)
         self._known: dict[int, tuple[object, Any]] = {}
@@ -73,10 +78,12 @@ class Values:
         if self._count > MOST:
             raise Untold(f"it holds more than {MOST:,} values")
         kind = type(value)
-        if value is None or kind is bool or kind is int or kind is float:
+        if value is None or kind is bool or kind is int:
             return value
-        if isinstance(value, str) and not isinstance(value, Enum):
-            return self._text(str.__str__(value))
+        if kind is float:
+            return _NOW if self._is_of_now(value) else value
+        if kind is str:
+            return self.text(value)
         known = self._known.get(id(value))
         if known is not None:
             return known[1]
@@ -84,7 +91,7 @@ class Values:
             raise Untold(f"what it holds lies more than {DEEPEST} deep")
         self._known[id(value)] = (value, "(itself)")
         self._depth += 1
-        described = self._described(value)
+        described = self._described(kind, value)
         self._depth -= 1
         self._known[id(value)] = (value, described)
         return described
@@ -96,139 +103,171 @@ class Values:
             found[name] = _short(self._unless_secret(name, value))
         return found
 
+    def mapping(self, items: Iterable[tuple[Any, Any]]) -> Any:
+        """A mapping, in an order of its own."""
+        pairs = list(items)
+        if all(issubclass(type(key), str) for key, _ in pairs):
+            return {self.text(key): self._unless_secret(key, each) for key, each in sorted(pairs, key=lambda p: p[0])}
+        return sorted(([self.of(key), self.of(each)] for key, each in pairs), key=canonical_json)
+
+    def text(self, text: str) -> str:
+        """A text without passwords in URLs and without folders that are others elsewhere."""
+        text = str.__str__(text)
+        if "://" in text:
+            text = _PASSWORD.sub("(a secret)@", text)
+        for root in self._roots:
+            if root in text:
+                text = re.sub(rf"(?<![\w.-]){re.escape(root)}(?![\w.-])", "<rootdir>", text)
+        return _temporary().sub("<temporary>", text)
+
+    def when(self, value: Any) -> str:
+        """A time or a number as its text."""
+        with contextlib.suppress(OverflowError, OSError, ValueError):  # no time that clocks have
+            if issubclass(type(value), datetime) and self._is_of_now(datetime.timestamp(value)):
+                return _NOW
+        return str(value)
+
+    def _is_of_now(self, seconds: float) -> bool:
+        return self.began <= seconds * 1e9 <= time_ns()
+
     def _unless_secret(self, name: str, value: Any) -> Any:
-        holds_text = isinstance(value, str | bytes | list | tuple | set | frozenset | dict)
+        holds_text = issubclass(type(value), (str, bytes, dict, *SEQUENCES))
         return "(a secret)" if holds_text and is_secret(name) else self.of(value)
 
-    def _described(self, value: Any) -> Any:
-        if isinstance(value, bytes | bytearray):
-            return {"bytes": _sha256(bytes(value))}
-        if isinstance(value, dict | MappingProxyType):
-            return self._mapping(value)
-        if isinstance(value, list | tuple | deque):
-            return [self.of(each) for each in value]
-        if isinstance(value, set | frozenset):
-            return sorted(map(self.of, value), key=canonical_json)
-        if isinstance(value, PurePath):
-            return self._text(value.as_posix())
-        if isinstance(value, Enum):
-            return f"{_name(type(value))}.{value.name}"
-        if isinstance(value, _AS_TEXT):
-            return str(value)
-        if isinstance(value, re.Pattern):
-            return [value.pattern if isinstance(value.pattern, str) else value.pattern.hex(), int(value.flags)]
-        if isinstance(value, ModuleType):
-            self._reach(vars(value))
-            return {"module": value.__name__}
-        if isinstance(value, type):
-            self._reach_class(value)
-            return {"class": _name(value)}
-        return self._callable(value) or self._object(value)
+    def _described(self, kind: type, value: Any) -> Any:
+        for base, describe in _DATA:
+            if issubclass(kind, base):
+                return self._with_attributes(kind, value, describe(self, value))
+        for base, describe in _CODE:
+            if issubclass(kind, base):
+                return describe(self, value)
+        return self._object(kind, value)
 
-    def _callable(self, value: Any) -> Any:
-        if isinstance(value, FunctionType):
-            return self._function(value)
-        if isinstance(value, MethodType):
-            return {"method": self.of(value.__func__), "of": self.of(value.__self__)}
-        if isinstance(value, functools.partial):
-            found = {"partial": self.of(value.func), "args": _short(self.of(value.args))}
-            return found | {"keywords": self.named(value.keywords.items())} | self._put_on(vars(value))
-        if isinstance(value, BuiltinFunctionType):
-            return {"function": value.__qualname__, "of": self.of(value.__self__)}
-        return None
+    def _with_attributes(self, kind: type, value: Any, described: Any) -> Any:
+        """A text, a list ... with what a class of its own has put on it."""
+        if kind.__module__ == "builtins":
+            return described
+        self._reach_class(kind)
+        further = {} if issubclass(kind, Enum) else put_on(value)
+        return {"class": _name(kind), "is": described, **self.named(further.items())} if further else described
 
-    def _function(self, function: FunctionType) -> dict[str, Any]:
-        code = function.__code__
-        self.reached[place_of_function(function)] = None
+    def _object(self, kind: type, value: Any) -> dict[str, Any]:
+        self._reach_class(kind)
+        found: dict[str, Any] = {"class": _name(kind)}
+        owner = whose(kind)
+        if owner == "own" or issubclass(kind, _NAMESPACES):
+            return found | self.named(attributes(value).items())
+        if is_value(kind) and not is_record(kind) and (text := _text_of_value(value)) is not None:
+            return found | {"text": _short(self.text(text))}
+        if (array := _array(value)) is not None:
+            found["array"] = array
+        if inspect.getattr_static(value, "__wrapped__", None) is not None:
+            found["wraps"] = self.of(value.__wrapped__)
+        return found | self.named(telling(value)) if owner == "installed" else found
+
+    def of_function(self, function: FunctionType) -> dict[str, Any]:
+        """A function with what it was made with."""
+        code, place = function.__code__, place_of_function(function)
         found: dict[str, Any] = {"function": f"{function.__module__}.{function.__qualname__}", "at": _position(code)}
+        if has_source(place):
+            self.reached[place] = None
+        else:
+            found["code"] = _sha256(canonical_json(_instructions(code)))
         if closure := dict(_cells(function)):
             found["closure"] = self.named(closure.items())
         if defaults := dict(_defaults(function)):
             found["defaults"] = self.named(defaults.items())
         return found | self._put_on(vars(function))
 
-    def _put_on(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes of a function, where it has any."""
-        return {"attributes": self.named(attributes.items())} if attributes else {}
+    def of_partial(self, value: functools.partial[Any]) -> dict[str, Any]:
+        """What is called with what."""
+        found = {"partial": self.of(value.func), "args": _short(self.of(value.args))}
+        return found | {"keywords": self.named(value.keywords.items())} | self._put_on(vars(value))
 
-    def _object(self, value: Any) -> Any:
-        kind = type(value)
+    def of_class(self, kind: type) -> dict[str, Any]:
+        """A class; one that a function has made with what it was made with."""
         self._reach_class(kind)
-        found: dict[str, Any] = {"class": _name(kind)}
-        if isinstance(value, _NAMESPACES):
-            return found | self.named(vars(value).items())
-        whose = _whose(kind)
-        if whose == "own":
-            return found | self.named(_attributes(value).items())
-        if inspect.getattr_static(value, "__wrapped__", None) is not None:
-            found["wraps"] = self.of(value.__wrapped__)
-        if whose == "installed":
-            public = {name: each for name, each in _attributes(value).items() if not name.startswith("_")}
-            shown = public if _is_data(kind) else {name: each for name, each in public.items() if is_plain(each)}
-            found |= self.named(shown.items())
-        return found
+        made = "<locals>" in kind.__qualname__ and whose(kind) == "own"
+        return {"class": _name(kind), **(self.named(class_data(kind).items()) if made else {})}
 
-    def _mapping(self, value: Mapping[Any, Any]) -> Any:
-        if all(isinstance(key, str) for key in value):
-            return {self._text(key): self._unless_secret(key, value[key]) for key in sorted(value)}
-        return sorted(([self.of(key), self.of(each)] for key, each in value.items()), key=canonical_json)
+    def of_module(self, module: ModuleType) -> dict[str, Any]:
+        """A module by its name: what it holds is looked at where modules are."""
+        self.reached[place_of(vars(module))] = None
+        return {"module": module.__name__}
 
-    def _text(self, text: str) -> str:
-        for root in self._roots:
-            if root in text:
-                text = re.sub(rf"(?<![\w.-]){re.escape(root)}(?![\w.-])", "<rootdir>", text)
-        return text
-
-    def _reach(self, namespace: Mapping[str, Any]) -> None:
-        self.reached[place_of(namespace)] = None
+    def _put_on(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes of a function, where it has any."""
+        return {"attributes": self.named(found.items())} if found else {}
 
     def _reach_class(self, kind: type) -> None:
         for each in kind.__mro__:
             self.reached[place_of_class(each)] = None
 
 
-def is_secret(name: str) -> bool:
-    """Whether what has this name is a secret: `api_key`, `authToken`; not `max_tokens`, `stop_token`, `sort_key`."""
-    words = _WORDS.sub("_", name).lower()
-    return _SECRET.search(words) is not None and _OF_TEXTS.search(words) is None
+def _sequence(values: Values, value: Any) -> Any:
+    fields = getattr(type(value), "_fields", None)
+    if issubclass(type(value), tuple) and fields is not None:
+        return values.mapping(zip(fields, value, strict=False))
+    return [values.of(each) for each in value]
 
 
-def _whose(kind: type) -> str:
-    place = place_of_class(kind)
-    return kind_of(place.name, place.file)
+def _sections(values: Values, config: RawConfigParser) -> Any:
+    names = (config.default_section, *config.sections())
+    return values.mapping((name, dict(config.items(name, raw=True))) for name in names)
 
 
-def _is_data(kind: type) -> bool:
-    """Whether its public attributes are what it is: a dataclass, an attrs class, a pydantic model."""
-    return dataclasses.is_dataclass(kind) or any(hasattr(kind, name) for name in ("__attrs_attrs__", "model_fields"))
+_Form = tuple[type | tuple[type, ...], Callable[[Values, Any], Any]]
+
+_DATA: tuple[_Form, ...] = (
+    (Enum, lambda values, value: [f"{_name(type(value))}.{value._name_}", values.of(value._value_)]),
+    (str, Values.text),
+    ((bytes, bytearray), lambda values, value: {"bytes": _sha256(bytes(value))}),
+    (dict, lambda values, value: values.mapping(dict.items(value))),
+    (MappingProxyType, lambda values, value: values.mapping(value.items())),
+    ((set, frozenset), lambda values, value: sorted(map(values.of, value), key=canonical_json)),
+    (SEQUENCES, _sequence),
+    (PurePath, lambda values, value: values.text(value.as_posix())),
+    (AS_TEXT, Values.when),
+    (re.Pattern, lambda values, value: [str(value.pattern), int(value.flags)]),
+    (RawConfigParser, _sections),
+    (SectionProxy, lambda values, value: values.mapping(value.parser.items(value.name, raw=True))),
+)
+_CODE: tuple[_Form, ...] = (
+    (ModuleType, Values.of_module),
+    (type, Values.of_class),
+    (FunctionType, Values.of_function),
+    (MethodType, lambda values, value: {"method": values.of(value.__func__), "of": values.of(value.__self__)}),
+    (functools.partial, Values.of_partial),
+    (BuiltinFunctionType, lambda values, value: {"function": value.__qualname__, "of": values.of(value.__self__)}),
+)
 
 
-def _attributes(value: Any) -> dict[str, Any]:
-    """Those of the object, and of its classes as far as they are data and the user's own. Runs no code of theirs."""
-    found: dict[str, Any] = {}
-    for kind in reversed(type(value).__mro__):
-        if _whose(kind) == "own":
-            found |= {name: each for name, each in vars(kind).items() if _is_class_data(name, each)}
-        slots = [each for each in vars(kind).values() if isinstance(each, MemberDescriptorType)]
-        for slot in slots:
-            with contextlib.suppress(AttributeError):  # nothing is in it yet
-                found[slot.__name__] = slot.__get__(value)
-    with contextlib.suppress(AttributeError):  # it has slots only
-        found |= object.__getattribute__(value, "__dict__")
-    return found
+def _text_of_value(value: Any) -> str | None:
+    """What it says of itself; None where that is an address, or it stands for another that is not there yet."""
+    with contextlib.suppress(Exception):
+        text = str(value)
+        return None if str(id(value)) in text or f"{id(value):x}" in text.lower() else text
+    return None
 
 
-def _is_class_data(name: str, value: Any) -> bool:
-    return not name.startswith(("__", "_abc_")) and not isinstance(value, type) and not hasattr(type(value), "__get__")
+def _array(value: Any) -> str | None:
+    """The type, the shape and the bytes of what is an array. Raises Untold for a large one."""
+    try:
+        view = memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return None
+    with view:
+        if view.nbytes > MOST_BYTES:
+            raise Untold(f"it holds an array of more than {MOST_BYTES // 1024**2} MB")
+        return f"{view.format} {list(view.shape or ())} {_sha256(view.tobytes())}"
 
 
-def is_plain(value: Any, depth: int = 4) -> bool:
-    """Whether it is a number, a text or the like, or a container of nothing else."""
-    if isinstance(value, dict):
-        return depth > 0 and all(isinstance(key, str) and is_plain(each, depth - 1) for key, each in value.items())
-    if isinstance(value, list | tuple | set | frozenset):
-        return depth > 0 and all(is_plain(each, depth - 1) for each in value)
-    return value is None or isinstance(value, (str, bytes, PurePath, Enum, *_AS_TEXT))
+@functools.cache
+def _temporary() -> re.Pattern[str]:
+    """Folders of a name that was made up: pytest's of a session, and those of `tempfile`."""
+    roots = {tempfile.gettempdir(), str(Path(tempfile.gettempdir()).resolve())}
+    made_up = r"(pytest-of-[^/\s]+/pytest-\d+(/popen-gw\d+)?|tmp[a-z0-9_]{8})(?!\w)"
+    return re.compile(f"({'|'.join(map(re.escape, roots))})[/\\\\]{made_up}")
 
 
 def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -253,6 +292,18 @@ def _position(code: CodeType) -> str:
         return line
     spans = [(start, end) for _, _, start, end in code.co_positions() if start is not None and end]
     return f"{line}:{min(start for start, _ in spans)}-{max(end for _, end in spans)}" if spans else line
+
+
+def _instructions(code: CodeType) -> list[Any]:
+    """What a function does that a program has written, such as a template's: there is no file to read."""
+    names = [code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars]
+    return [code.co_code.hex(), names, [_constant(each) for each in code.co_consts]]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _instructions(value)
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
 
 def _name(kind: type) -> str:
