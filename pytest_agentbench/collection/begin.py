@@ -18,6 +18,7 @@ from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports
 from pytest_agentbench.collection.selecting import deselect
 from pytest_agentbench.collection.sharing import StoreWait
+from pytest_agentbench.collection.telling import Telling, ToController, ToReport
 from pytest_agentbench.engine import (
     AHEAD,
     CHANNEL,
@@ -29,7 +30,6 @@ from pytest_agentbench.engine import (
     Job,
     LookAhead,
     Origins,
-    Part,
     RunAhead,
     RunLimits,
     RunLogHandler,
@@ -37,11 +37,9 @@ from pytest_agentbench.engine import (
     Work,
     WorkerThrottles,
     execute,
-    spending,
     steady_socket,
 )
 from pytest_agentbench.errors import ConfigError, InfrastructureError
-from pytest_agentbench.records import Usage
 from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.session import BEGAN
 from pytest_agentbench.store import allow_open_files
@@ -69,7 +67,7 @@ def choose(session: pytest.Session, items: list[pytest.Item], *, dry_run: bool) 
 def begin(session: pytest.Session, settings: Settings, report: SessionReport | None) -> None:
     """Here -k, -m, --lf and every other deselection are done. `report` is None in xdist's workers.
 
-    Raises UsageError for a missing key, before anything runs.
+    Raises UsageError for what cannot run at all, a missing key for one, before anything does.
     """
     config = session.config
     jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
@@ -81,55 +79,56 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
         channel.send(("cases", len(jobs), limits.concurrency))  # precedes xdist's own message on the same wire
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
-    judges = (model for job in jobs for model in job.judges)
-    dry_run = DryRun() if settings.dry_run else None
-    if dry_run is None and (missing := config.stash[PLANNER].missing_keys({job.plan for job in jobs}, judges)):
-        _refuse(session, *missing)
+    if problems := _problems(config, settings, jobs):
+        _refuse(session, *problems)
         return
-    remote = config.stash[PLANNER].store.remote
-    try:
-        if remote is not None:
-            remote.open()
-    except InfrastructureError as error:
-        _refuse(session, str(error))
-        return
-    predicted = config.stash[PLANNER].predicted
+    telling = ToReport(report) if report is not None else ToController(channel, lambda: config.stash[AHEAD])
     workspaces = Workspaces()
     config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
     throttles = WorkerThrottles(channel.send) if channel is not None else None
-    services = _services(config, settings, workspaces, limits, channel, report, throttles)
-    services.dry_run = dry_run
-    if dry_run is not None and config.pluginmanager.has_plugin("lfplugin"):
-        config.pluginmanager.unregister(name="lfplugin")  # it has selected; a dry run is no result that --lf is about
+    services = _services(config, settings, workspaces, limits, telling, throttles)
     view = _view(config, report.open_budget(), len(jobs)) if report is not None else _unseen
     work: Work = functools.partial(execute, services)
     ahead = RunAhead(session, work, limits, close=services.close, tick=view, channel=channel, throttles=throttles)
+    predicted = config.stash[PLANNER].predicted
     if predicted is not None:
         ahead.shared.append(predicted.predictions)
-    warnings = list(_warnings(jobs, predicted))
     if report is not None:
-        report.attach(ahead, dry_run)
-        report.warnings += warnings
-    elif channel is not None and warnings:
-        channel.send(("warnings", warnings))
+        report.attach(ahead, services.dry_run)
+    telling.warn(*_warnings(jobs, predicted))
+    _install(config, settings, ahead, services, telling)
+
+
+def _problems(config: pytest.Config, settings: Settings, jobs: list[Job]) -> list[str]:
+    """What keeps the whole session from running: missing keys, a shared store that cannot be had."""
+    planner = config.stash[PLANNER]
+    judges = (model for job in jobs for model in job.judges)
+    if not settings.dry_run and (missing := planner.missing_keys({job.plan for job in jobs}, judges)):
+        return missing
+    try:
+        if planner.store.remote is not None:
+            planner.store.remote.open()
+    except InfrastructureError as error:
+        return [str(error)]
+    return []
+
+
+def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, services: Services, telling: Telling) -> None:
+    """Registers what takes part from here on, and what ends with the session."""
     logging.getLogger().addHandler(handler := RunLogHandler())
     config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
     config.add_cleanup(ahead.engine.close)
     config.stash[AHEAD] = ahead
     config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
-    config.pluginmanager.register(Origins(services.identities), "agentbench-origins")
-    config.pluginmanager.register(ahead, "agentbench-ahead")
-    config.pluginmanager.register(CaseReports(workspaces), "agentbench-case-reports")
+    plugins = config.pluginmanager
+    if services.dry_run is not None and plugins.has_plugin("lfplugin"):
+        plugins.unregister(name="lfplugin")  # it has selected; a dry run is no result that --lf is about
+    plugins.register(Origins(services.identities), "agentbench-origins")
+    plugins.register(ahead, "agentbench-ahead")
+    plugins.register(CaseReports(services.workspaces), "agentbench-case-reports")
+    remote = config.stash[PLANNER].store.remote
     if remote is not None:
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        config.pluginmanager.register(StoreWait(remote, functools.partial(_unshared, report, channel), reporter))
-
-
-def _unshared(report: SessionReport | None, channel: Any, problem: str) -> None:
-    if report is not None:
-        report.unshared.append(problem)
-    elif channel is not None:
-        channel.send(("unshared", problem))
+        plugins.register(StoreWait(remote, telling.unshared))
 
 
 def _warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
@@ -162,13 +161,12 @@ def _services(
     settings: Settings,
     workspaces: Workspaces,
     limits: RunLimits,
-    channel: Any,
-    report: SessionReport | None,
+    telling: Telling,
     throttles: WorkerThrottles | None,
 ) -> Services:
     from pytest_agentbench.models import Cassettes, Scripts
 
-    registry, scripts = config.stash[PLANNER].registry, Scripts()
+    registry, scripts, store = config.stash[PLANNER].registry, Scripts(), config.stash[PLANNER].store
 
     def connect() -> Endpoints:
         from pytest_agentbench.models import Endpoints
@@ -176,41 +174,21 @@ def _services(
         shared = functools.partial(throttles.of_model, limits.total) if throttles is not None else None
         return Endpoints(scripts=scripts, concurrency=limits.concurrency, providers=registry.providers, shared=shared)
 
-    def spent(part: Part, usages: list[Usage]) -> None:
-        spendings = [spending(usage) for usage in usages]
-        if report is not None:
-            report.spend(part, spendings)
-        elif channel is not None:
-            channel.send(("spent", part, spendings))
-
-    def drain(reason: str) -> None:
-        if report is not None:
-            report.drain(reason)
-        elif channel is not None:
-            config.stash[AHEAD].drain(reason)
-            channel.send(("drain", reason))
-
-    def warn(text: str) -> None:
-        if report is not None:
-            report.warnings.append(text)
-        elif channel is not None:
-            channel.send(("warnings", [text]))
-
-    config.stash[PLANNER].store.warn = warn
+    store.warn = telling.warn
     allow_open_files(256 + 4 * limits.concurrency)  # a run has a lock, a connection, and what its tools open
-    reuse = not settings.no_reuse
     return Services(
         registry,
         workspaces,
         scripts,
         connect,
-        spent,
-        drain,
+        telling.spent,
+        telling.drain,
         lambda: config.stash[AHEAD].engine.drained,
-        Identities(CodeReader(config.rootpath, config.stash[BEGAN]), warn),
-        reuse_runs=reuse,
-        reuse_evaluations=reuse and not settings.rejudge,
-        cassettes=Cassettes(settings.cassettes, _session_id(config), config.stash[PLANNER].store.redactor),
+        Identities(CodeReader(config.rootpath, config.stash[BEGAN]), telling.warn),
+        reuse_runs=not settings.no_reuse,
+        reuse_evaluations=not (settings.no_reuse or settings.rejudge),
+        dry_run=DryRun() if settings.dry_run else None,
+        cassettes=Cassettes(settings.cassettes, _session_id(config), store.redactor),
     )
 
 

@@ -13,16 +13,19 @@ if TYPE_CHECKING:
 Part = Literal["run", "judge"]
 """Who spends: the agent, or what judges it (judges, and metrics that ask models)."""
 
+_ABSURD = 1e100
+
 Spending = tuple[float | None, int | None]
 """USD and tokens of one run or judgement, None where unknown; plain, so that it can be sent between processes."""
 
 
 def spending(usage: Usage) -> Spending:
-    """What a usage counts for: input and output tokens together."""
-    tokens = usage.total_tokens
+    """What a usage counts for: input and output tokens together. What nobody can have spent is unknown."""
+    cost, tokens = usage.cost_usd, usage.total_tokens
     if usage.input_tokens is not None and usage.output_tokens is not None:
         tokens = usage.input_tokens + usage.output_tokens
-    return usage.cost_usd, tokens
+    cost = cost if cost is not None and 0 <= cost < _ABSURD else None
+    return cost, tokens if tokens is not None and tokens >= 0 else None
 
 
 @dataclass

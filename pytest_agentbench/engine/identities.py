@@ -6,18 +6,19 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from types import MethodType
 from typing import Any
 from uuid import uuid4
 
-from pytest_agentbench.engine.code import Code, CodeReader, Untold, changed, is_plain
+from pytest_agentbench.engine.code import Code, CodeReader, Stamp, Untold, changed, is_plain
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.store import Plain
 
 Shown = Mapping[str, Any]
 """An identity as JSON, to be part of a fingerprint."""
 
-
+_NO_HEAD: Shown = {}
 _ADVICE = "; give it an attribute `fingerprint`, a text that names its version"
 
 
@@ -33,13 +34,32 @@ class Origin:
 
 
 @dataclass(slots=True)
+class _Told:
+    """An identity, and when it is to be looked at again whether it holds (by the performance counter)."""
+
+    shown: Shown
+    unloaded: Mapping[str, Stamp]
+    due: float = 0.0
+
+    def changed(self) -> str | None:
+        """The first file that is not as it was. Looking takes at most a hundredth of the time."""
+        begun = perf_counter()
+        if not self.unloaded or begun < self.due:
+            return None
+        found = changed(self.unloaded)
+        ended = perf_counter()
+        self.due = ended + 100 * (ended - begun)
+        return found
+
+
+@dataclass(slots=True)
 class _Agent:
     """An agent, where its fixture applies, and what made it. `named_by` is what has the attribute `fingerprint`."""
 
     value: object
     scope: object
     origin: Origin
-    code: Code | None = None
+    told: _Told | None = None
     named_by: object = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +74,7 @@ class Identities:
     warn: Callable[[str], None]
     _agents: dict[int, list[_Agent]] = field(default_factory=dict)
     _brief: dict[Any, _Agent] = field(default_factory=dict)
-    _parts: dict[tuple[str, str], Code] = field(default_factory=dict)
+    _parts: dict[tuple[str, str], _Told] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
 
     def made(self, agent: object, scope: object, origin: Origin, brief: Any = None) -> None:
@@ -77,10 +97,10 @@ class Identities:
         made = self._made(agent, scope)
         if made.named_by is not None:
             return Plain(name=name, fingerprint=_fingerprint(made.named_by))
-        made.code = self._current(
-            made.code, lambda: _told(self.reader, agent, made.origin), f"the agent {name}", _ADVICE
+        made.told = self._current(
+            made.told, lambda: _code_of(self.reader, agent, made.origin), f"the agent {name}", {"name": name}, _ADVICE
         )
-        return Plain({"name": name, **made.code.shown})
+        return made.told.shown
 
     def part(self, kind: str, name: str, thing: object) -> Shown:
         """The identity of what a plugin added: the check, metric, runner ... of that name."""
@@ -95,23 +115,26 @@ class Identities:
         return self._part(kind, name, lambda: self.reader.of_module(name))
 
     def _part(self, kind: str, name: str, read: Callable[[], Code], shown: str | None = None) -> Shown:
-        code = self._parts.get((kind, name))
-        code = self._parts[kind, name] = self._current(code, read, f"what the {kind} {shown or name} takes part in")
-        return Plain(code.shown)
+        told = self._parts.get((kind, name))
+        told = self._parts[kind, name] = self._current(told, read, f"what the {kind} {shown or name} takes part in")
+        return told.shown
 
-    def _current(self, code: Code | None, read: Callable[[], Code], what: str, advice: str = "") -> Code:
-        """The identity as it was told, or is now; one that cannot be told is unlike any other."""
+    def _current(
+        self, told: _Told | None, read: Callable[[], Code], what: str, head: Shown = _NO_HEAD, advice: str = ""
+    ) -> _Told:
+        """The identity as it was told, or is now, after its `head`; one that cannot be told is unlike any other."""
         try:
-            if code is None:
-                return read()
-            if (file := changed(code.unloaded)) is not None:
+            if told is None:
+                code = read()
+                return _Told(Plain({**head, **code.shown}), code.unloaded)
+            if (file := told.changed()) is not None:
                 raise Untold(f"{Path(file).name} was changed while the session ran")
-            return code
+            return told
         except Untold as error:
             if what not in self._warned:
                 self._warned.add(what)
                 self.warn(f"{what} is never reused from the store: {error}{advice}")
-            return Code({"untold": str(error), "token": uuid4().hex}, {})
+            return _Told(Plain({**head, "untold": str(error), "token": uuid4().hex}), {})
 
     def _made(self, agent: object, scope: object) -> _Agent:
         known = self._agents.get(id(agent))
@@ -127,7 +150,7 @@ class Identities:
             del self._agents[id(made.value)]
 
 
-def _told(reader: CodeReader, agent: object, origin: Origin) -> Code:
+def _code_of(reader: CodeReader, agent: object, origin: Origin) -> Code:
     params = {name: param if is_plain(param) else [param, at] for name, (param, at) in origin.params.items()}
     return reader.of(agent, origin.functions, **({"params": params} if params else {}))
 

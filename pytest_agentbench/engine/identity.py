@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.config import EvaluationProfile
 from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.registry import is_ours
 from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
 from pytest_agentbench.engine.taping import verdict_cassette
 from pytest_agentbench.engine.verdict import metrics_of
@@ -27,11 +29,11 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
     if not isinstance(agent, CaseRunner):
         extra["agent"] = services.identities.agent(agent, job.runner_scope, agent_name(agent))
         extra["metadata"] = case.metadata
-    elif found := _added(services, "runner", services.registry.runners, [case.runner.type]):
+    elif found := _added(services, "runner", [case.runner.type]):
         extra |= {"runner": found, "metadata": case.metadata}
     if model.scripted:
         extra["script"] = services.scripts.answers_digest(case)
-    elif found := _providers(services, [model]):
+    elif found := _added(services, "model provider", [model.provider]):
         extra["provider"] = found
     if case.tools:
         extra["tools"] = {name: _tool(services, name, model) for name in case.tools}
@@ -49,34 +51,39 @@ def verdict_identity(services: Services, job: Job, case: Case, artifact: RunArti
 
 def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
     """The code of hooks and of plugins' checks, metrics and judges; the script of a scripted judge."""
-    registry, profile = services.registry, job.plan.evaluation_profile
-    judges = (*job.plan.judges.values(), *job.judges)
-    used = {run.judge_id for run in profile.judge_runs}
-    metrics = [spec.name for spec in metrics_of(case, profile)]
-    metrics += [getattr(check.declarative, "name", "") for check in case.checks if check.kind == "metric"]
-    hooks = [check.python_hook for check in case.checks if check.python_hook is not None]
-    found: dict[str, Any] = {
-        "checks": _added(services, "check", registry.checks, [check.kind for check in case.checks]),
-        "metrics": _added(services, "metric", registry.metrics, metrics),
-        "judges": _added(services, "judge", registry.judges, [j.type for j in profile.judges if j.judge_id in used]),
-        "providers": _providers(services, judges),
+    profile, judges = job.plan.evaluation_profile, (*job.plan.judges.values(), *job.judges)
+    parts = {
+        "checks": _added(services, "check", (check.kind for check in case.checks)),
+        "metrics": _added(services, "metric", _metrics_used(case, profile)),
+        "judges": _added(services, "judge", _judges_used(profile)),
+        "providers": _added(services, "model provider", (judge.provider for judge in judges)),
     }
-    if hooks and profile.security_policy.allow_local_python_hooks:
-        found["hooks"] = {hook.path or hook.import_path or "": _hook(services, hook, case) for hook in hooks}
+    found: dict[str, Any] = {name: part for name, part in parts.items() if part}
+    if profile.security_policy.allow_local_python_hooks:
+        hooks = [check.python_hook for check in case.checks if check.python_hook is not None]
+        if hooks:
+            found["hooks"] = {hook.path or hook.import_path or "": _hook(services, hook, case) for hook in hooks}
     if any(judge.scripted for judge in judges):
         found["script"] = services.scripts.verdict_digest(case)
-    return {name: part for name, part in found.items() if part != {}}
+    return found
 
 
-def _added(services: Services, kind: str, things: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The identities of those that are not ours: a version of this package changes what ours mean by its schema."""
-    others = [name for name in names if name in things and not _is_ours(things[name])]
-    return {name: services.identities.part(kind, name, things[name]) for name in others}
+def _added(services: Services, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
+    """The identities of those that are not ours."""
+    others = services.registry.added[kind]
+    if not others:
+        return {}
+    return {name: services.identities.part(kind, name, others[name]) for name in names if name in others}
 
 
-def _providers(services: Services, models: Iterable[Model]) -> dict[str, Any]:
-    names = [model.provider for model in models if model.provider is not None]
-    return _added(services, "model provider", services.registry.providers, names) if names else {}
+def _metrics_used(case: Case, profile: EvaluationProfile) -> Iterator[str]:
+    yield from (spec.name for spec in metrics_of(case, profile))
+    yield from (getattr(check.declarative, "name", "") for check in case.checks if check.kind == "metric")
+
+
+def _judges_used(profile: EvaluationProfile) -> Iterator[str]:
+    used = {run.judge_id for run in profile.judge_runs}
+    yield from (judge.type for judge in profile.judges if judge.judge_id in used)
 
 
 def _tool(services: Services, name: str, model: Model) -> dict[str, Any]:
@@ -84,7 +91,7 @@ def _tool(services: Services, name: str, model: Model) -> dict[str, Any]:
     if tool is None:
         return {}
     found: dict[str, Any] = {"definition": _definition(tool)}
-    if not _is_ours(tool.call):
+    if not is_ours(tool.call):
         found["code"] = services.identities.part("tool", name, tool.call)
     if name == WEB_SEARCH and not model.scripted and services.registry.search is not None:
         found["backend"] = services.identities.part("search backend", name, services.registry.search)
@@ -101,7 +108,3 @@ def _hook(services: Services, hook: PythonHook, case: Case) -> Any:
     if hook.path is not None:
         return services.identities.file("hook", (case.path.parent / Path(hook.path)).resolve())
     return services.identities.module("hook", hook.import_path or "")
-
-
-def _is_ours(thing: Any) -> bool:
-    return str(getattr(thing, "__module__", "")).partition(".")[0] == "pytest_agentbench"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError
@@ -47,6 +48,11 @@ class Plan:
     suite_id: str | None = None
     own_agent: bool = False
     predictions: Predictions | None = None
+
+    @cached_property
+    def names_cassettes(self) -> bool:
+        """Whether one of its models says what is done with cassettes for it."""
+        return any(model is not None and model.cassettes for model in (self.model, *self.judges.values()))
 
     def judged_by(self, name: str | None) -> str | None:
         """The id of the model that a metric asks which names `name`; None: the first judge of the profile."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import FunctionType
 from typing import Any, TypeVar
 
 from pytest_agentbench.checks import BUILTIN_CHECKS, CheckFunction
@@ -36,6 +37,21 @@ class Registry:
     search: Search | None
 
     @cached_property
+    def added(self) -> Mapping[str, Mapping[str, Any]]:
+        """Of each kind, those that are not ours: a version of this package changes what ours mean by its schema."""
+        kinds: dict[str, Mapping[str, Any]] = {
+            "runner": self.runners,
+            "check": self.checks,
+            "metric": self.metrics,
+            "judge": self.judges,
+            "model provider": self.providers,
+        }
+        return {
+            kind: {name: thing for name, thing in things.items() if not is_ours(thing)}
+            for kind, things in kinds.items()
+        }
+
+    @cached_property
     def known(self) -> Known:
         """The names, for the loader of case files."""
         return Known(
@@ -57,6 +73,12 @@ def build_registry(hook: Any = None) -> Registry:
         providers=_merge("model provider", {}, hook.pytest_agentbench_model_providers() if hook else ()),
         search=(hook.pytest_agentbench_web_search() if hook else None) or configured_search(os.environ),
     )
+
+
+def is_ours(thing: Any) -> bool:
+    """Whether it is this package's code, whatever it calls itself."""
+    module = thing.__globals__["__name__"] if isinstance(thing, FunctionType) else type(thing).__module__
+    return str(module).partition(".")[0] == "pytest_agentbench"
 
 
 def _merge(what: str, builtin: Mapping[str, T], added: Iterable[Mapping[str, T]]) -> dict[str, T]:

@@ -30,8 +30,10 @@ class CaseRunner:
 
 def agent_name(agent: Any) -> str:
     """What reports call a user's own agent: its `model_id` attribute, else its name."""
-    names = (getattr(agent, "model_id", None), getattr(agent, "__name__", None), type(agent).__name__)
-    return next(str(name) for name in names if isinstance(name, str) and name)
+    for name in (getattr(agent, "model_id", None), getattr(agent, "__name__", None)):
+        if isinstance(name, str) and name:
+            return str(name)
+    return type(agent).__name__
 
 
 @dataclass

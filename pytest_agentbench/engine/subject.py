@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pytest_agentbench.config import merge_runner_settings
@@ -39,11 +40,17 @@ def subject_of(services: Services, job: Job, case: Case, agent: Any) -> Subject:
     """
     plan = job.plan
     runner, runner_type = _runner(services, case, plan, agent)
-    model = plan.model or Model(model_id=agent_name(agent), requested_model=agent_name(agent), api_key_env=None)
+    model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
     extra = {**run_extra(services, job, case, agent, model), **run_cassette(services, job, case, model)}
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
     return Subject(runner, runner_type, model, settings, covered, fingerprint(covered))
+
+
+@lru_cache(maxsize=256)
+def _own(name: str) -> Model:
+    """What stands for a user's own agent."""
+    return Model(model_id=name, requested_model=name, api_key_env=None)
 
 
 def _runner(services: Services, case: Case, plan: Plan, agent: Any) -> tuple[Runner, str]:

@@ -21,13 +21,15 @@ _READING = frozenset({"replay", "auto"})
 
 def open_tape(services: Services, job: Job, case: Case, agent: Any) -> Tape | None:
     """The cassette of the job's run, None where all of its models are asked as ever. Reads nothing yet."""
+    if _is_off(services, job):
+        return None
     plan = job.plan
     modes = _modes(services, job)
     if plan.predictions is not None:
         modes[plan.model_id] = "off"
     elif plan.model is None:
         modes[agent_name(agent)] = services.cassettes.mode
-    if not _READING.union({"record"}).intersection({*modes.values(), services.cassettes.mode}):
+    if {*modes.values(), services.cassettes.mode} == {"off"}:
         return None
     subject = plan.model_id if plan.model is not None or plan.predictions is not None else agent_name(agent)
     modes[WEB_SEARCH] = modes.get(subject, services.cassettes.mode)
@@ -43,7 +45,7 @@ def run_cassette(services: Services, job: Job, case: Case, model: Model) -> dict
 
 def verdict_cassette(services: Services, job: Job, case: Case, artifact: RunArtifact) -> dict[str, Any]:
     """The same for the verdict on a run: what the judges' answers are taken from."""
-    if not _READING.intersection(_judges_modes(services, job)):
+    if _is_off(services, job) or not _READING.intersection(_judges_modes(services, job)):
         return {}
     return {"cassette": services.cassettes.digest(case, str(artifact.model["model_id"]), job.repetition)}
 
@@ -119,6 +121,13 @@ def run_ended(
 def paid(tape: Tape | None, usages: list[Usage]) -> list[Usage]:
     """Of these, what was paid for now."""
     return usages if tape is None else tape.paid(usages)
+
+
+def _is_off(services: Services, job: Job) -> bool:
+    """Whether nobody asks for cassettes: told at once, as most sessions have none."""
+    if services.cassettes.mode != "off" or job.plan.names_cassettes:
+        return False
+    return not any(judge.cassettes for judge in job.judges)
 
 
 def _modes(services: Services, job: Job) -> dict[str, CassetteMode]:

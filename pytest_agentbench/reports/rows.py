@@ -73,7 +73,7 @@ def run_row(
         "final_score": _finite(evaluation.final_score) if evaluation is not None else None,
         "usage": _usage(artifact.usage) if artifact is not None else None,
         "cost_usd": {
-            "run": _finite(artifact.usage.cost_usd) if artifact is not None else None,
+            "run": _cost(artifact.usage) if artifact is not None else None,
             "judge": _judge_cost(artifact, evaluation),
         },
         "duration_seconds": _finite(duration_seconds),
@@ -150,13 +150,15 @@ def _metrics(results: tuple[MetricResult, ...]) -> dict[str, dict[str, float | N
 
 
 def _usage(usage: Usage) -> dict[str, int | None]:
-    return {
+    """Tokens; fewer than none are unknown."""
+    counts = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
         "cached_tokens": usage.cached_tokens,
     }
+    return {name: count if count is not None and count >= 0 else None for name, count in counts.items()}
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:
@@ -165,9 +167,14 @@ def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> 
         return 0.0 if artifact is None or artifact.status == "provider_error" else None
     judge = evaluation.judge.usage if evaluation.judge is not None else evaluation.judge_usage
     used = [usage for usage in (judge, *(metric.usage for metric in evaluation.metrics)) if usage is not None]
-    costs = [_finite(usage.cost_usd) for usage in used]
+    costs = [_cost(usage) for usage in used]
     known = [cost for cost in costs if cost is not None]
     return fsum(known) if len(known) == len(costs) else None
+
+
+def _cost(usage: Usage) -> float | None:
+    """USD; less than nothing is unknown."""
+    return _finite(usage.cost_usd) if usage.cost_usd is not None and usage.cost_usd >= 0 else None
 
 
 def _finite(value: float | None) -> float | None:

@@ -45,8 +45,8 @@ def whole_archive(output: Path, path: str) -> Path | None:
     return output / path if digest.startswith(named[1]) else None
 
 
-def remove_archive(output: str, path: str) -> None:
-    """Removes the archive of a run that is no more."""
-    if _PATH.fullmatch(path):
+def remove_archive(output: str, run: str, path: str) -> None:
+    """Removes the archive of a run that is no more, where it lies beside it: a run may name that of another."""
+    if os.path.dirname(path) == f"{run}.artifacts" and _PATH.fullmatch(path):
         with contextlib.suppress(OSError):
             os.unlink(f"{output}/{path}")

@@ -239,7 +239,7 @@ class Lane:
         except OSError as error:
             raise UnwritableError(why_unwritable(self.output, error)) from error
         if earlier is not None and earlier.workspace is not None and earlier.workspace != artifact.workspace:
-            remove_archive(self.output, earlier.workspace)
+            remove_archive(self.output, f"{relative}/{name}", earlier.workspace)
         return f"{relative}/{name}.json"
 
     def write_workspace(self, case_id: str, repetition: int, run_id: str, pack: Callable[[BinaryIO], None]) -> str:

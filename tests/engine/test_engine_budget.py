@@ -79,3 +79,11 @@ def test_a_budget_is_right_from_many_threads():
         thread.join()
     assert (budget.spent, budget.unknown) == (4000.0, 4000)
     assert (budget.tokens, budget.unknown_tokens) == (4000, 4000)
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), 1e308, -5.0])
+def test_what_nobody_can_have_spent_is_unknown(cost):
+    """An agent's own figures neither refund a budget nor make a sum that report.json cannot hold."""
+    budget = Budget(1.0)
+    assert budget.book("run", [spending(Usage(cost_usd=cost, total_tokens=-7))] * 2) is None
+    assert (budget.spent, budget.unknown, budget.tokens, budget.unknown_tokens) == (0.0, 2, 0, 2)

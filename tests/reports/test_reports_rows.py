@@ -178,6 +178,16 @@ def test_what_is_no_number_is_unknown(odd):
     assert make_row(metric=odd)["metrics"] == {"exact_match": None}
 
 
+@pytest.mark.parametrize("odd", [-1, -0.01, nan, 1e308])
+def test_what_nobody_can_have_spent_is_unknown(odd):
+    tokens = -1 if odd == -1 else None
+    usage = Usage(input_tokens=tokens, output_tokens=2, cost_usd=odd)
+    row = run_row("n", make_case(), MODEL, 1, make_run(usage=usage), None, outcome="passed", **NOTHING)
+    assert row["cost_usd"]["run"] is None
+    assert row["usage"]["input_tokens"] is None
+    assert row["usage"]["output_tokens"] == 2
+
+
 def test_lone_surrogates_are_replaced_and_pairs_joined():
     row = make_row(message="a\ud800b \ud83d\ude00")
     assert row["message"] == "a\ufffdb \U0001f600"

@@ -12,7 +12,7 @@ import pytest
 from test_store_artifacts import RUN_INPUT, artifact, evaluation, files, in_child, make_lane
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store import Store, load_run
+from pytest_agentbench.store import Store, load_run, whole_archive
 from pytest_agentbench.store.files import LARGEST
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -131,6 +131,16 @@ def test_sessions_of_other_settings_write_side_by_side_and_lose_nothing(lane, tm
         runs = [lane.find_run(f"case{number}", 1, key) for number in range(150)]
         assert all(run is not None and run[0].run_id == key[:8] for run in runs)
         assert all(lane.find_evaluation(run[0], key) is not None for run in runs)
+
+
+def test_a_run_that_names_the_archive_of_another_takes_it_from_nobody(lane, tmp_path):
+    mine = lane.write_workspace("mine", 1, "r1", lambda file: file.write(b"packed") and None)
+    lane.write_run(artifact(case_id="mine", workspace=mine), RUN_INPUT)
+    lane.write_run(artifact(workspace=mine), RUN_INPUT)
+    lane.write_run(artifact(run_id="r2"), RUN_INPUT)
+    assert whole_archive(tmp_path, mine) is not None
+    lane.write_run(artifact(case_id="mine", run_id="r2"), RUN_INPUT)
+    assert whole_archive(tmp_path, mine) is None
 
 
 def test_other_suites_are_looked_at_last(tmp_path):

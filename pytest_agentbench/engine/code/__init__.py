@@ -20,7 +20,7 @@ from pytest_agentbench.engine.code.places import Place, find, kind_of, place_of_
 from pytest_agentbench.engine.code.values import Untold, Values
 from pytest_agentbench.store import plain
 
-__all__ = ["Code", "CodeReader", "Untold", "changed", "is_plain"]
+__all__ = ["Code", "CodeReader", "Stamp", "Untold", "changed", "is_plain"]
 
 
 @dataclass(frozen=True, slots=True)
