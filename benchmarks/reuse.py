@@ -5,9 +5,7 @@ Measured like `throughput.py`: a process for every side, several rounds, the lea
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +18,9 @@ from throughput import (
     Bench,
     Row,
     Scenario,
-    conclude,
+    compare,
     endpoint,
-    measured,
     models,
-    parser_of,
     rows,
     script,
 )
@@ -83,17 +79,5 @@ def workers(bench: Bench) -> Iterator[Row]:
     yield Row(name, f"{two.wall:.2f} s", f"{one.wall:.2f} s (one process)", ratio, "≤ 1.2 ×", ratio <= 1.2)
 
 
-def main() -> int:
-    """Prints the table; 1 where a target is missed."""
-    args = parser_of(__doc__, SCENARIOS).parse_args()
-    rounds = 1 if args.quick else 3
-    memory = Path("/dev/shm")
-    base = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="agentbench-", dir=base) as folder:
-        found = measured(args, SCENARIOS, folder, rounds)
-    where = "tmpfs" if base else tempfile.gettempdir()
-    return conclude(found, ("pytest", "pytest-xdist", "filelock"), f"best of {rounds} rounds; files on {where}")
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare(__doc__, SCENARIOS, ("pytest", "pytest-xdist", "filelock")))

@@ -6,16 +6,14 @@ Measured like `throughput.py`: a process for every side, several rounds, the lea
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from throughput import OURS, Bench, Cost, Row, Scenario, conclude, endpoint, measured, models, parser_of, rows, script
+from throughput import OURS, Bench, Cost, Row, Scenario, compare, endpoint, models, rows, script
 
 AGENT = """
 import asyncio, time
@@ -106,17 +104,5 @@ def socket_server(folder: Path) -> Iterator[int]:
         server.communicate()
 
 
-def main() -> int:
-    """Prints the table."""
-    args = parser_of(__doc__, SCENARIOS).parse_args()
-    rounds = 1 if args.quick else 3
-    memory = Path("/dev/shm")
-    base = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="agentbench-", dir=base) as folder:
-        found = measured(args, SCENARIOS, folder, rounds)
-    where = "tmpfs" if base else tempfile.gettempdir()
-    return conclude(found, ("pytest", "pytest-xdist"), f"best of {rounds} rounds; files on {where}")
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare(__doc__, SCENARIOS, ("pytest", "pytest-xdist")))

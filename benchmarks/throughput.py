@@ -344,17 +344,17 @@ def conclude(found: Sequence[Row], packages: Sequence[str], how: str) -> int:
     return 0 if all(row.met is not False for row in found) else 1
 
 
-def main() -> int:
-    """Prints the table; 1 where a target is missed."""
-    args = parser_of(__doc__, SCENARIOS).parse_args()
+def compare(description: str | None, scenarios: Mapping[str, Scenario], packages: Sequence[str]) -> int:
+    """A script's work: prints the table of its scenarios; 1 where a target is missed."""
+    args = parser_of(description, scenarios).parse_args()
     rounds = 1 if args.quick else 3
     memory = Path("/dev/shm")
     base = memory if os.access(memory, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="agentbench-", dir=base) as folder:
-        found = measured(args, SCENARIOS, folder, rounds)
+        found = measured(args, scenarios, folder, rounds)
     where = "tmpfs" if base else tempfile.gettempdir()
-    return conclude(found, ("pytest", "openai"), f"best of {rounds} rounds; files on {where}")
+    return conclude(found, packages, f"best of {rounds} rounds; files on {where}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare(__doc__, SCENARIOS, ("pytest", "openai")))

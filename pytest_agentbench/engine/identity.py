@@ -73,7 +73,11 @@ def _added(services: Services, kind: str, names: Iterable[str | None]) -> dict[s
     others = services.registry.added[kind]
     if not others:
         return {}
-    return {name: services.identities.part(kind, name, others[name]) for name in names if name in others}
+    return {
+        name: services.identities.part(kind, name, others[name])
+        for name in names
+        if name is not None and name in others
+    }
 
 
 def _metrics_used(case: Case, profile: EvaluationProfile) -> Iterator[str]:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.engine.code import CodeReader, Untold
 from pytest_agentbench.engine.code.members import is_secret
+from pytest_agentbench.engine.code.modules import MOST_SHOWN
 from pytest_agentbench.engine.code.outline import outline
 from pytest_agentbench.engine.code.values import DEEPEST, MOST, Values
 from pytest_agentbench.engine.identities import Identities, Origin
@@ -207,6 +208,18 @@ def test_an_identity_says_what_it_is_made_of(project):
         "retries": 1,
         "settings": {"stops": ["a", "b", "c"], "temperature": 0.5},
     }
+
+
+def test_many_modules_are_shown_by_their_folders(project):
+    names = [f"m{number}" for number in range(MOST_SHOWN)]
+    project.write({f"bench_agents/many/{name}.py": f"NAME = '{name}'" for name in names})
+    project.write({"bench_agents/many/__init__.py": f"from . import {', '.join(names)}"})
+    project.write({"bench_agents/prompts.py": "from bench_agents import many"})
+    before = project.identity()["modules"]
+    assert sorted(before) == ["./", "bench_agents/", "bench_agents/many/"]
+    project.write({"bench_agents/many/m7.py": "NAME = 'seven'"})
+    after = project.identity()["modules"]
+    assert [name for name in before if before[name] != after[name]] == ["bench_agents/many/"]
 
 
 def test_a_literal_that_somebody_replaced_counts(project):

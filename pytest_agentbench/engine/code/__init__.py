@@ -15,7 +15,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from pytest_agentbench.engine.code.members import is_plain
-from pytest_agentbench.engine.code.modules import Modules, Stamp, changed
+from pytest_agentbench.engine.code.modules import Modules, Stamp, changed, summed
 from pytest_agentbench.engine.code.places import Place, find, kind_of, place_of_class, place_of_function
 from pytest_agentbench.engine.code.values import Untold, Values
 from pytest_agentbench.store import plain
@@ -53,7 +53,7 @@ class CodeReader:
         shown |= values.named(given.items())
         roots = [place for each in (thing, *makers) for place in _sources(each)]
         reached = self._modules.reached(roots, values.reached)
-        shown |= {"modules": reached.modules, "values": reached.values, "packages": reached.packages}
+        shown |= {"modules": summed(reached.modules), "values": summed(reached.values), "packages": reached.packages}
         return Code(plain({name: part for name, part in shown.items() if part != {}}), reached.unloaded)
 
     def of_file(self, file: Path) -> Code:
@@ -67,7 +67,7 @@ class CodeReader:
 
     def _unloaded(self, place: Place, beside: str | None) -> Code:
         reached = self._modules.reached_elsewhere(place, beside)
-        return Code({"modules": reached.modules, "packages": reached.packages}, reached.unloaded)
+        return Code({"modules": summed(reached.modules), "packages": reached.packages}, reached.unloaded)
 
 
 def _is_of_others(function: Callable[..., Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,9 +15,14 @@ from typing import Any
 from pytest_agentbench.engine.code.outline import Import, Outline, outline
 from pytest_agentbench.engine.code.places import Place, find, kind_of, shown, version_of, ways
 from pytest_agentbench.engine.code.values import Untold, Values
+from pytest_agentbench.store import canonical_json
 
 Stamp = tuple[int, int]
 """When a file was changed (ns) and its size."""
+
+
+MOST_SHOWN = 100
+"""How many modules, and how many of their variables, an identity names one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class Modules:
                 name = shown(file, self.rootdir) or file
                 raise Untold(f"{name} was changed after the session had begun, so it may have run as it was before")
             self._sources[file] = Source(
-                hashlib.sha256(data).hexdigest()[:16],
+                _sha256(data),
                 outline(data) if file.endswith(".py") else Outline(),
                 (status.st_mtime_ns, status.st_size),
             )
@@ -91,8 +97,9 @@ class Modules:
         assert place.file is not None
         if place.file not in self._held:
             values = Values(self.rootdir, self.began)
-            held = values.named(_held(place.namespace or {}, names))
-            self._held[place.file] = held, tuple(values.reached)
+            held = values.named(_held(place.namespace or {}, names)).items()
+            told = {name: each for name, each in held if not _tells_nothing(each)}
+            self._held[place.file] = told, tuple(values.reached)
         return self._held[place.file]
 
 
@@ -211,6 +218,12 @@ def _is_added(name: str, value: Any, names: Outline) -> bool:
     return not known and name.isidentifier() and not isinstance(value, ModuleType | FunctionType | type)
 
 
+def _tells_nothing(described: Any) -> bool:
+    """Whether all there is to tell is a class of Python's own, as of loggers and locks."""
+    only_class = isinstance(described, dict) and list(described) == ["class"]
+    return only_class and described["class"].partition(".")[0] in sys.stdlib_module_names
+
+
 def _look_up(namespace: Mapping[str, Any], path: Sequence[str]) -> Any:
     *classes, name = path
     for each in classes:
@@ -221,9 +234,23 @@ def _look_up(namespace: Mapping[str, Any], path: Sequence[str]) -> Any:
     return namespace.get(name, _MISSING)
 
 
+def summed(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found by module; where that is much, a hash of it for each folder, so that an identity stays small."""
+    if len(found) <= MOST_SHOWN:
+        return dict(found)
+    folders: dict[str, list[Any]] = {}
+    for name in sorted(found):
+        folders.setdefault(f"{name.rpartition('/')[0] or '.'}/", []).append([name, found[name]])
+    return {folder: f"{len(each)} in all, {_sha256(canonical_json(each))}" for folder, each in folders.items()}
+
+
 def _both(first: str | None, second: str) -> str:
     """Modules of one name: their hashes, in an order of their own."""
     return second if first is None else "+".join(sorted({*first.split("+"), second}))
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 _MISSING = object()

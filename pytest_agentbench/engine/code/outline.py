@@ -150,6 +150,8 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[Import]:
 
 def _blocks(node: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
     """The statements inside a statement."""
+    if isinstance(node, _SIMPLE):
+        return
     for name in ("body", "orelse", "finalbody"):
         yield getattr(node, name, [])
     for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
@@ -161,4 +163,5 @@ def _is_typing(test: ast.expr) -> bool:
     return name == "TYPE_CHECKING"
 
 
+_SIMPLE = (ast.Expr, ast.Assign, ast.Return, ast.AugAssign, ast.AnnAssign, ast.Raise, ast.Assert, ast.Import)
 _NONE = object()
