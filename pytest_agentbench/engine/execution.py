@@ -12,13 +12,21 @@ from pytest_agentbench.engine.identity import verdict_identity
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.keeping import restore_workspace
 from pytest_agentbench.engine.logs import RUN_LOGS
+from pytest_agentbench.engine.measuring import asks_models
 from pytest_agentbench.engine.pulling import pull
 from pytest_agentbench.engine.raised import as_raised
 from pytest_agentbench.engine.run import make_run
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import Subject, subject_of
-from pytest_agentbench.engine.taping import open_tape, records_run, records_verdict, replays_run
-from pytest_agentbench.engine.verdict import require_decision
+from pytest_agentbench.engine.taping import (
+    open_tape,
+    records_run,
+    records_verdict,
+    replays_run,
+    run_is_free,
+    verdict_is_free,
+)
+from pytest_agentbench.engine.verdict import require_decision, wants_judge
 from pytest_agentbench.errors import ProviderError, UnreachableError, UnwritableError
 from pytest_agentbench.records import Case, RunArtifact
 from pytest_agentbench.store import share_evaluation, share_run
@@ -69,8 +77,16 @@ class _Attempt:
         """Books what the job would take."""
         if not await self.reuse() and await self._pull():
             await self.reuse()
-        dry_run.add(self.services, self.job, self.case, self.subject.model.model_id, self.result)
-        self.result.not_run = NOT_RUN
+        services, job, case, result = self.services, self.job, self.case, self.result
+        dry_run.add(
+            job,
+            self.subject.model.model_id,
+            result,
+            asks=wants_judge(case, job.plan.evaluation_profile) or asks_models(services, job, case),
+            free_run=job.plan.predictions is not None or run_is_free(result.tape),
+            free_verdict=verdict_is_free(services, job),
+        )
+        result.not_run = NOT_RUN
 
     async def complete(self) -> None:
         """Makes what the store lacks. The lock is held: what another session made meanwhile is there by now."""

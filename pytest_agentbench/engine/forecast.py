@@ -8,11 +8,7 @@ from functools import cached_property
 
 from pytest_agentbench.engine.budget import Spending, spending
 from pytest_agentbench.engine.job import Job, Result
-from pytest_agentbench.engine.measuring import asks_models
-from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.taping import run_is_free, verdict_is_free
-from pytest_agentbench.engine.verdict import wants_judge
-from pytest_agentbench.records import Case, Usage
+from pytest_agentbench.records import Usage
 from pytest_agentbench.store import read_history, slug
 
 NOT_RUN = "this is a dry run"
@@ -57,22 +53,22 @@ class DryRun:
     forecasts: dict[str, Forecast] = field(default_factory=dict)
     _means: dict[tuple[str, str, str], tuple[_Means, _Means]] = field(default_factory=dict)
 
-    def add(self, services: Services, job: Job, case: Case, model_id: str, found: Result) -> None:
-        """Books a job of which the store holds what is in `found`."""
+    def add(self, job: Job, model_id: str, found: Result, *, asks: bool, free_run: bool, free_verdict: bool) -> None:
+        """Books a job of which the store holds what is in `found`.
+
+        `asks` says that its verdict takes a model; what is free is answered by a file.
+        """
         forecast = self.forecasts.setdefault(model_id, Forecast(model_id))
         forecast.runs += 1
         forecast.reused += found.reused
-        profile = job.plan.evaluation_profile
         if not found.reused:
             forecast.to_run += 1
-            free = job.plan.predictions is not None or run_is_free(found.tape)
-            cost, tokens = (0.0, 0) if free else self._expected_run(job, forecast)
+            cost, tokens = (0.0, 0) if free_run else self._expected_run(job, forecast)
             forecast.run_usd.add(cost)
             forecast.tokens.add(tokens)
-        if found.evaluation is None and (wants_judge(case, profile) or asks_models(services, job, case)):
+        if found.evaluation is None and asks:
             forecast.to_judge += 1
-            free = verdict_is_free(services, job)
-            cost, tokens = (0.0, 0) if free else self._history(job)[1].of(slug(job.case_id))
+            cost, tokens = (0.0, 0) if free_verdict else self._history(job)[1].of(slug(job.case_id))
             forecast.judge_usd.add(cost)
             forecast.tokens.add(tokens)
 
