@@ -38,7 +38,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Record, Text, Usage
 
 MAX_BYTES = 64 * 1024 * 1024
-MAX_MESSAGES = 1_000_000
+MAX_MESSAGES = 10_000_000
 """How many messages the requests of a file may have together, those that they continue included."""
 
 _LOOK_BACK = 50

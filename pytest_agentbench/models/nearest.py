@@ -10,8 +10,8 @@ from pytest_agentbench.models.cassette_file import readable_yaml
 
 SHOWN_LINES = 40
 SHOWN_WIDTH = 160
-_COMPARED = 200
-"""How many exchanges, the last ones, are compared."""
+_COMPARED = 1_000_000
+"""How many characters of recorded requests are compared, those with about as many messages first."""
 _LINES = 1_000
 """How many lines from the first difference on are aligned."""
 _AROUND = 2
@@ -29,8 +29,12 @@ def difference(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str, 
     matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(asked)
     nearest: tuple[float, int, list[str]] | None = None
-    for number, each in recorded[-_COMPARED:]:
+    compared, messages = 0, _messages(request)
+    for number, each in sorted(recorded, key=lambda pair: abs(_messages(pair[1]) - messages)):
+        if compared > _COMPARED:
+            break
         lines = _lines(each)
+        compared += sum(map(len, lines))
         matcher.set_seq1(lines)
         likeness = matcher.quick_ratio()
         if nearest is None or likeness > nearest[0]:
@@ -42,6 +46,11 @@ def difference(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str, 
     if len(shown) > SHOWN_LINES:
         shown[SHOWN_LINES:] = [f"[... {len(shown) - SHOWN_LINES} more lines differ ...]"]
     return number, "\n".join([f"--- recorded (exchange {number})", "+++ asked now", *shown])
+
+
+def _messages(request: dict[str, Any]) -> int:
+    messages = request.get("messages")
+    return len(messages) if isinstance(messages, list) else 0
 
 
 def _lines(request: dict[str, Any]) -> list[str]:

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pytest_agentbench.models.cassette_file import Exchange
 from pytest_agentbench.store import fingerprint
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Slot:
     """A place on the tape. `exchange` is None while nothing has come back; `previous` is what the task asked before."""
 
     exchange: Exchange | None
     previous: Slot | None = None
     used: bool = False
+
+    @cached_property
+    def key(self) -> str:
+        """The `request_key` of its exchange."""
+        assert self.exchange is not None
+        return request_key(self.exchange.asked, self.exchange.request)
+
+    @cached_property
+    def identity(self) -> str:
+        """What its exchange is, wherever it stands in a file."""
+        assert self.exchange is not None
+        came = self.exchange.model_dump(mode="json", exclude={"after", "asked", "request"})
+        return fingerprint([self.key, came])
 
 
 def request_key(asked: str, request: dict[str, Any]) -> str:
@@ -35,15 +50,13 @@ def slots_of(exchanges: Sequence[Exchange]) -> list[Slot]:
 
 def merged(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
     """What is kept, then what is fresh, has come to something, and is not there already."""
-    there: dict[str, int] = {}
-    for slot in kept:
-        there[_identity(slot)] = there.get(_identity(slot), 0) + 1
+    there = Counter(slot.identity for slot in kept)
     result = list(kept)
     for slot in fresh:
         if slot.exchange is None:
             continue
-        if there.get(_identity(slot)):
-            there[_identity(slot)] -= 1
+        if there and there[slot.identity]:
+            there[slot.identity] -= 1
         else:
             result.append(slot)
     return result
@@ -51,21 +64,17 @@ def merged(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
 
 def numbered(slots: Sequence[Slot]) -> Iterator[Exchange]:
     """The exchanges for a file, with `after` where equal requests are to be told apart by it."""
-    exchanges = [slot.exchange for slot in slots if slot.exchange is not None]
     places = {id(slot): number for number, slot in enumerate(slots, start=1)}
-    alike = {_identity(slot): number for number, slot in enumerate(slots, start=1)}  # read again since, or merged
+    previous = [slot.previous for slot in slots if slot.previous is not None]
+    strangers = any(id(slot) not in places for slot in previous)  # read again since, or merged
+    alike = {slot.identity: number for number, slot in enumerate(slots, start=1)} if strangers else {}
     before = [
-        None if previous is None else places.get(id(previous)) or alike.get(_identity(previous))
-        for previous in (slot.previous for slot in slots)
+        None if slot.previous is None else places.get(id(slot.previous)) or alike.get(slot.previous.identity)
+        for slot in slots
     ]
-    keys = [request_key(exchange.asked, exchange.request) for exchange in exchanges]
     origins: dict[str, set[int | None]] = {}
-    for key, number in zip(keys, before, strict=True):
-        origins.setdefault(key, set()).add(number)
-    for exchange, key, number in zip(exchanges, keys, before, strict=True):
-        yield exchange.model_copy(update={"after": number if len(origins[key]) > 1 else None})
-
-
-def _identity(slot: Slot) -> str:
-    """What an exchange is, wherever it stands in a file."""
-    return "" if slot.exchange is None else fingerprint(slot.exchange.model_dump(mode="json", exclude={"after"}))
+    for slot, number in zip(slots, before, strict=True):
+        origins.setdefault(slot.key, set()).add(number)
+    for slot, number in zip(slots, before, strict=True):
+        assert slot.exchange is not None
+        yield slot.exchange.model_copy(update={"after": number if len(origins[slot.key]) > 1 else None})

@@ -78,11 +78,12 @@ class Tape:
         replay has none left, ConfigError for a broken file.
         """
         wanted = canonical(request, self.folder(), self._redactor)
-        slot = self._take(asked, wanted)
+        key = request_key(asked, wanted)
+        slot = self._take(asked, key)
         if slot is not None:
             return await self._replay(slot, form)
         if self.mode(asked) == "replay":
-            raise self._miss(self._why_missing(asked, wanted))
+            raise self._miss(self._why_missing(asked, wanted, key))
         return await self._record(asked, wanted, ask, form)
 
     def seconds(self, elapsed: float) -> float:
@@ -116,12 +117,12 @@ class Tape:
 
     # -- answers from the tape
 
-    def _take(self, asked: str, request: dict[str, Any]) -> Slot | None:
+    def _take(self, asked: str, key: str) -> Slot | None:
         """The next unused answer to the request: that of this very task, where tasks ask the same."""
         self._load(asked)
         if self.mode(asked) == "record" and not self._is_ours(self._stored):
             return None
-        slots = [slot for slot in self._by_request.get(request_key(asked, request), ()) if not slot.used]
+        slots = [slot for slot in self._by_request.get(key, ()) if not slot.used]
         before = _previous.get()
         slot = next((slot for slot in slots if slot.previous is before), slots[0] if slots else None)
         if slot is not None:
@@ -137,8 +138,7 @@ class Tape:
             except ConfigError as error:
                 self._stored = error
             for slot in slots_of(_exchanges(self._stored)):
-                assert slot.exchange is not None
-                self._by_request.setdefault(request_key(slot.exchange.asked, slot.exchange.request), []).append(slot)
+                self._by_request.setdefault(slot.key, []).append(slot)
         if isinstance(self._stored, ConfigError) and self.mode(asked) != "record":
             raise self._noted(self._stored)
 
@@ -179,10 +179,10 @@ class Tape:
         self._trouble = self._trouble or error
         return error
 
-    def _why_missing(self, asked: str, request: dict[str, Any]) -> str:
+    def _why_missing(self, asked: str, request: dict[str, Any], key: str) -> str:
         if self._stored is None:
             return f"{asked}: there is no cassette {self.path}; {_RECORD}"
-        same = len(self._by_request.get(request_key(asked, request), ()))
+        same = len(self._by_request.get(key, ()))
         if same:
             times = "once" if same == 1 else f"{same} times"
             return f"{asked}: the cassette {self.path} has this request {times}, and it is asked again; {_RECORD}"

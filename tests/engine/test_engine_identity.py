@@ -567,7 +567,7 @@ def test_what_another_process_runs_counts_with_what_lies_beside_it(project):
         {"hooks/check.py": "import bench_beside\ndef passed(): return True", "hooks/bench_beside.py": "A = 1"}
     )
     before = project.reader().of_file(project.folder / "hooks" / "check.py").shown
-    assert sorted(before["modules"]) == ["hooks/bench_beside.py", "hooks/check.py"]
+    assert sorted(before["modules"]) == ["bench_beside.py", "check.py"]
     project.write({"hooks/bench_beside.py": "A = 22"})
     assert project.reader().of_file(project.folder / "hooks" / "check.py").shown != before
 

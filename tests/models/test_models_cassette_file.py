@@ -144,7 +144,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, change, said):
 
 
 def test_a_small_file_cannot_grow_without_bound(tmp_path):
-    many = "\n".join(f"- {{asked: m, continues: {n}, messages: [{{}}], reply: {{}}}}" for n in range(1, 1500))
+    many = "\n".join(f"- {{asked: m, continues: {n}, messages: [{{}}], reply: {{}}}}" for n in range(1, 5000))
     head = "schema_version: 1\ncase: c\nmodel: m\nexchanges:\n- {asked: m, request: {messages: [{}]}, reply: {}}\n"
     path = written(tmp_path, f"{head}{many}\ncomplete: true\n")
     with pytest.raises(ConfigError, match=rf"c\.yaml:\d+:.*more than {MAX_MESSAGES:,} messages"):

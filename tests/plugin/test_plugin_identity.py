@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from conftest import check
+from conftest import ECHO_TO_FILE, check
 
 FIXTURE = """
 import pytest
@@ -364,3 +364,15 @@ def test_a_search_backend_is_part_of_runs_that_may_search(project, monkeypatch):
     assert again(project) == {"one": BOTH, "two": NEITHER}
     monkeypatch.setenv("BRAVE_API_KEY", "another-key-of-many")
     assert again(project) == {"one": BOTH, "two": BOTH}
+
+
+def test_what_pytest_takes_for_its_root_changes_nothing(bench):
+    """Without an ini file it is the common parent of all that the command line names, options' values included."""
+    bench.path.joinpath("conftest.py").write_text(ECHO_TO_FILE)
+    bench.case("one")
+    elsewhere = bench.path.parent / f"{bench.path.name}-elsewhere"
+    elsewhere.mkdir()
+    for output in ("--agentbench-output=" + str(elsewhere), "--agentbench-output " + str(elsewhere)):
+        finished = bench.run(*output.split())
+    assert "1 passed, 1 reused" in finished.text
+    assert bench.path.joinpath("runs.txt").read_text() == "one\n"

@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from pytest_agentbench.engine.code.outline import Import, Outline, outline
-from pytest_agentbench.engine.code.places import Place, find, kind_of, shown, version_of, ways
+from pytest_agentbench.engine.code.places import Place, find, kind_of, name_of_file, shown, version_of, ways
 from pytest_agentbench.engine.code.values import Untold, Values
 from pytest_agentbench.store import canonical_json
 
@@ -38,8 +38,9 @@ class Source:
 class Reached:
     """All that code leads to.
 
-    `modules` maps paths below the root directory, else module names, to hashes; `values` is what modules hold that
-    their source does not show; `packages` are versions of distributions. `unloaded` are files that may be read yet.
+    `modules` maps paths from the outermost package, and names of what is installed, to hashes; `values` is what modules
+    hold that their source does not show; `packages` are versions of distributions. `unloaded` are files that may be
+    read yet.
     """
 
     modules: dict[str, str] = field(default_factory=dict)
@@ -135,7 +136,7 @@ class _Walk:
         if place.file is None:
             raise Untold(f"there is no source of {place.name}")
         source = self.modules.source(place.file)
-        name = place.name if installed else shown(place.file, self.modules.rootdir) or place.name
+        name = place.name if installed else name_of_file(place.file)
         self.found.modules[name] = _both(self.found.modules.get(name), source.sha256)
         return () if installed else self._below(place, name, source, loaded=loaded)
 

@@ -150,6 +150,17 @@ def _distributions() -> Mapping[str, Sequence[str]]:
     return metadata.packages_distributions()
 
 
+def name_of_file(path: str) -> str:
+    """The path from the outermost package that holds it: the same wherever a project lies, and whatever folder pytest
+    takes for its root, which without an ini file depends on the command line.
+    """
+    folder, name = os.path.split(path)
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        name = f"{package}/{name}"
+    return name
+
+
 def shown(path: str, rootdir: Path) -> str | None:
     """The path as seen from the root directory, None where it lies elsewhere."""
     for root in (rootdir, rootdir.resolve()):
