@@ -71,13 +71,14 @@ def pytest_configure(config: pytest.Config) -> None:
     report = SessionReport(config, settings, sharding)
     config.pluginmanager.register(report, SESSION)
     if config.getoption("dist", "no") != "no":
-        from pytest_agentbench.engine import ControllerLink, Gateways
+        from pytest_agentbench.engine import ControllerLink, Gateways, Parcels
 
         report.open_budget()
         report.link = ControllerLink(report.spend, report.drain)
         config.pluginmanager.register(report.link)
         config.add_cleanup(report.link.close)
         config.pluginmanager.register(Gateways())
+        config.pluginmanager.register(Parcels())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -30,6 +30,7 @@ from pytest_agentbench.engine import (
     Job,
     LookAhead,
     Origins,
+    Parcels,
     RunAhead,
     RunLimits,
     RunLogHandler,
@@ -97,6 +98,8 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
         report.attach(ahead, services.dry_run)
     telling.warn(*_warnings(jobs, predicted))
     _install(config, settings, ahead, services, telling)
+    if channel is not None:
+        config.pluginmanager.register(Parcels())
 
 
 def _problems(config: pytest.Config, settings: Settings, jobs: list[Job]) -> list[str]:

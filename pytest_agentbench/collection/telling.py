@@ -19,8 +19,8 @@ class ToReport:
         self._report = report
 
     def warn(self, *texts: str) -> None:
-        """What a reader of the figures has to know."""
-        self._report.warnings += texts
+        """What a reader of the figures has to know, once."""
+        self._report.warnings += [text for text in dict.fromkeys(texts) if text not in self._report.warnings]
 
     def spent(self, part: Part, usages: Sequence[Usage]) -> None:
         """What was paid just now."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.logs import RunLogHandler, filter_capture_handlers
     from pytest_agentbench.engine.lookahead import LookAhead, Work
     from pytest_agentbench.engine.origins import Origins
+    from pytest_agentbench.engine.parcels import Parcels
     from pytest_agentbench.engine.registry import Registry, build_registry
     from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
     from pytest_agentbench.engine.sharding import Sharding
@@ -39,6 +40,7 @@ _HOMES = {
     "lookahead": ("LookAhead", "Work"),
     "registry": ("Registry", "build_registry"),
     "origins": ("Origins",),
+    "parcels": ("Parcels",),
     "services": ("CaseRunner", "Services", "agent_name"),
     "sharding": ("Sharding",),
     "shares": ("CHANNEL", "ControllerLink"),
@@ -64,6 +66,7 @@ __all__ = [
     "Job",
     "LookAhead",
     "Origins",
+    "Parcels",
     "Part",
     "Plan",
     "Registry",

@@ -11,7 +11,7 @@ from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.keeping import NOTE, keep_workspace
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import Subject
-from pytest_agentbench.engine.taping import complete, paid, run_ended
+from pytest_agentbench.engine.taping import paid, run_ended, run_kept
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.records import Case, Model, RunArtifact, RunError
 from pytest_agentbench.runners import RunContext, RunEnd, Runner, conclude
@@ -43,7 +43,7 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
         tape.folder = lambda: str(context.made_workspace.path) if context.made_workspace is not None else None
     started_at = datetime.now(UTC)
     try:
-        with complete(tape):
+        with run_kept(tape):
             end = await _until_end(subject.runner, context, plan.run_profile.run_timeout_seconds, tape)
     finally:
         result.workspace = context.made_workspace

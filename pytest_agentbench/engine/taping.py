@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -94,9 +95,29 @@ def kept(tape: Tape | None) -> Iterator[None]:
     with complete(tape):
         try:
             yield
+        except asyncio.CancelledError:
+            if tape is not None:
+                tape.interrupted()
+            raise
         finally:
             if tape is not None:
                 tape.save()
+
+
+@contextlib.contextmanager
+def run_kept(tape: Tape | None) -> Iterator[None]:
+    """Like `complete`, and what an interrupted run has recorded is written: it can go on there.
+
+    Not where it is recorded anew: an older cassette stays.
+    """
+    with complete(tape):
+        try:
+            yield
+        except asyncio.CancelledError:
+            if tape is not None and not records_run(tape):
+                tape.interrupted()
+                tape.save()
+            raise
 
 
 def run_ended(

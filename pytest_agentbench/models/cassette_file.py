@@ -166,7 +166,11 @@ def _whole(written: Sequence[_Written], document: Document) -> Iterator[Exchange
                 problem = f"found {each.continues}, expected the number of an earlier exchange, from 1"
                 raise document.error([document.problem(("exchanges", index, "continues"), problem)])
             base = requests[each.continues - 1]
-            request = {**base, "messages": [*base.get("messages", ()), *each.messages]}
+            begun = base.get("messages", [])
+            if not isinstance(begun, list):
+                problem = f"found {each.continues}, expected the number of an exchange whose messages are a list"
+                raise document.error([document.problem(("exchanges", index, "continues"), problem)])
+            request = {**base, "messages": [*begun, *each.messages]}
             messages += len(request["messages"])
             if messages > MAX_MESSAGES:
                 problem = f"the requests up to here have more than {MAX_MESSAGES:,} messages together"

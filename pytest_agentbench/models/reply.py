@@ -55,9 +55,9 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
     message = choice.get("message") if isinstance(choice, Mapping) else None
     if not isinstance(message, Mapping):
         raise invalid_reply("its first choice has no message", body, model)
-    content = _text(message.get("content"))
+    content = text_of(message.get("content"))
     if content is None:
-        content = _text(message.get("refusal"))
+        content = text_of(message.get("refusal"))
     try:
         calls = tuple(read_tool_call(call, index) for index, call in enumerate(message.get("tool_calls") or ()))
     except (TypeError, KeyError, AttributeError) as error:
@@ -133,7 +133,7 @@ def _conversation_message(content: str | None, calls: Sequence[ToolCall], messag
     return result
 
 
-def _text(value: object) -> str | None:
+def text_of(value: object) -> str | None:
     """Text, or the text parts of a list of content parts."""
     if isinstance(value, str):
         return value

@@ -110,6 +110,11 @@ class Tape:
         self._bill, self._free = [], False
         return paid
 
+    def interrupted(self) -> None:
+        """The session was stopped: what it cut off is no answer of anybody."""
+        self._fresh = [slot for slot in self._fresh if slot.exchange is None or slot.exchange.cut_off != "agent"]
+        self._unsaved = any(slot.exchange for slot in self._fresh)
+
     def require_complete(self) -> None:
         """Raises what the tape could not do, such as answer, also where an agent or a judge has caught it."""
         if self._trouble is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.client import ChatClient, OnRetry, request_body
-from pytest_agentbench.models.reply import ChatReply, read_tool_call
+from pytest_agentbench.models.reply import ChatReply, read_tool_call, text_of
 from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.records import Model
 
@@ -57,7 +57,7 @@ class TapedClient(ChatClient):
 
     def _read(self, answer: Answer, seconds: float) -> ChatReply:
         message = answer.message or {"role": "assistant", "content": answer.content}
-        content = answer.content if answer.message is None else answer.message.get("content")
+        content = answer.content if answer.message is None else text_of(answer.message.get("content"))
         try:
             calls = tuple(read_tool_call(call, at) for at, call in enumerate(message.get("tool_calls") or ()))
         except (TypeError, KeyError, AttributeError) as error:
@@ -81,9 +81,10 @@ def _write(reply: ChatReply) -> Answer:
     """The reply, its assistant message shortened to its text where it is nothing more."""
     text = json.dumps(reply.message, ensure_ascii=False, default=str)
     message = json.loads(text.encode("utf-8", "replace"))  # no file holds lone surrogates
-    plain = message == {"role": "assistant", "content": message.get("content")}
+    content = message.get("content")
+    plain = message == {"role": "assistant", "content": content} and (content is None or isinstance(content, str))
     return Answer(
-        content=message.get("content") if plain else None,
+        content=content if plain else None,
         message=None if plain else message,
         finish_reason=reply.finish_reason,
         model=reply.model,

@@ -143,6 +143,14 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, change, said):
     assert "restore the cassette, or delete it and record again" in str(raised.value)
 
 
+def test_only_a_list_of_messages_goes_on(tmp_path):
+    exchanges = [{"asked": "m", "request": {"messages": 5}, "reply": {}}, {"asked": "m", "continues": 1, "reply": {}}]
+    document = {"schema_version": 1, "case": "c", "model": "m", "exchanges": exchanges, "complete": True}
+    path = written(tmp_path, yaml.safe_dump(document))
+    with pytest.raises(ConfigError, match=r"c\.yaml:\d+:\d+: exchanges\[1\]\.continues: found 1, expected"):
+        read_cassette(path)
+
+
 def test_a_small_file_cannot_grow_without_bound(tmp_path):
     many = "\n".join(f"- {{asked: m, continues: {n}, messages: [{{}}], reply: {{}}}}" for n in range(1, 5000))
     head = "schema_version: 1\ncase: c\nmodel: m\nexchanges:\n- {asked: m, request: {messages: [{}]}, reply: {}}\n"

@@ -5,12 +5,13 @@ import itertools
 
 import pytest
 
+from pytest_agentbench.engine.taping import kept
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models import Answer, Form, Refusal, Tape
+from pytest_agentbench.models import Answer, ChatReply, Form, Refusal, Tape, TapedClient
 from pytest_agentbench.models.cassette_file import Cassette, Exchange, read_cassette
 from pytest_agentbench.models.nearest import SHOWN_LINES, SHOWN_WIDTH, difference
 from pytest_agentbench.models.slots import Slot, numbered, slots_of
-from pytest_agentbench.records import Usage
+from pytest_agentbench.records import Model, Usage
 from pytest_agentbench.store import Redactor
 
 FORM = Form(
@@ -140,6 +141,48 @@ def test_a_request_that_its_asker_gave_up_is_waited_for_again(tmp_path):
 
     recorded = recording(tmp_path, asking([hang, answering("quick")]))
     assert replaying(tmp_path, asking([never, never])) == recorded == (1, "quick")
+
+
+def test_what_the_session_cut_off_is_not_kept(tmp_path):
+    made = tape(tmp_path, "record")
+
+    async def interrupted():
+        hung = asyncio.Event()
+
+        async def hang():
+            hung.set()
+            await asyncio.Event().wait()
+
+        async def judge():
+            with kept(made):
+                await made.play("m", question("one"), answering("first"), FORM)
+                await made.play("m", question("two"), hang, FORM)
+
+        task = asyncio.create_task(judge())
+        await hung.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(interrupted())
+    [exchange] = read_cassette(tmp_path / "c.yaml").exchanges
+    assert exchange.reply.content == "first"
+
+
+def test_a_message_of_parts_is_its_text(tmp_path):
+    """A plugin's provider may answer so."""
+    message = {"role": "assistant", "content": [{"type": "text", "text": "Pa"}, {"type": "text", "text": "ris"}]}
+
+    class Provided:
+        async def complete(self, messages, **options):
+            return ChatReply("Paris", (), "stop", Usage(), "m", None, message, attempts=1, seconds=0.1)
+
+    def ask(made):
+        client = TapedClient(Model(model_id="m", requested_model="m"), made, Provided)
+        return client.complete([{"role": "user", "content": "?"}])
+
+    assert recording(tmp_path, ask).content == "Paris"
+    assert replaying(tmp_path, ask).content == "Paris"
 
 
 def test_a_record_of_this_session_is_added_to_and_another_is_replaced(tmp_path):

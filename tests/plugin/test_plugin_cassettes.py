@@ -257,6 +257,43 @@ def test_auto_replays_what_is_there_and_records_the_rest(bench, endpoint):
     assert paid()[0] == 4
 
 
+CUT_SHORT = """
+import asyncio
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    asked = asyncio.Event()
+
+    async def agent(case, context):
+        if case.case_id == "a":
+            await asked.wait()
+            return "Rome"
+        first = await context.client.complete([{"role": "user", "content": "first"}])
+        asked.set()
+        second = await context.client.complete([{"role": "user", "content": "second"}])
+        return f"{first.content} {second.content}"
+
+    return agent
+"""
+
+
+def test_a_recording_that_was_interrupted_goes_on_where_it_was(bench, endpoint):
+    """What the session itself cut off is no answer of anybody."""
+    endpoint.choose = lambda message, nth: "hang" if message == "second" and nth == 0 else "ok"
+    model(bench, endpoint)
+    bench.agent(CUT_SHORT)
+    bench.case("a")
+    bench.case("b")
+    assert bench.run("--model=gpt", AUTO, "-x").outcomes["a[gpt]"] == "failed"
+    [cassette] = cassettes(bench).values()
+    [exchange] = yaml.safe_load(cassette.read_text())["exchanges"]
+    assert exchange["reply"]["content"] == "Paris, draw 1"
+    endpoint.requests.clear()
+    assert bench.run("--model=gpt", AUTO).outcomes["b[gpt]"] == "passed"
+    assert [request.message for request in endpoint.requests] == ["second"]
+
+
 def test_record_asks_anew_and_keeps_nothing_else(bench, endpoint):
     model(bench, endpoint)
     bench.case("a")

@@ -242,11 +242,17 @@ def test_workers_give_the_same_report_and_junit_file(bench):
         assert {k: v for k, v in spread.runs[name].items() if k not in volatile} == {
             k: v for k, v in row.items() if k not in volatile
         }
-    names = [
-        {case.get("name") for case in ElementTree.parse(bench.path / file).iter("testcase")}
+    properties = [
+        {
+            case.get("name"): [
+                (each.get("name"), each.get("value")) for each in case.iter("property") if "duration" not in each.get("name")
+            ]
+            for case in ElementTree.parse(bench.path / file).iter("testcase")
+        }
         for file in ("serial.xml", "spread.xml")
     ]
-    assert names[0] == names[1]
+    assert properties[0] == properties[1]
+    assert all(properties[0].values())
 
 
 def test_a_null_in_the_profile_removes_a_parameter_of_the_model(bench):

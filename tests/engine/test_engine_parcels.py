@@ -1,0 +1,58 @@
+"""Reports between xdist's processes: what goes in comes out, by way of execnet's own bytes."""
+
+from __future__ import annotations
+
+import _pytest.reports
+import execnet
+import pluggy
+import pytest
+from _pytest import hookspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_agentbench.engine import Parcels
+
+PLAIN = st.none() | st.booleans() | st.integers(-(2**31), 2**31) | st.floats(allow_nan=False) | st.text()
+ODD = st.binary() | st.tuples(PLAIN, PLAIN) | st.lists(PLAIN, max_size=2)
+PROPERTIES = st.lists(st.tuples(st.text(), PLAIN | ODD), max_size=4)
+ROWS = st.none() | st.dictionaries(st.text(), PLAIN | st.lists(PLAIN, max_size=3), max_size=4)
+
+
+def hooks(*plugins):
+    manager = pluggy.PluginManager("pytest")
+    manager.add_hookspecs(hookspec)
+    for plugin in (_pytest.reports, *plugins):
+        manager.register(plugin)
+    return manager.hook
+
+
+def report(properties, row):
+    made = pytest.TestReport("a.py::b", ("a.py", 1, "b"), {"b": 1}, "passed", None, "call", user_properties=properties)
+    if row is not None:
+        made.agentbench_row = row
+    return made
+
+
+def written(made):
+    return hooks(Parcels()).pytest_report_to_serializable(config=None, report=made)
+
+
+@given(PROPERTIES, ROWS)
+def test_a_report_arrives_as_it_was_sent(properties, row):
+    data = execnet.loads(execnet.dumps(written(report(properties, row))))
+    got = hooks(Parcels()).pytest_report_from_serializable(config=None, data=data)
+    assert got.user_properties == properties
+    assert [type(value) for _, value in got.user_properties] == [type(value) for _, value in properties]
+    assert getattr(got, "agentbench_row", None) == row
+    assert vars(got).keys() == vars(report(properties, row)).keys()
+
+
+def test_what_is_many_values_travels_as_one():
+    data = written(report([("agentbench.case_id", "a"), ("mine", 1)], {"case_id": "a", "checks": [{"message": None}]}))
+    assert isinstance(data["agentbench_parcel"], str)
+    assert not {"agentbench_row", "user_properties"} & data.keys()
+
+
+def test_reports_that_hold_neither_are_left_alone():
+    made = report([], None)
+    assert written(made) == hooks().pytest_report_to_serializable(config=None, report=made)
