@@ -1,4 +1,4 @@
-"""Reports on their way from xdist's workers, which cost more than the items: execnet writes value by value, in Python."""
+"""Reports on their way from xdist's workers: execnet writes and reads value by value, in Python, and a row has many."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def build_registry(hook: Any = None) -> Registry:
 
 def is_ours(thing: Any) -> bool:
     """Whether it is this package's code, whatever it calls itself."""
-    module = thing.__globals__["__name__"] if isinstance(thing, FunctionType) else type(thing).__module__
+    module = thing.__globals__.get("__name__") if isinstance(thing, FunctionType) else type(thing).__module__
     return str(module).partition(".")[0] == "pytest_agentbench"
 
 

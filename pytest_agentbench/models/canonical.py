@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,9 +25,9 @@ def canonical(request: Mapping[str, Any], folder: str | None, redactor: Redactor
         return _BOUNDARY.sub(r"\1[boundary]", without_folder(text, folder))
 
     kept = {name: value for name, value in request.items() if name not in _TAGS}
-    text = json.dumps(kept, ensure_ascii=False)
-    if "<<<" not in text and (folder is None or json.dumps(folder, ensure_ascii=False)[1:-1] not in text):
-        return kept if redactor.json(text) == text else redactor.value(kept)  # as most are, and they grow long
+    text = "\0".join(_texts(kept))
+    if neutral(text) == text == redactor.text(text):  # as most are, and they grow long
+        return kept
     result: dict[str, Any] = redactor.value(_mapped(kept, neutral))
     return result
 
@@ -46,6 +45,17 @@ def placed(value: Any, folder: str | None) -> Any:
 def without_folder(text: str, folder: str | None) -> str:
     """The text with `[workspace]` in place of the folder."""
     return text if folder is None else text.replace(folder, WORKSPACE)
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts in the value, keys included."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for key, item in value.items() for part in (key, item) for text in _texts(part)]
+    if isinstance(value, list | tuple):
+        return [text for item in value for text in _texts(item)]
+    return []
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:

@@ -114,5 +114,9 @@ def _vocabulary() -> frozenset[str]:
 
 def _forms(secret: str) -> set[str]:
     """The secret as it stands, as it stands inside a JSON string, and as it stands inside JSON inside a JSON string."""
-    forms = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-    return forms | {json.dumps(form)[1:-1] for form in forms}
+    once = {secret, *_inside_json(secret)}
+    return once | {twice for form in once for twice in _inside_json(form)}
+
+
+def _inside_json(text: str) -> tuple[str, str]:
+    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]

@@ -54,6 +54,7 @@ PROJECT = {
                 self.mode, self.settings, self.api_key = mode, settings, os.environ.get("BENCH_KEY", "")
             def __call__(self, case):
                 from bench_agents import late
+                import importlib; importlib.import_module("bench_agents.by_name")
                 return answer(case)
     """,
     "bench_agents/prompts.py": "SYSTEM = 'You help.'",
@@ -61,6 +62,7 @@ PROJECT = {
     "bench_agents/deep.py": "def found(name): return name",
     "bench_agents/late.py": "from bench_agents import later_still",
     "bench_agents/later_still.py": "",
+    "bench_agents/by_name.py": "",
     "bench_agents/fast.py": "def answer(case): return 'Paris'",
     "bench_agents/slow.py": "def answer(case): return 'Paris.'",
     "bench_agents/prompt.md": "Be brief.",
@@ -144,6 +146,7 @@ def env(name: str, value: str) -> Callable[[Project, pytest.MonkeyPatch], None]:
         append("bench_agents/deep.py", "\nX = 1\n"),
         append("bench_agents/late.py", "\nX = 1\n"),
         append("bench_agents/later_still.py", "X = 1\n"),
+        append("bench_agents/by_name.py", "X = 1\n"),
         append("bench_agents/fast.py", "\nX = 1\n"),
         append("bench_agents/prompt.md", "Be brief, always."),
         env("BENCH_MODEL", "m2"),
@@ -159,6 +162,7 @@ def env(name: str, value: str) -> Callable[[Project, pytest.MonkeyPatch], None]:
         "helper of a helper",
         "imported in a function",
         "imported by that",
+        "imported by its name",
         "imported under a condition",
         "file read at import",
         "environment read at import",
@@ -191,7 +195,7 @@ def test_what_it_does_not_consist_of_is_not(project, monkeypatch, edit):
 def test_an_identity_says_what_it_is_made_of(project):
     found = project.identity()
     assert sorted(found["modules"]) == [
-        *(f"bench_agents/{name}.py" for name in ("__init__", "deep", "fast", "late", "later_still")),
+        *(f"bench_agents/{name}.py" for name in ("__init__", "by_name", "deep", "fast", "late", "later_still")),
         *(f"bench_agents/{name}.py" for name in ("prompts", "slow", "support", "tools")),
         "bench_fixtures.py",
     ]

@@ -245,7 +245,9 @@ def test_workers_give_the_same_report_and_junit_file(bench):
     properties = [
         {
             case.get("name"): [
-                (each.get("name"), each.get("value")) for each in case.iter("property") if "duration" not in each.get("name")
+                (each.get("name"), each.get("value"))
+                for each in case.iter("property")
+                if "duration" not in each.get("name")
             ]
             for case in ElementTree.parse(bench.path / file).iter("testcase")
         }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -105,6 +106,13 @@ def test_no_secret_survives_in_json_and_the_json_stays_json(secret, before, afte
         found = json.loads(cleaned.json(document))
         assert found["size"] == 12345678
         assert secret.strip() not in found["text"]
+
+
+def test_no_secret_survives_in_json_inside_json():
+    secret, redactor = 'se"crét-0123456789', Redactor({"MY_PASSWORD": 'se"crét-0123456789'})
+    for outer, inner in itertools.product((True, False), repeat=2):
+        document = json.dumps({"arguments": json.dumps({"path": secret}, ensure_ascii=inner)}, ensure_ascii=outer)
+        assert json.loads(redactor.json(document)) == {"arguments": f'{{"path": "{REDACTED}"}}'}
 
 
 def test_a_secret_of_digits_leaves_numbers_alone():

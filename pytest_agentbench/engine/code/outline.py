@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,8 +39,9 @@ def outline(source: bytes) -> Outline:
         return Outline()
     scan = _Scan()
     scan.statements(tree.body, (), certain=True, loaded=True)
+    named = [(0, name.decode(), ()) for name in _NAMED.findall(source)]
     computed = tuple(sorted(path for path in scan.bound | scan.declared if path not in scan.told))
-    return Outline(tuple(scan.imports), tuple(scan.later), scan.told, computed, b"globals()" in source)
+    return Outline(tuple(scan.imports), (*scan.later, *named), scan.told, computed, b"globals()" in source)
 
 
 class _Scan:
@@ -162,6 +164,9 @@ def _is_typing(test: ast.expr) -> bool:
     name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
     return name == "TYPE_CHECKING"
 
+
+_NAMED = re.compile(rb"""\bimport_module\(\s*["']([A-Za-z_][\w.]*)["']""", re.ASCII)
+"""`importlib.import_module` of a name that is written there."""
 
 _SIMPLE = (ast.Expr, ast.Assign, ast.Return, ast.AugAssign, ast.AnnAssign, ast.Raise, ast.Assert, ast.Import)
 _NONE = object()
