@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 ROW, _PROPERTIES, _PARCEL = "agentbench_row", "user_properties", "agentbench_parcel"
+_TEXTS = ("longrepr", "sections")
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -16,6 +17,7 @@ class Parcels:
     """In a worker packs a report's row and properties into one string, in the controller takes them out again.
 
     Nothing else is touched, nor properties that JSON would change. The row is on its way into report.json anyhow.
+    Lone surrogates, which an agent may print or raise and execnet cannot carry, are written as escapes.
     """
 
     @pytest.hookimpl(wrapper=True)
@@ -26,6 +28,9 @@ class Parcels:
             packed = {name: data.pop(name) for name in (ROW, _PROPERTIES) if _packs(name, data.get(name))}
             if packed:
                 data[_PARCEL] = json.dumps(packed)
+            for name in _TEXTS:
+                if data.get(name):
+                    data[name] = _sendable(data[name])
         return data
 
     @pytest.hookimpl(wrapper=True)
@@ -43,3 +48,13 @@ def _packs(name: str, value: Any) -> bool:
     if not value:
         return False
     return name == ROW or all(type(each) is tuple and all(type(part) in _PLAIN for part in each) for each in value)
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {name: _sendable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_sendable, value))
+    return value

@@ -172,3 +172,22 @@ def pytest_runtest_logreport(report):
     assert finished.exit == 3
     assert "No space left for my own log" in finished.text
     assert "a worker was lost" not in finished.text
+
+
+def test_what_execnet_cannot_carry_loses_no_item(bench):
+    """A lone surrogate in what an agent raises or prints."""
+    bench.path.joinpath("conftest.py").write_text(
+        HEAD
+        + """
+def agent(case):
+    print("printed \\ud800")
+    if case.case_id == "one":
+        raise ValueError("raised \\ud800")
+    return "answered \\ud800"
+"""
+    )
+    bench.case("one")
+    bench.case("two")
+    finished = bench.run("-n", "2")
+    assert finished.outcomes == {"one[agent]": "error", "two[agent]": "failed"}
+    assert "raised \\ud800" in finished.text
