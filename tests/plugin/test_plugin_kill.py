@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import re
@@ -116,11 +117,12 @@ class Campaign:
     def kill(self, number: int, moment: random.Random) -> None:
         """One session that dies at a random moment; checks what it paid, and writes a line of the log."""
         before, asked_before = self.stored(), len(self.endpoint.requests)
-        early = moment.random() < 0.2  # while it starts or collects, or soon after; else once it has asked enough
-        more, pause = (0, moment.uniform(0, 4)) if early else (moment.randint(1, 30), moment.uniform(0, 0.05))
+        early = moment.random() < 0.2  # while it starts or collects, or soon after
+        longest = moment.uniform(0, 4) if early else math.inf
+        more, pause = moment.randint(1, 20), moment.uniform(0, 0.05)  # few enough that no fast machine gets to the end
         begun = time.monotonic()
         process = self.start("outputs", *self.options)
-        while len(self.endpoint.requests) < asked_before + more:
+        while len(self.endpoint.requests) < asked_before + more and time.monotonic() < begun + longest:
             with suppress(subprocess.TimeoutExpired):
                 pytest.fail(f"it ended by itself, {process.wait(0.002)}: {process.communicate()[0]}")
         with suppress(subprocess.TimeoutExpired):
