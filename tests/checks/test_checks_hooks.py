@@ -143,6 +143,7 @@ def test_a_hook_sees_modules_beside_it_but_no_keys_and_none_of_this_processs_pat
     assert not (tmp_path / "case" / "__pycache__").exists()
 
 
+@pytest.mark.slow
 def test_a_hook_that_does_not_end_is_stopped_with_all_it_started(run_hook, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "HOOK_SECONDS", 3.0)  # within which a busy machine starts the hook
     child = tmp_path / "child"

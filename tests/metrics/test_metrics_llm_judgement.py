@@ -207,6 +207,7 @@ def test_equal_answers_that_are_judged_at_once_pay_for_one_vote(tmp_path):
     assert sorted(result.usage is None for result in results) == [False, True, True]
 
 
+@pytest.mark.slow
 def test_what_failed_is_asked_again(tmp_path):
     with FaultEndpoint(answer=says("no")) as endpoint:
         assert judged(endpoint, cache=tmp_path).score is None

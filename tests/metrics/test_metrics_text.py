@@ -76,6 +76,7 @@ def test_similarity_is_the_ratio_of_difflib(one, other):
     assert score("similarity", one, other) == difflib.SequenceMatcher(None, one, other).ratio()
 
 
+@pytest.mark.slow
 def test_similarity_of_long_texts_is_bounded_from_above_by_difflib():
     one, other = ("".join(chr(0x4E00 + n * step % 997) for n in range(30_000)) for step in (1, 3))
     assert 0 <= score("similarity", one, other) < 0.01

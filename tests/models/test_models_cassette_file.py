@@ -151,6 +151,7 @@ def test_only_a_list_of_messages_goes_on(tmp_path):
         read_cassette(path)
 
 
+@pytest.mark.slow
 def test_a_small_file_cannot_grow_without_bound(tmp_path):
     many = "\n".join(f"- {{asked: m, continues: {n}, messages: [{{}}], reply: {{}}}}" for n in range(1, 5000))
     head = "schema_version: 1\ncase: c\nmodel: m\nexchanges:\n- {asked: m, request: {messages: [{}]}, reply: {}}\n"

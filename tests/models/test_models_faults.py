@@ -141,6 +141,7 @@ def test_each_retry_is_told():
     assert [request.headers["x-stainless-retry-count"] for request in endpoint.requests] == ["0", "1", "2"]
 
 
+@pytest.mark.slow
 def test_a_thousand_calls_at_30_percent_faults_lose_nothing():
     texts = [f"question {n}" for n in range(1000)]
     with FaultEndpoint(share_of(0.3)) as endpoint:

@@ -164,6 +164,7 @@ def test_no_key_is_needed_to_know_the_price(bench):
     assert bench.run("--model=local", "--agentbench-dry-run").exit == 0
 
 
+@pytest.mark.slow
 def test_the_last_report_and_the_last_failures_stay(bench):
     bench.agent()
     bench.case("good")

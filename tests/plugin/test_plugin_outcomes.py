@@ -226,6 +226,7 @@ def agentbench_runner():
 """
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_report_and_junit_file(bench):
     bench.agent(MIXED)
     for case_id in ("good", "wrong", "broken", "absent"):

@@ -142,6 +142,7 @@ def test_a_session_without_cases_is_xdists_own(bench):
     finished.result.assert_outcomes(passed=9)
 
 
+@pytest.mark.slow
 def test_cases_and_other_tests_share_the_workers(bench):
     bench.agent(HEAD + "async def agent(case):\n    return 'Paris'\n")
     bench.questions(30)

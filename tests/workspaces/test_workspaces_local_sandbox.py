@@ -68,6 +68,7 @@ def test_has_no_input_to_wait_for(workspace: Workspace) -> None:
 
 
 @linux_only
+@pytest.mark.slow
 def test_time_limit_kills_sleeping_grandchildren_and_daemons(workspace: Workspace) -> None:
     command = "sleep 7771 & (setsid sleep 7772 >/dev/null 2>&1 </dev/null &); echo begun; exec sleep 7773"
     began = time.perf_counter()
@@ -145,6 +146,7 @@ def test_limits_memory_and_file_size(workspace: Workspace) -> None:
 
 
 @linux_only
+@pytest.mark.slow
 def test_limits_processor_time(workspace: Workspace) -> None:
     limits = ResourceLimits(cpu_seconds=1)
     argv = ["/bin/sh", "-c", "while :; do :; done"]
