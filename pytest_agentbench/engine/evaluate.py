@@ -15,10 +15,10 @@ from pytest_agentbench.engine.verdict import is_judged, verdict, wants_judge
 from pytest_agentbench.errors import AgentbenchError, JudgeError
 from pytest_agentbench.judging import Judgement, NoVerdictError, judge, taped_judges
 from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, RunArtifact, Usage
+from pytest_agentbench.store import share_evaluation
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import Tape
-from pytest_agentbench.store import share_evaluation
 
 
 async def evaluate(services: Services, job: Job, case: Case, result: Result) -> None:
