@@ -27,20 +27,7 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
     plan, model, tape = job.plan, subject.model, result.tape
     if any(each.scripted for each in (model, *plan.judges.values(), *job.judges)):
         services.scripts.load_beside(case)
-    context = RunContext(
-        case=case,
-        workspaces=services.workspaces,
-        model=plan.model,
-        settings=subject.settings,
-        client=services.client(model, tape) if plan.model is not None else None,
-        repetition=job.repetition,
-        tools=services.registry.tools,
-        sandbox=plan.run_profile.sandbox,
-        search=_search(services, case, model, tape),
-        in_thread=services.threads.run,
-    )
-    if tape is not None:
-        tape.folder = lambda: str(context.made_workspace.path) if context.made_workspace is not None else None
+    context = _context(services, job, case, subject, tape)
     started_at = datetime.now(UTC)
     try:
         with run_kept(tape):
@@ -83,6 +70,25 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
         raise interrupted
     if unwritable is not None:
         raise unwritable
+
+
+def _context(services: Services, job: Job, case: Case, subject: Subject, tape: Tape | None) -> RunContext:
+    plan, model = job.plan, subject.model
+    context = RunContext(
+        case=case,
+        workspaces=services.workspaces,
+        model=plan.model,
+        settings=subject.settings,
+        client=services.client(model, tape) if plan.model is not None else None,
+        repetition=job.repetition,
+        tools=services.registry.tools,
+        sandbox=plan.run_profile.sandbox,
+        search=_search(services, case, model, tape),
+        in_thread=services.threads.run,
+    )
+    if tape is not None:
+        tape.folder = lambda: str(context.made_workspace.path) if context.made_workspace is not None else None
+    return context
 
 
 async def _until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:

@@ -121,15 +121,15 @@ class Campaign:
         longest = moment.uniform(0, 4) if early else math.inf
         more, pause = moment.randint(1, 20), moment.uniform(0, 0.05)  # few enough that no fast machine gets to the end
         begun = time.monotonic()
-        process = self.start("outputs", *self.options)
-        while len(self.endpoint.requests) < asked_before + more and time.monotonic() < begun + longest:
+        with self.start("outputs", *self.options) as process:
+            while len(self.endpoint.requests) < asked_before + more and time.monotonic() < begun + longest:
+                with suppress(subprocess.TimeoutExpired):
+                    pytest.fail(f"it ended by itself, {process.wait(0.002)}: {process.communicate()[0]}")
             with suppress(subprocess.TimeoutExpired):
-                pytest.fail(f"it ended by itself, {process.wait(0.002)}: {process.communicate()[0]}")
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(pause)
-        after = time.monotonic() - begun
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=20)  # returns once every process of the group has let go of its output
+                process.wait(pause)
+            after = time.monotonic() - begun
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate(timeout=20)  # returns once every process of the group has let go of its output
         stored = self.stored()
         self._check(before, stored, *self.paid(asked_before))
         asked, judged = self.paid()
