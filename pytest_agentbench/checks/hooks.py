@@ -11,7 +11,8 @@ from typing import Any
 from pytest_agentbench.checks.base import CheckContext, Verdict, excerpt, verdict
 from pytest_agentbench.config import SecurityPolicy
 from pytest_agentbench.records import PythonHook
-from pytest_agentbench.workspaces import ExecResult, Workspace, sandbox_for
+from pytest_agentbench.workspaces import ExecResult, Workspace
+from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
 
 HOOK_SECONDS = 30.0
 """How long one hook may run."""
@@ -32,7 +33,7 @@ async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPoli
         own = Workspace(Path(folder))
         (own.path / _REQUEST).write_text(_request(hook, context), encoding="ascii")
         command = [sys.executable, "-I", "-B", _DRIVER, str(own.path / _REQUEST), str(own.path / _RESULT)]
-        ended = await sandbox_for("local").run(command, workspace=own, seconds=HOOK_SECONDS)
+        ended = await LocalSandbox(own).exec(command, seconds=HOOK_SECONDS)
         reply = json.loads(own.read_bytes(_RESULT)) if own.kind(_RESULT) == "file" else None
     return _verdict(reply, ended)
 
@@ -54,7 +55,11 @@ def _request(hook: PythonHook, context: CheckContext) -> str:
 def _verdict(reply: dict[str, Any] | None, ended: ExecResult) -> Verdict:
     printed = {"printed": excerpt(ended.output)} if ended.output.strip() else {}
     if reply is None:
-        end = f"was stopped after {HOOK_SECONDS:g} s" if ended.timed_out else f"ended with exit code {ended.exit_code}"
+        end = (
+            f"was stopped after {HOOK_SECONDS:g} s"
+            if ended.killed == "time-out"
+            else f"ended with exit code {ended.exit_code}"
+        )
         return Verdict("error", f"the hook {end} and gave no verdict", outputs=printed)
     if "error" in reply:
         return Verdict("error", reply["error"], outputs=printed)

@@ -44,7 +44,7 @@ from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.session import BEGAN
 from pytest_agentbench.store import allow_open_files
-from pytest_agentbench.workspaces import Workspaces
+from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 if TYPE_CHECKING:
     from pytest_agentbench.collection.predicted import Predicted
@@ -128,14 +128,14 @@ def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, service
         plugins.unregister(name="lfplugin")  # it has selected; a dry run is no result that --lf is about
     plugins.register(Origins(services.identities), "agentbench-origins")
     plugins.register(ahead, "agentbench-ahead")
-    plugins.register(CaseReports(services.workspaces), "agentbench-case-reports")
+    plugins.register(CaseReports(services.sandboxes.workspaces), "agentbench-case-reports")
     remote = config.stash[PLANNER].store.remote
     if remote is not None:
         plugins.register(StoreWait(remote, telling.unshared))
 
 
 def _warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
-    if any(job.plan.run_profile.sandbox == "local" for job in jobs):
+    if any(job.plan.run_profile.sandbox_settings.type == "local" for job in jobs):
         yield "sandbox: local: commands of agents run on this machine without isolation"
     if any(job.plan.model_id == NO_MODEL and job.plan.predictions is None for job in jobs):
         yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
@@ -181,7 +181,7 @@ def _services(
     allow_open_files(256 + 4 * limits.concurrency)  # a run has a lock, a connection, and what its tools open
     return Services(
         registry,
-        workspaces,
+        Sandboxes(workspaces),
         scripts,
         connect,
         telling.spent,

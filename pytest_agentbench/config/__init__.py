@@ -1,9 +1,19 @@
 """Configuration: YAML files to frozen models, with errors that name file, line and column; roots; JSON Schemas."""
 
 from pytest_agentbench.config.agent import AgentFile, ModelDefaults, OpenClawFragments
-from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, Scope, resolve_file, resolve_path, suggest
+from pytest_agentbench.config.base import (
+    UNVERIFIED,
+    ConfigFile,
+    Known,
+    Scope,
+    resolve_file,
+    resolve_folder,
+    resolve_path,
+    suggest,
+)
 from pytest_agentbench.config.case_file import (
     CaseInput,
+    CaseSandbox,
     MessageSource,
     MessageSpec,
     TestCaseFile,
@@ -25,7 +35,13 @@ from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
 from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
-from pytest_agentbench.config.run_profile import ExecutionPolicy, OpenClawRunProfile, RunProfile, merge_runner_settings
+from pytest_agentbench.config.run_profile import (
+    ExecutionPolicy,
+    OpenClawRunProfile,
+    RunProfile,
+    SandboxSettings,
+    merge_runner_settings,
+)
 from pytest_agentbench.config.schemas import json_schemas
 from pytest_agentbench.config.servers import McpServer
 from pytest_agentbench.config.settings import RunnerSettings
@@ -42,6 +58,7 @@ __all__ = [
     "Anchor",
     "Anchors",
     "CaseInput",
+    "CaseSandbox",
     "CaseSelection",
     "ConfigFile",
     "ConfigRoot",
@@ -68,6 +85,7 @@ __all__ = [
     "RowFields",
     "RunProfile",
     "RunnerSettings",
+    "SandboxSettings",
     "Scope",
     "SecurityPolicy",
     "SuiteFile",
@@ -92,6 +110,7 @@ __all__ = [
     "read",
     "read_bytes",
     "resolve_file",
+    "resolve_folder",
     "resolve_path",
     "suggest",
     "suite_root",

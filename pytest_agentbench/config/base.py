@@ -158,6 +158,24 @@ def resolve_file(text: str, scope: Scope) -> Path:
     return Path(real)
 
 
+def resolve_folder(text: str, scope: Scope) -> Path:
+    """Like resolve_path, and it is a folder that exists.
+
+    :raises ValueError: it leaves the scope's root, or there is no such folder.
+    """
+    real = resolve_path(text, scope)
+    if not os.path.isdir(real):
+        raise ValueError(f"found {text!r}, expected an existing folder; there is no folder {real}")
+    return Path(real)
+
+
+def _existing_folder(text: str, info: ValidationInfo) -> str:
+    scope = scope_of(info)
+    if scope is not None:
+        resolve_folder(text, scope)
+    return text
+
+
 def _existing(text: str, info: ValidationInfo) -> str:
     scope = scope_of(info)
     if scope is not None:
@@ -192,6 +210,8 @@ def _variable_name(text: str) -> str:
 
 
 SchemaVersion = Annotated[int, BeforeValidator(_version_1), WithJsonSchema({"const": 1, "type": "integer"})]
+LocalFolder = Annotated[str, AfterValidator(_existing_folder)]
+"""A path relative to the file that names it; `~` expands; the folder exists."""
 LocalFile = Annotated[str, AfterValidator(_existing)]
 """A path relative to the file that names it; `~` expands; the file exists."""
 RequestParameters = Annotated[dict[str, Any], AfterValidator(_pinned_temperature)]

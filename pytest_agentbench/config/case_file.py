@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_va
 from pytest_agentbench.config.base import (
     ConfigFile,
     LocalFile,
+    LocalFolder,
     Problems,
     Scope,
     complain,
@@ -110,6 +111,23 @@ KnownRunner = Annotated[RunnerSpec, AfterValidator(_check_runner)]
 """A registered runner with sound settings."""
 
 
+class CaseSandbox(Record):
+    """What the commands of the agent need around them; all of it is docker's."""
+
+    image: Text | None = None
+    """Image of the container, pinned by tag or digest; wins over the run profile's."""
+    dockerfile: LocalFile | None = None
+    """A Dockerfile to build the image from, in its own folder; relative to test.yaml."""
+    compose: LocalFile | None = None
+    """A compose file with services that run beside the container; relative to test.yaml."""
+
+    @model_validator(mode="after")
+    def _one_image(self) -> Self:
+        if self.image is not None and self.dockerfile is not None:
+            raise ValueError("Specify only one of 'image' and 'dockerfile'")
+        return self
+
+
 class CaseInput(Record):
     """What the agent is given."""
 
@@ -156,6 +174,10 @@ class TestCaseFile(ConfigFile):
     """The runner's type and settings that win over the run profile's."""
     input: CaseInput
     """Messages, attachments and context."""
+    workspace: LocalFolder | None = None
+    """A folder that each run's workspace starts as a copy of; relative to test.yaml."""
+    sandbox: CaseSandbox | None = None
+    """What the agent's commands need around them."""
     expectations: Expectations = Field(default_factory=Expectations)
     """Statements in plain language that the judge weighs."""
     rubric: Rubric | None = None

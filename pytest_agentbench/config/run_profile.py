@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator
+from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from pytest_agentbench.config.base import AtLeastOne, ConfigFile, Problems, Seconds
 from pytest_agentbench.config.servers import McpServer
@@ -24,6 +24,30 @@ class ExecutionPolicy(Record):
     """Stop after the first case that fails."""
     stop_on_runner_error: StrictBool = True
     """Stop after the first error of a runner that no retry mends."""
+
+
+SandboxType = Literal["auto", "docker", "bubblewrap", "local"]
+
+
+class SandboxSettings(Record):
+    """Where the agent's commands run, and what they may take."""
+
+    type: SandboxType = "auto"
+    """auto: docker where a daemon runs and an image is named, else bubblewrap; local isolates nothing."""
+    image: Text | None = None
+    """Image of the containers, pinned by tag or digest; a case may name its own."""
+    network: Literal["deny", "allow"] = "deny"
+    """Network for commands."""
+    build_network: Literal["deny", "allow"] = "deny"
+    """Network while images of cases are built."""
+    cpus: Annotated[float, Field(strict=True, gt=0)] = 2.0
+    """Processors of a container."""
+    memory_mb: AtLeastOne = 2048
+    """Memory of all processes of a run."""
+    processes: AtLeastOne = 512
+    """Processes and threads of a run."""
+    workspace_mb: AtLeastOne = 512
+    """What a run's workspace may hold."""
 
 
 class OpenClawRunProfile(Record):
@@ -47,6 +71,22 @@ def floating(image: str) -> bool:
     return not colon or tag in ("", "latest")
 
 
+def pinning_problem(image: str) -> str | None:
+    """What to say of an image whose content may change under its name."""
+    if not floating(image):
+        return None
+    return (
+        f"found {image!r}, expected a pinned image (name:tag, not latest, or name@sha256:...); "
+        "pin it, or set allow_floating_image: true in the run profile"
+    )
+
+
+def _refuse_floating(image: str, info: ValidationInfo) -> None:
+    message = pinning_problem(image)
+    if message is not None and not info.data.get("allow_floating_image"):
+        raise Problems([(("image",), message)])
+
+
 class RunProfile(ConfigFile):
     """A run profile: settings of runners, limits, and what runs may do."""
 
@@ -60,8 +100,8 @@ class RunProfile(ConfigFile):
     """Settings by model_id."""
     execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
     """Concurrency, repetitions, stopping."""
-    sandbox: Literal["auto", "docker", "bubblewrap", "local"] = "auto"
-    """Where the agent's commands run; `local` isolates nothing."""
+    sandbox: SandboxType | SandboxSettings = "auto"
+    """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
     """MCP servers of every run, by name."""
     run_timeout_seconds: Seconds | None = None
@@ -79,16 +119,24 @@ class RunProfile(ConfigFile):
     openclaw: OpenClawRunProfile | None = None
     """The OpenClaw runtime."""
 
+    @model_validator(mode="after")
+    def _pinned_sandbox(self) -> Self:
+        message = pinning_problem(self.sandbox_settings.image or "an:image")
+        if message is not None and not self.allow_floating_image:
+            raise Problems([(("sandbox", "image"), message)])
+        return self
+
     @field_validator("openclaw")
     @classmethod
     def _pinned(cls, value: OpenClawRunProfile | None, info: ValidationInfo) -> OpenClawRunProfile | None:
-        if value is not None and floating(value.image) and not info.data.get("allow_floating_image"):
-            message = (
-                f"found {value.image!r}, expected a pinned image (name:tag, not latest, or name@sha256:...); "
-                "pin it, or set allow_floating_image: true"
-            )
-            raise Problems([(("image",), message)])
+        if value is not None:
+            _refuse_floating(value.image, info)
         return value
+
+    @property
+    def sandbox_settings(self) -> SandboxSettings:
+        """The sandbox, where it is only a type too."""
+        return self.sandbox if isinstance(self.sandbox, SandboxSettings) else SandboxSettings(type=self.sandbox)
 
     @classmethod
     def default(cls) -> RunProfile:

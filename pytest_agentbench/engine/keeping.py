@@ -62,14 +62,14 @@ async def restore_workspace(services: Services, job: Job, case: Case, result: Re
 
 async def _restore(services: Services, job: Job, artifact: RunArtifact, result: Result) -> str | None:
     """Fills in `result.workspace`; what kept it from that. Raises SandboxError for want of room."""
-    workspace = services.workspaces.create(artifact.case_id)
+    workspace = services.sandboxes.workspaces.create(artifact.case_id)
     try:
         await services.threads.run(partial(_unpack, Path(job.plan.lane.output), artifact.workspace or "", workspace))
     except ArchiveError as error:
-        services.workspaces.remove(workspace)
+        services.sandboxes.workspaces.remove(workspace)
         return str(error)
     except SandboxError:
-        services.workspaces.remove(workspace)
+        services.sandboxes.workspaces.remove(workspace)
         raise
     result.workspace = workspace
     return None

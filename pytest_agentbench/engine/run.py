@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.engine.job import Job, Result
@@ -33,6 +34,7 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
         with run_kept(tape):
             end = await _until_end(subject.runner, context, plan.run_profile.run_timeout_seconds, tape)
     finally:
+        await context.stop_sandbox()
         result.workspace = context.made_workspace
     seconds, taped, unwritable = run_ended(tape, case, end.status, context.trace.seconds)
     run_id, interrupted = uuid.uuid4().hex, None
@@ -76,13 +78,13 @@ def _context(services: Services, job: Job, case: Case, subject: Subject, tape: T
     plan, model = job.plan, subject.model
     context = RunContext(
         case=case,
-        workspaces=services.workspaces,
+        sandboxes=services.sandboxes,
         model=plan.model,
         settings=subject.settings,
         client=services.client(model, tape) if plan.model is not None else None,
         repetition=job.repetition,
         tools=services.registry.tools,
-        sandbox=plan.run_profile.sandbox,
+        sandbox_spec=partial(services.sandboxes.spec, plan.run_profile.sandbox_settings, case.sandbox),
         search=_search(services, case, model, tape),
         in_thread=services.threads.run,
     )

@@ -14,7 +14,7 @@ from pytest_agentbench.engine.threads import DaemonThreads
 from pytest_agentbench.models import Cassettes, TapedClient
 from pytest_agentbench.records import Model, Usage
 from pytest_agentbench.runners import Runner, adapt
-from pytest_agentbench.workspaces import Workspaces
+from pytest_agentbench.workspaces import Sandboxes
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
@@ -46,7 +46,7 @@ class Services:
     """
 
     registry: Registry
-    workspaces: Workspaces
+    sandboxes: Sandboxes
     scripts: Scripts
     connect: Callable[[], Endpoints]
     on_spent: Callable[[Part, list[Usage]], None]
@@ -81,4 +81,5 @@ class Services:
         """Ends connections and idle threads."""
         if self._endpoints is not None:
             await self._endpoints.close()
+        await self.sandboxes.close()
         self.threads.close()

@@ -17,6 +17,7 @@ from pytest_agentbench.records.case import (
     Rubric,
     RubricScale,
     RunnerSpec,
+    SandboxNeeds,
     Thresholds,
 )
 from pytest_agentbench.records.check_specs import (
@@ -128,6 +129,7 @@ __all__ = [
     "RunStatus",
     "RunnerEvent",
     "RunnerSpec",
+    "SandboxNeeds",
     "Scored",
     "Slug",
     "StatusIs",

@@ -30,6 +30,17 @@ class Attachment(Record):
     sha256: str
 
 
+class SandboxNeeds(Record):
+    """What a case's commands need around them, all of it docker's. `image` is pinned, `dockerfile` built in its folder.
+
+    `compose` is a file with services that run beside the agent's container.
+    """
+
+    image: Text | None = None
+    dockerfile: Path | None = None
+    compose: Path | None = None
+
+
 class RunnerSpec(Record):
     """Which runner runs the case, with the case's own overrides as extra fields."""
 
@@ -112,6 +123,7 @@ class Case(Record):
     """One benchmark case with every file it names resolved.
 
     `path` and `line` (1-based) say where it was written. `reference` is the expected answer, None where there is none.
+    `workspace` is the folder that a run's workspace starts as a copy of, None for an empty one.
     `context` and `metadata` are the file's own mappings; `checks`, `metrics` and the judge decide the outcome.
     """
 
@@ -127,6 +139,8 @@ class Case(Record):
     attachments: tuple[Attachment, ...] = ()
     context: dict[str, Any] = Field(default_factory=dict)
     tools: tuple[str, ...] = ()
+    workspace: Path | None = None
+    sandbox: SandboxNeeds | None = None
     expectations: Expectations = Field(default_factory=Expectations)
     rubric: Rubric | None = None
     checks: tuple[Check, ...] = ()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.records import Case, Model, Record, RunError, RunStatus, Usage
 from pytest_agentbench.runners.recorder import Recorder, clean
 from pytest_agentbench.tools import BUILTIN_TOOLS, Search, Tool, Toolbox, ToolContext
-from pytest_agentbench.workspaces import Workspace, Workspaces
+from pytest_agentbench.workspaces import Sandbox, Sandboxes, SandboxSpec, Workspace
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import ChatClient
@@ -52,30 +53,59 @@ class RunContext:
     """
 
     case: Case
-    workspaces: Workspaces
+    sandboxes: Sandboxes
     model: Model | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     client: ChatClient | None = None
     repetition: int = 1
     tools: Mapping[str, Tool] = field(default_factory=lambda: BUILTIN_TOOLS)
-    sandbox: str = "auto"
+    sandbox_spec: Callable[[], SandboxSpec] | None = None
     search: Search | None = None
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread
     trace: Recorder = field(default_factory=Recorder)
     made_workspace: Workspace | None = None
+    _sandbox: asyncio.Task[Sandbox] | None = None
 
     @property
     def workspace(self) -> Workspace:
         """The run's own folder, made at first use. Raises SandboxError where it cannot be made."""
         if self.made_workspace is None:
-            self.made_workspace = self.workspaces.create(self.case.case_id)
+            self.made_workspace = self.sandboxes.workspace(None, self.case.case_id)
         return self.made_workspace
+
+    def needs_sandbox(self) -> SandboxSpec:
+        """What the run's sandbox is to be. Raises UnavailableError where it is not to be had here."""
+        if self.sandbox_spec is None:
+            raise UnavailableError("this run has no sandbox")
+        return self.sandbox_spec()
+
+    async def sandbox(self) -> Sandbox:
+        """Where the run's commands are executed, started at first use; the engine stops it when the run ends.
+
+        Raises UnavailableError where it is not to be had here, SandboxError where it fails.
+        """
+        if self._sandbox is None:
+            starting = self.sandboxes.start(self.needs_sandbox(), self.workspace)
+            self._sandbox = asyncio.ensure_future(starting)
+        return await asyncio.shield(self._sandbox)
+
+    async def stop_sandbox(self) -> None:
+        """Ends the sandbox and everything that runs in it, if there is one. The workspace stays."""
+        if self._sandbox is None:
+            return
+        with suppress(AgentbenchError):  # it never started, which whoever asked for it was told
+            await (await self._sandbox).stop()
 
     def toolbox(self) -> Toolbox:
         """The tools that the case exposes. Raises UnavailableError where one of them cannot work here."""
         if missing := [name for name in self.case.tools if name not in self.tools]:
             raise UnavailableError(f"no such tool: {', '.join(missing)}; known are {', '.join(sorted(self.tools))}")
-        context = ToolContext(workspace=lambda: self.workspace, sandbox=self.sandbox, search=self.search)
+        context = ToolContext(
+            workspace=lambda: self.workspace,
+            sandbox=self.sandbox,
+            needs_sandbox=self.needs_sandbox,
+            search=self.search,
+        )
         return Toolbox((self.tools[name] for name in self.case.tools), context)
 
 

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from pytest_agentbench.config import (
     UNVERIFIED,
+    CaseSandbox,
     ConfigRoot,
     Known,
     MessageSource,
@@ -25,10 +26,11 @@ from pytest_agentbench.config import (
     parse_yaml,
     read_bytes,
     resolve_file,
+    resolve_folder,
     validate,
 )
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Attachment, Case, Message
+from pytest_agentbench.records import Attachment, Case, Message, SandboxNeeds
 
 CASE_FILES = ("test.yaml", "test.yml")
 """The names of case files."""
@@ -61,6 +63,8 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         attachments=tuple(_attachment(name, scope) for name in given.attachments),
         context=given.context,
         tools=named_tools(given.context),
+        workspace=None if file.workspace is None else resolve_folder(file.workspace, scope),
+        sandbox=_sandbox(file.sandbox, scope),
         expectations=file.expectations,
         rubric=file.rubric,
         checks=file.deterministic_checks,
@@ -71,6 +75,16 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         report_only=file.report_only,
         require_hard=file.require_hard,
         thresholds=file.thresholds,
+    )
+
+
+def _sandbox(given: CaseSandbox | None, scope: Scope) -> SandboxNeeds | None:
+    if given is None:
+        return None
+    return SandboxNeeds(
+        image=given.image,
+        dockerfile=None if given.dockerfile is None else resolve_file(given.dockerfile, scope),
+        compose=None if given.compose is None else resolve_file(given.compose, scope),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_agentbench.workspaces import Workspace
+from pytest_agentbench.workspaces import Sandbox, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,13 @@ Search = Callable[[str], Awaitable[Sequence[SearchResult]]]
 class ToolContext:
     """What tools may use of a run. `workspace` gives the run's folder, made at first use.
 
-    `sandbox` is the run profile's word for where commands run; `search` is None where no web search is set up.
+    `sandbox` gives where the run's commands are executed, started at first use; `needs_sandbox` raises UnavailableError
+    where that is not to be had. `search` is None where no web search is set up.
     """
 
     workspace: Callable[[], Workspace]
-    sandbox: str = "auto"
+    sandbox: Callable[[], Awaitable[Sandbox]]
+    needs_sandbox: Callable[[], object]
     search: Search | None = None
 
 

@@ -8,23 +8,28 @@ from typing import Any
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.tools.base import SearchResult, Tool, ToolContext, ToolOutput
-from pytest_agentbench.workspaces import Entry, sandbox_for
+from pytest_agentbench.workspaces import Entry
 
 DEFAULT_COMMAND_SECONDS = 30
 _MAX_COMMAND_SECONDS = 600
 _MAX_COMMAND = 30_000
 _MAX_LISTED = 1_000
+_KILLED = {
+    "output": "output without end",
+    "memory": "out of memory",
+    "disk": "the workspace is full",
+    "processes": "too many processes",
+}
 
 
 async def _exec_shell(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
     seconds = arguments.get("timeout_seconds", DEFAULT_COMMAND_SECONDS)
-    result = await sandbox_for(context.sandbox).run(
-        ["/bin/sh", "-c", arguments["command"]], workspace=context.workspace(), seconds=seconds
-    )
-    if result.timed_out:
+    sandbox = await context.sandbox()
+    result = await sandbox.exec(["/bin/sh", "-c", arguments["command"]], seconds=seconds)
+    if result.killed == "time-out":
         end = f"[killed after {seconds:g} s: time-out]"
-    elif result.exit_code is None:
-        end = "[killed: output without end]"
+    elif result.killed is not None:
+        end = f"[killed: {_KILLED[result.killed]}]"
     else:
         end = f"[exit code {result.exit_code}]"
     separator = "" if not result.output or result.output.endswith("\n") else "\n"
@@ -32,7 +37,7 @@ async def _exec_shell(arguments: dict[str, Any], context: ToolContext) -> ToolOu
 
 
 def _needs_sandbox(context: ToolContext) -> None:
-    sandbox_for(context.sandbox)
+    context.needs_sandbox()
 
 
 async def _write_file(arguments: dict[str, Any], context: ToolContext) -> str:

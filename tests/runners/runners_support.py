@@ -14,7 +14,7 @@ from typing import Any
 from pytest_agentbench.models import Endpoints
 from pytest_agentbench.records import Case, Message, Model, RunnerSpec
 from pytest_agentbench.runners import RunContext, RunEnd, conclude, llm_probe
-from pytest_agentbench.workspaces import Workspaces
+from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 
 def make_case(folder: Path = Path("case"), *, tools: Sequence[str] = (), text: str = "Go.", **fields: Any) -> Case:
@@ -90,7 +90,7 @@ def probe(case: Case, model: Model, *, seconds: float | None = None, **fields: A
 
     async def run() -> tuple[RunContext, RunEnd | None]:
         endpoints, workspaces = Endpoints(scripts=fields.pop("scripts", None)), Workspaces()
-        context = RunContext(case, workspaces, model=model, client=endpoints.client(model), **fields)
+        context = RunContext(case, Sandboxes(workspaces), model=model, client=endpoints.client(model), **fields)
         try:
             async with asyncio.timeout(seconds):
                 return context, conclude(await llm_probe(case, context), context.trace)

@@ -12,6 +12,7 @@ from pytest_agentbench.models import Scripts
 from pytest_agentbench.records import Message, Model, ToolCallEvent, ToolResultEvent
 from pytest_agentbench.runners import Recorder, RunContext
 from pytest_agentbench.runners.llm_probe import FINAL_ANSWER_REQUEST
+from pytest_agentbench.workspaces import SandboxSpec
 
 FILES = ("write_file", "read_file", "list_files")
 
@@ -66,7 +67,7 @@ def test_parallel_calls_run_side_by_side_and_stay_in_order() -> None:
     commands = ["mkfifo meet; echo met > meet", "while [ ! -p meet ]; do :; done; cat meet"]
     both = assistant(None, *(("exec_shell", {"command": command}) for command in commands))
     with told(both, assistant("Done.")) as (model, requests):
-        context, _ = probe(make_case(tools=["exec_shell"]), model, sandbox="local")
+        context, _ = probe(make_case(tools=["exec_shell"]), model, sandbox_spec=lambda: SandboxSpec("local"))
     assert [m["content"] for m in requests[1]["messages"][2:]] == ["[exit code 0]", "met\n[exit code 0]"]
     calls = [e.call_id for e in context.trace.events if isinstance(e, ToolCallEvent)]
     results = [e.call_id for e in context.trace.events if isinstance(e, ToolResultEvent)]
@@ -148,7 +149,9 @@ def test_a_provider_error_leaves_the_trace_so_far() -> None:
 def test_a_run_that_is_cut_off_keeps_its_trace_and_finished_tools() -> None:
     calls = [("list_files", {}), ("exec_shell", {"command": "sleep 60"})]
     with told(assistant(None, *calls)) as (model, _):
-        context, end = probe(make_case(tools=["list_files", "exec_shell"]), model, sandbox="local", seconds=0.5)
+        context, end = probe(
+            make_case(tools=["list_files", "exec_shell"]), model, sandbox_spec=lambda: SandboxSpec("local"), seconds=0.5
+        )
     assert end is None
     assert [e.name for e in context.trace.events if isinstance(e, ToolCallEvent)] == ["list_files", "exec_shell"]
     assert [e.content for e in context.trace.events if isinstance(e, ToolResultEvent)] == ["(empty)"]
@@ -156,7 +159,7 @@ def test_a_run_that_is_cut_off_keeps_its_trace_and_finished_tools() -> None:
 
 
 def test_what_cannot_work_here_costs_nothing() -> None:
-    with told() as (model, requests), pytest.raises(UnavailableError, match="sandbox: local"):
+    with told() as (model, requests), pytest.raises(UnavailableError, match="no sandbox"):
         probe(make_case(tools=["exec_shell"]), model)
     assert requests == []
 

@@ -16,14 +16,14 @@ from runners_support import make_case
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Case, ToolCallEvent, ToolResultEvent, Usage
 from pytest_agentbench.runners import Recorder, ReportedCall, RunContext, RunOutput, adapt, conclude
-from pytest_agentbench.workspaces import Workspaces
+from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 CASE = make_case(text="ping")
 
 
 def ask(agent: Callable[..., Any], **fields: Any) -> Any:
     async def run() -> Any:
-        return await adapt(agent)(CASE, RunContext(CASE, Workspaces(), **fields))
+        return await adapt(agent)(CASE, RunContext(CASE, Sandboxes(Workspaces()), **fields))
 
     return asyncio.run(run())
 
@@ -115,7 +115,7 @@ def test_exceptions_go_through() -> None:
 
 def test_the_workspace_is_made_when_an_agent_asks_for_it() -> None:
     workspaces = Workspaces()
-    context = RunContext(CASE, workspaces)
+    context = RunContext(CASE, Sandboxes(workspaces))
     assert context.made_workspace is None
     assert context.workspace is context.workspace
     assert context.workspace.path.is_dir()
@@ -214,7 +214,7 @@ def test_an_async_agent_costs_next_to_nothing() -> None:
         runner, workspaces = adapt(agent), Workspaces()
         began = time.process_time()
         for _ in range(1000):
-            context = RunContext(CASE, workspaces)
+            context = RunContext(CASE, Sandboxes(workspaces))
             conclude(await runner(CASE, context), context.trace)
         return (time.process_time() - began) / 1000
 

@@ -8,14 +8,14 @@ import pytest
 from runners_support import make_case
 
 from pytest_agentbench.runners import Predictions, RunContext, conclude
-from pytest_agentbench.workspaces import Workspaces
+from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 
 def run(answers, repetition=1, dataset=None, case_id="a_case"):
     """How the run ended, what it answered, and what its trace says of where that came from."""
     predictions = Predictions(Path("somewhere/preds.json"), answers)
     case = make_case(dataset=dataset).model_copy(update={"case_id": case_id})
-    context = RunContext(case=case, workspaces=Workspaces(), repetition=repetition)
+    context = RunContext(case=case, sandboxes=Sandboxes(Workspaces()), repetition=repetition)
     end = conclude(asyncio.run(predictions(case, context)), context.trace)
     return end, context.trace.output, context.trace.provider
 

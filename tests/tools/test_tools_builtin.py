@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
 from pytest_agentbench.tools import BUILTIN_TOOLS, SearchResult, Tool, Toolbox, ToolContext, ToolOutput
-from pytest_agentbench.workspaces import Workspace, Workspaces
+from pytest_agentbench.workspaces import Sandbox, Workspace, Workspaces
+from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
 
 FILE_TOOLS = ("write_file", "read_file", "list_files")
 
@@ -26,7 +27,18 @@ def workspace() -> Iterator[Workspace]:
 
 
 def toolbox(workspace: Workspace, *names: str, **context: Any) -> Toolbox:
-    return Toolbox((BUILTIN_TOOLS[name] for name in names), ToolContext(lambda: workspace, **context))
+    return Toolbox((BUILTIN_TOOLS[name] for name in names), tool_context(workspace, **context))
+
+
+def tool_context(workspace: Workspace, *, sandboxed: bool = False, **fields: Any) -> ToolContext:
+    async def sandbox() -> Sandbox:
+        return LocalSandbox(workspace)
+
+    def needs_sandbox() -> None:
+        if not sandboxed:
+            raise UnavailableError("no sandbox")
+
+    return ToolContext(lambda: workspace, sandbox, needs_sandbox, **fields)
 
 
 def call(box: Toolbox, name: str, arguments: dict[str, Any] | None, raw: str = "") -> ToolOutput:
@@ -103,7 +115,7 @@ def test_file_names_cannot_forge_lines(workspace: Workspace) -> None:
 
 
 def test_a_shell_command_shows_its_output_and_how_it_ended(workspace: Workspace) -> None:
-    box = toolbox(workspace, "exec_shell", "read_file", sandbox="local")
+    box = toolbox(workspace, "exec_shell", "read_file", sandboxed=True)
     good = call(box, "exec_shell", {"command": "printf hi; printf you > $TMPDIR/x"})
     assert (good.content, good.is_error) == ("hi\n[exit code 0]", False)
     assert call(box, "read_file", {"path": "/tmp/x"}).content == "you"
@@ -118,7 +130,7 @@ def test_a_shell_command_shows_its_output_and_how_it_ended(workspace: Workspace)
 
 
 def test_commands_of_one_turn_run_side_by_side(workspace: Workspace) -> None:
-    box = toolbox(workspace, "exec_shell", sandbox="local")
+    box = toolbox(workspace, "exec_shell", sandboxed=True)
     os.mkfifo(workspace.path / "meet")
 
     async def both() -> list[str]:
@@ -130,7 +142,7 @@ def test_commands_of_one_turn_run_side_by_side(workspace: Workspace) -> None:
 
 
 def test_tools_that_cannot_work_here_say_so_before_the_run(workspace: Workspace) -> None:
-    with pytest.raises(UnavailableError, match="exec_shell needs a sandbox"):
+    with pytest.raises(UnavailableError, match="no sandbox"):
         toolbox(workspace, "exec_shell")
     with pytest.raises(UnavailableError, match="AGENTBENCH_SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY"):
         toolbox(workspace, "web_search")
@@ -156,7 +168,7 @@ def test_a_failing_tool_answers_and_a_dead_sandbox_ends_the_run(workspace: Works
         return 3
 
     tools = [Tool(f.__name__, "", {"type": "object"}, f) for f in (broken, dead, number)]
-    box = Toolbox(tools, ToolContext(lambda: workspace))
+    box = Toolbox(tools, tool_context(workspace))
     assert call(box, "broken", {}).content == "error: broken: KeyError: 'oops'"
     assert call(box, "number", {}).content == "error: number: the tool returned int, expected text"
     with pytest.raises(SandboxError):

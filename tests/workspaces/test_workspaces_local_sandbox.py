@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.workspaces import ExecResult, ResourceLimits, Workspace, Workspaces, sandbox_for
-from pytest_agentbench.workspaces.local import LocalSandbox
+from pytest_agentbench.workspaces import ExecResult, ResourceLimits, Workspace, Workspaces
+from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a child subreaper")
 
@@ -27,8 +26,7 @@ def workspace() -> Iterator[Workspace]:
 
 
 def run(workspace: Workspace, command: str, *, seconds: float = 20, **options: int) -> ExecResult:
-    sandbox = sandbox_for("local")
-    return asyncio.run(sandbox.run(["/bin/sh", "-c", command], workspace=workspace, seconds=seconds, **options))
+    return asyncio.run(LocalSandbox(workspace).exec(["/bin/sh", "-c", command], seconds=seconds, **options))
 
 
 def running(mark: str) -> bool:
@@ -45,10 +43,10 @@ def running(mark: str) -> bool:
 def test_gives_output_in_order_and_the_exit_code(workspace: Workspace) -> None:
     result = run(workspace, "echo one; echo two >&2; pwd; exit 3")
     assert result.output == f"one\ntwo\n{workspace.path}\n"
-    assert (result.exit_code, result.timed_out, result.truncated) == (3, False, False)
+    assert (result.exit_code, result.killed, result.truncated) == (3, None, False)
     assert run(workspace, "kill -9 $$").exit_code == 137
     assert run(workspace, "kill 0").exit_code == 143
-    missing = asyncio.run(LocalSandbox().run(["no-such-program"], workspace=workspace, seconds=5))
+    missing = asyncio.run(LocalSandbox(workspace).exec(["no-such-program"], seconds=5))
     assert (missing.exit_code, missing.output) == (127, "no-such-program: No such file or directory\n")
 
 
@@ -74,7 +72,7 @@ def test_time_limit_kills_sleeping_grandchildren_and_daemons(workspace: Workspac
     began = time.perf_counter()
     result = run(workspace, command, seconds=2)
     assert time.perf_counter() - began < 30
-    assert (result.exit_code, result.timed_out, result.output) == (None, True, "begun\n")
+    assert (result.exit_code, result.killed, result.output) == (None, "time-out", "begun\n")
     assert not running("sleep\x00777")
 
 
@@ -96,7 +94,7 @@ def test_killing_the_launcher_gains_nothing(workspace: Workspace) -> None:
 def test_cancelling_kills_too(workspace: Workspace) -> None:
     async def cancelled() -> None:
         argv = ["/bin/sh", "-c", "touch started; sleep 7801"]
-        task = asyncio.ensure_future(LocalSandbox().run(argv, workspace=workspace, seconds=60))
+        task = asyncio.ensure_future(LocalSandbox(workspace).exec(argv, seconds=60))
         await asyncio.to_thread(_until, (workspace.path / "started").exists)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -110,9 +108,10 @@ def test_cancelling_kills_too(workspace: Workspace) -> None:
 def test_a_killed_session_leaves_no_command_behind(workspace: Workspace) -> None:
     program = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from pytest_agentbench.workspaces import Workspace, sandbox_for\n"
+        "from pytest_agentbench.workspaces import Workspace\n"
+        "from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox\n"
         "argv = ['/bin/sh', '-c', 'touch started; (setsid sleep 7811 &); sleep 7812']\n"
-        "asyncio.run(sandbox_for('local').run(argv, workspace=Workspace(Path(sys.argv[1])), seconds=60))\n"
+        "asyncio.run(LocalSandbox(Workspace(Path(sys.argv[1]))).exec(argv, seconds=60))\n"
     )
     session = subprocess.Popen([sys.executable, "-c", program, str(workspace.path)])
     _until(lambda: (workspace.path / "started").exists())
@@ -132,7 +131,7 @@ def test_keeps_the_beginning_and_the_end_of_long_output(workspace: Workspace) ->
 
 def test_stops_a_writer_without_end(workspace: Workspace) -> None:
     result = run(workspace, "yes")
-    assert (result.exit_code, result.timed_out, result.truncated) == (None, False, True)
+    assert (result.exit_code, result.killed, result.truncated) == (None, "output", True)
     assert "and then it was stopped" in result.output
 
 
@@ -140,7 +139,7 @@ def test_stops_a_writer_without_end(workspace: Workspace) -> None:
 def test_limits_memory_and_file_size(workspace: Workspace) -> None:
     limits = ResourceLimits(memory_bytes=200 * 2**20, file_bytes=10_000)
     script = f"{sys.executable} -c 'bytearray(1 << 30)'; head -c 20000 /dev/zero > big; wc -c < big"
-    result = asyncio.run(LocalSandbox(limits).run(["/bin/sh", "-c", script], workspace=workspace, seconds=20))
+    result = asyncio.run(LocalSandbox(workspace, limits).exec(["/bin/sh", "-c", script], seconds=20))
     assert "MemoryError" in result.output
     assert result.output.endswith("10000\n")
 
@@ -150,14 +149,8 @@ def test_limits_memory_and_file_size(workspace: Workspace) -> None:
 def test_limits_processor_time(workspace: Workspace) -> None:
     limits = ResourceLimits(cpu_seconds=1)
     argv = ["/bin/sh", "-c", "while :; do :; done"]
-    result = asyncio.run(LocalSandbox(limits).run(argv, workspace=workspace, seconds=20))
+    result = asyncio.run(LocalSandbox(workspace, limits).exec(argv, seconds=20))
     assert result.exit_code == 137
-
-
-@pytest.mark.parametrize("name", ["auto", "docker", "bubblewrap"])
-def test_other_sandboxes_say_what_to_do(name: str) -> None:
-    with pytest.raises(UnavailableError, match="set `sandbox: local` in the run profile"):
-        sandbox_for(name)
 
 
 def _until(condition: Callable[[], bool]) -> None:

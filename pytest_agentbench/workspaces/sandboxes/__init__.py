@@ -1,0 +1,1 @@
+"""Sandboxes: where the commands of a run are executed."""

@@ -1,0 +1,141 @@
+"""The seam for sandboxes: where the commands of a run are executed, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+from pytest_agentbench.workspaces.workspace import Workspace
+
+SandboxKind = Literal["docker", "bubblewrap", "local"]
+Killed = Literal["time-out", "output", "memory", "disk", "processes"]
+
+WORKSPACE = "/workspace"
+"""Where the workspace lies in sandboxes that have a file system of their own; their /tmp is its private one."""
+
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """A finished command. `exit_code` is None where it was killed; `killed` then says for what.
+
+    `output` is what it wrote to stdout and stderr, in order; where it was too long its middle is left out with a note.
+    A signal's number n shows as exit code 128 + n, as in a shell.
+    """
+
+    exit_code: int | None
+    output: str
+    killed: Killed | None
+    truncated: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLimits:
+    """What a command with all it starts may take. `processes` are threads too.
+
+    `cpu_seconds` and `file_bytes` hold for each process and each file. `workspace_bytes` is what the workspace may
+    hold with its private temporary folder; `cpus` is a share of time that only docker enforces.
+    """
+
+    cpu_seconds: int = 600
+    cpus: float = 2.0
+    memory_bytes: int = 2 * 2**30
+    file_bytes: int = 256 * 2**20
+    workspace_bytes: int = 512 * 2**20
+    processes: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or folder of this machine that a sandbox can read at `target`, an absolute path, and never write."""
+
+    source: Path
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """What kind of sandbox a run needs; equal specs may share a warm pool.
+
+    At most one of `image` (pinned) and `dockerfile` is set; either of them, and `compose` (a file with services that
+    run beside), need docker. `network` False: no network at all, but for the services of `compose`.
+    """
+
+    kind: SandboxKind
+    image: str | None = None
+    dockerfile: Path | None = None
+    compose: Path | None = None
+    network: bool = False
+    build_network: bool = False
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
+    mounts: tuple[Mount, ...] = ()
+
+
+class Process(Protocol):
+    """A program that runs in a sandbox until it is stopped; what it writes to stdout and stderr is one stream."""
+
+    async def write(self, data: bytes) -> None:
+        """Send to its stdin. Raises BrokenPipeError where it no longer reads."""
+        ...
+
+    async def read(self) -> bytes:
+        """What it wrote since the last call, at least one byte; nothing at its end."""
+        ...
+
+    async def stop(self) -> None:
+        """Kill it with all that it started."""
+        ...
+
+
+class Sandbox(Protocol):
+    """Where the commands of one run are executed. It has the run's workspace, and nothing of the machine's own.
+
+    Every method raises SandboxError where the sandbox itself fails, never for what a command does.
+    """
+
+    @property
+    def kind(self) -> SandboxKind:
+        """Which kind it is."""
+        ...
+
+    @property
+    def workspace(self) -> Workspace:
+        """The run's workspace, on this machine."""
+        ...
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        seconds: float,
+        stdin: bytes = b"",
+        output_limit: int = 64_000,
+        environment: Mapping[str, str] = NO_VARIABLES,
+    ) -> ExecResult:
+        """Run `argv` (no shell) in the workspace for at most `seconds`, keeping `output_limit` bytes of what it writes.
+
+        When this returns or is cancelled, nothing of what the command started is left, but for open processes. A
+        command that breaks a limit is killed with everything that runs in the sandbox.
+        """
+        ...
+
+    async def open(self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES) -> Process:
+        """Start a program that stays, with pipes for its input and output."""
+        ...
+
+    async def put(self, path: str, content: bytes) -> None:
+        """Write a file of the workspace, or below /tmp. Raises PathRefusedError and OSError as Workspace does."""
+        ...
+
+    async def get(self, path: str, limit: int) -> bytes:
+        """A file of the workspace, or below /tmp; PathRefusedError where it holds more than `limit` bytes."""
+        ...
+
+    async def stop(self) -> None:
+        """End everything that runs in it. The workspace stays. Never raises; may be called twice."""
+        ...
