@@ -46,6 +46,7 @@ class Settings:
     no_reuse: bool = False
     rejudge: bool = False
     dry_run: bool = False
+    keep_workspaces: bool = False
     cassettes: CassetteMode = "off"
     output: Path = Path("outputs")
     store: str | None = None
@@ -172,6 +173,7 @@ FLAGS = (
     _Option("strict", "make what cannot run here an error, not a skip"),
     _Option("no-reuse", "run and judge everything again, whatever the store holds", ini=False),
     _Option("rejudge", "check, measure and judge stored runs again, without running them", ini=False),
+    _Option("keep-workspaces", "leave the folders of runs that did not pass in the temporary folder", ini=False),
     _Option("dry-run", "print what would run, and what it is expected to cost; run and pay nothing", ini=False),
 )
 

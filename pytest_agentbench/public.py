@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.records import Case, Evaluation, RunArtifact, ToolCallEvent, Usage
+from pytest_agentbench.records import Case, Evaluation, FileChange, RunArtifact, ToolCallEvent, Usage
 
 if TYPE_CHECKING:
     from pytest_agentbench.workspaces import Workspace
@@ -34,6 +34,11 @@ class Run:
     def usage(self) -> Usage:
         """Tokens and cost."""
         return self.artifact.usage
+
+    @property
+    def changes(self) -> tuple[FileChange, ...]:
+        """What the run did to the files of its workspace, sorted by path; nothing where it used none."""
+        return self.artifact.changes or ()
 
     @property
     def workspace(self) -> Workspace:

@@ -50,11 +50,11 @@ def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) 
 
 
 def openclaw_workspace_file_present(spec: OpenclawWorkspaceFilePresent, context: CheckContext) -> Verdict:
-    """The workspace diff of an OpenClaw run (its artifacts of type `workspace_file`, by uri) has the file."""
+    """The workspace diff of an OpenClaw run has the file: it was created, changed or renamed to that path."""
     path = spec.relative_path
     if context.artifact.runner_type != "openclaw":
         raise Unmet(f"the run's runner is {context.artifact.runner_type}, this check needs openclaw")
-    changed = [each.uri for each in context.artifact.output_artifacts if each.artifact_type == "workspace_file"]
+    changed = context.artifact.changed_files
     if path not in changed:
         listed = ", ".join(changed) or "nothing"
         return verdict(False, f"the agent did not create or change {path}", path, f"changed: {listed}")

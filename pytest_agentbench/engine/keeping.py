@@ -1,45 +1,100 @@
-"""The folder that a run has left: kept beside the run, and put back where a stored run's is looked at."""
+"""The folder that a run has left: compared, kept beside the run, put back where a stored run's is looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.outputs import store_outputs
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.records import Case, CustomCheck, RunArtifact
+from pytest_agentbench.records import Case, CustomCheck, FileChange, OutputArtifact, RunArtifact
 from pytest_agentbench.store import whole_archive
-from pytest_agentbench.workspaces import ArchiveError, PathRefusedError, Workspace, pack, unpack
+from pytest_agentbench.workspaces import (
+    EMPTY,
+    ArchiveError,
+    PathRefusedError,
+    Snapshot,
+    TreeError,
+    Workspace,
+    compare,
+    pack,
+    take_snapshot,
+    unpack,
+)
 
 NOTE = "agentbench.workspace"
-"""In a run's metadata, where its workspace is not kept as it was: `not_kept` says why, `left_out` are paths."""
+"""In a run's metadata, where its workspace is not kept as it was: `not_kept` says why, `left_out` are paths.
+
+`not_compared` says why there are no changes, `more_changes` how many there are besides those that are listed.
+"""
 
 _MAX_LEFT_OUT = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a run has left in its workspace, as it is stored: see RunArtifact. `archive` is its `workspace` there."""
+
+    archive: str | None = None
+    changes: tuple[FileChange, ...] | None = None
+    outputs: tuple[OutputArtifact, ...] = ()
+    note: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the run's metadata say of it."""
+        return {NOTE: self.note} if self.note else {}
+
+
 async def keep_workspace(
-    services: Services, job: Job, run_id: str, workspace: Workspace | None
-) -> tuple[str | None, dict[str, Any]]:
-    """Stores what the run has left; where that lies in the store (None: nothing does), and metadata that tells more."""
-    if workspace is None or _is_empty(workspace):
-        return None, {}
+    services: Services, job: Job, case: Case, run_id: str, workspace: Workspace | None, before: Snapshot
+) -> Left:
+    """Compares what the run has left with what it began with, and stores it."""
+    if workspace is None or (before == EMPTY and _is_empty(workspace)):
+        return Left() if workspace is None else Left(changes=())
+    return await services.threads.run(partial(_keep, job, case, run_id, workspace, before))
+
+
+def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snapshot) -> Left:
+    note: dict[str, Any] = {}
+    changes = None
+    try:
+        after = take_snapshot(str(workspace.path))
+        template = Workspace(case.workspace) if case.workspace is not None else None
+        found, more = compare(before, after, template, workspace)
+        changes = tuple(found)
+        if more:
+            note["more_changes"] = more
+    except TreeError as error:
+        note["not_compared"] = str(error)
+    outputs: tuple[OutputArtifact, ...] = ()
+    archive = None
+    try:
+        outputs = store_outputs(job, run_id, workspace, changes or (), _paths_looked_at(job, case) or ())
+        if not _is_empty(workspace):
+            archive, left_out = _store_archive(job, run_id, workspace)
+            if left_out:
+                note["left_out"] = left_out
+    except (ArchiveError, OSError) as error:  # the run is worth more: it is stored without
+        note["not_kept"] = getattr(error, "strerror", None) or str(error)
+    return Left(archive, changes, outputs, note)
+
+
+def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, list[str]]:
+    """Where it lies, and what it lacks."""
     lane = job.plan.lane
     left_out: list[str] = []
 
     def write(target: BinaryIO) -> None:
         left_out.extend(pack(workspace, target, lane.redactor.text if lane.redactor is not None else str))
 
-    store = partial(lane.write_workspace, job.case_id, job.repetition, run_id, write)
-    try:
-        path = await services.threads.run(store)
-    except (ArchiveError, OSError) as error:  # the run is worth more: it is stored without
-        return None, {NOTE: {"not_kept": getattr(error, "strerror", None) or str(error)}}
-    if len(left_out) > _MAX_LEFT_OUT:
-        left_out = ["."]
-    return path, {NOTE: {"left_out": left_out}} if left_out else {}
+    path = lane.write_workspace(job.case_id, job.repetition, run_id, write)
+    return path, left_out if len(left_out) <= _MAX_LEFT_OUT else ["."]
 
 
 async def restore_workspace(services: Services, job: Job, case: Case, result: Result) -> bool:
@@ -48,8 +103,9 @@ async def restore_workspace(services: Services, job: Job, case: Case, result: Re
     if result.workspace is not None or artifact is None:
         return result.workspace is not None
     note = artifact.metadata.get(NOTE) or {}
-    looked_at = [] if job.by_hand else _paths_looked_at(job, case)
-    if (artifact.workspace is None and not note) or (looked_at == [] and not job.by_hand):
+    looked_at = None if case.verify else [] if job.by_hand else _paths_looked_at(job, case)
+    is_kept_whole = not note.keys() & {"not_kept", "left_out"}
+    if (artifact.workspace is None and is_kept_whole) or (looked_at == [] and not job.by_hand):
         return True
     problem = note.get("not_kept") or _lacks(note.get("left_out", []), looked_at)
     if problem is None:

@@ -24,6 +24,7 @@ from pytest_agentbench.records import (
     ToolResultEvent,
     TraceEvent,
 )
+from pytest_agentbench.store import OUTPUT_TYPE
 
 if TYPE_CHECKING:
     from pytest_agentbench.config import EvaluationProfile
@@ -35,6 +36,7 @@ MAX_MESSAGE = 40_000
 MAX_OUTPUT = 60_000
 MAX_EVENT = 4_000
 MAX_ACTIVITY = 60_000
+MAX_CHANGES = 40_000
 
 DEFAULT_SYSTEM_PROMPT = """\
 You are a strict, fair judge of what an AI agent did with a task. Judge by the evidence shown, not by what the agent \
@@ -213,12 +215,17 @@ def _ends_within(blocks: Sequence[Block], limit: int) -> tuple[int, int]:
 
 
 def _outputs(artifact: RunArtifact) -> _Parts:
-    """What the run left behind."""
-    if artifact.output_artifacts:
+    """What the run left behind. Where its files are stored would name the model."""
+    if artifact.changes:
+        yield "\n## What the agent changed in its folder"
+        changes = [f"{each.sentence}\n{each.diff or ''}" for each in artifact.changes]
+        yield Block("changes of files, with diffs", clipped("\n".join(changes), MAX_CHANGES))
+    outputs = [each for each in artifact.output_artifacts if each.artifact_type != OUTPUT_TYPE]
+    if outputs:
         yield "\n## Files and values the agent left behind"
         listed = [
             f"{each.artifact_id} ({each.artifact_type}, {'?' if each.size is None else each.size} bytes): {each.uri}"
-            for each in artifact.output_artifacts
+            for each in outputs
         ]
         yield Block("outputs", clipped("\n".join(listed), MAX_EVENT))
 

@@ -107,6 +107,58 @@ class OutputArtifact(Record):
     sha256: str | None = None
 
 
+class FileFacts(Record):
+    """What lay at a path of a workspace. `mode` are the permission bits, `size` is in bytes, for files only.
+
+    `sha256` (hex) is None for what is no file and for files that could not be read or were too much. `target` is what a
+    link says, and is never followed.
+    """
+
+    kind: Literal["file", "folder", "link", "other"]
+    mode: int
+    size: int | None = None
+    sha256: str | None = None
+    target: str | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "link":
+            return f"link to {self.target}"
+        return self.kind if self.size is None else f"{self.kind}, {self.size:,} bytes"
+
+
+class FileChange(Record):
+    """What a run did to one path of its workspace. `before` and `after` are the facts, None where there was nothing.
+
+    A file of the same content at another path is `renamed`, from `renamed_from`; `mode` changed only the permissions.
+    `diff` is a unified diff of text, without a header; `note` says why there is none, or that it was cut.
+    """
+
+    path: str
+    change: Literal["added", "removed", "modified", "renamed", "mode"]
+    before: FileFacts | None = None
+    after: FileFacts | None = None
+    renamed_from: str | None = None
+    diff: str | None = None
+    note: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The change in a line, without its diff. Names are as the agent wrote them: they may hold anything."""
+        if self.change == "renamed":
+            return f"renamed {self.renamed_from} to {self.path}"
+        facts = [each for each in (self.before, self.after) if each is not None]
+        told = [f"{each.mode:03o}" for each in facts] if self.change == "mode" else [str(each) for each in facts]
+        return f"{self.change} {self.path} ({' -> '.join(dict.fromkeys(told))}{f'; {self.note}' if self.note else ''})"
+
+
+class SandboxUsed(Record):
+    """Where a run's commands were executed. `image` and `image_id` are the name and the id of a container's image."""
+
+    kind: Literal["docker", "bubblewrap", "local"]
+    image: str | None = None
+    image_id: str | None = None
+
+
 class RunError(Record):
     """Why a run's status is not success."""
 
@@ -120,6 +172,8 @@ class RunArtifact(Record):
 
     `model` holds the identity only: model_id, requested_model, label, scripted. Times are UTC, durations in seconds.
     `workspace` is the archive of the folder that the run left, relative to the store, None where it used none.
+    `changes` are what the run did to that folder, sorted by path; None where it used none, or nobody could tell.
+    `sandbox` is where commands were executed, None where there were none.
     `cassette` says that model replies were recorded, or that the run was replayed from such a record and asked nobody.
     """
 
@@ -141,6 +195,8 @@ class RunArtifact(Record):
     trace: tuple[TraceEvent, ...] = ()
     output_artifacts: tuple[OutputArtifact, ...] = ()
     workspace: str | None = None
+    changes: tuple[FileChange, ...] | None = None
+    sandbox: SandboxUsed | None = None
     cassette: Literal["recorded", "replayed"] | None = None
     error: RunError | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -149,6 +205,12 @@ class RunArtifact(Record):
     def final_output(self) -> str | None:
         """The last final output, None where there is none."""
         return next((e.content for e in reversed(self.trace) if isinstance(e, FinalOutputEvent)), None)
+
+    @property
+    def changed_files(self) -> tuple[str, ...]:
+        """The paths of the regular files that the run created or changed in its workspace, renamed ones too."""
+        made = (change for change in self.changes or () if change.after is not None and change.after.kind == "file")
+        return tuple(change.path for change in made if change.change != "mode")
 
     @property
     def tool_calls(self) -> tuple[ToolCallEvent, ...]:

@@ -1,23 +1,26 @@
-"""What a reader sees of a run that failed: what was expected, what came, the answer's end, where the trace lies.
+"""What a reader sees of a run that failed: what was expected, what came, the answer's end, what the agent did to its
+files, where the trace lies.
 
-Plain text of at most some forty lines. Everything the agent, its tools and the case files wrote is made visible first,
+Plain text of at most some fifty lines. Everything the agent, its tools and the case files wrote is made visible first,
 so that it cannot steer the terminal.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_agentbench.errors import JudgeError, SandboxError
-from pytest_agentbench.records import Case, CheckResult, Evaluation, JudgeResult, MetricResult, RunArtifact
+from pytest_agentbench.records import Case, CheckResult, Evaluation, FileChange, JudgeResult, MetricResult, RunArtifact
 from pytest_agentbench.reports.text import apart, clip, number, pad, visible
 
 WIDTH = 160
 """Characters of one expected or actual value, and of one line of the answer."""
 FAULT_LINES = 24
 ANSWER_LINES = 10
+CHANGE_LINES = 16
+DIFF_LINES = 8
 _HEADLINE = 140
 _ERROR_LINES = 60
 
@@ -67,7 +70,7 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
     found, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
     alone = len(found) == 1 and found[0].message is not None and found[0].sentence == first
     details = [f"    {line}" for line in _said(found[0])[1:]] if alone else ["", *_aligned(found)]
-    lines = [first, *details, "", *_answer(artifact.final_output)]
+    lines = [first, *details, "", *_answer(artifact.final_output), *_changes(artifact.changes or ())]
     if artifact_path is not None:
         lines.append(f"full trace: {visible(artifact_path)}")
     return "\n".join(lines)
@@ -191,6 +194,21 @@ def _answer(answer: str | None) -> list[str]:
     lines = answer.rstrip().splitlines()
     shown = [f"    {_line(line)}".rstrip() for line in lines[-ANSWER_LINES:]]
     return [f"answer (last {len(shown)} of {len(lines)} lines):" if len(lines) > len(shown) else "answer:", *shown]
+
+
+def _changes(changes: Sequence[FileChange]) -> list[str]:
+    """What the agent did to its files: the first lines of each diff, as far as there is room."""
+    lines: list[str] = []
+    for position, change in enumerate(changes):
+        diff = (change.diff or "").splitlines()
+        block = [change.sentence, *(f"    {line}" for line in diff[:DIFF_LINES])]
+        if len(diff) > DIFF_LINES:
+            block.append(f"    [... {len(diff) - DIFF_LINES:,} more lines ...]")
+        if lines and len(lines) + len(block) > CHANGE_LINES:
+            lines.append(f"... and {len(changes) - position} more changes")
+            break
+        lines += block
+    return ["workspace:", *(f"    {_line(line)}" for line in lines)] if lines else []
 
 
 def _prose(text: str, most: int) -> str:

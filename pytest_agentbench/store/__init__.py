@@ -7,7 +7,7 @@ whole or not there, and holds no secrets.
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.lazy import lazy_exports
-from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.archives import OUTPUT_TYPE, whole_archive
 from pytest_agentbench.store.artifacts import PROFILE_FILE, Lane, Store
 from pytest_agentbench.store.files import write_atomically
 from pytest_agentbench.store.fingerprints import (
@@ -48,6 +48,7 @@ __getattr__ = lazy_exports(__name__, {name: f"{__name__}.{home}" for home, names
 
 __all__ = [
     "JUDGEMENTS",
+    "OUTPUT_TYPE",
     "PROFILE_FILE",
     "REDACTED",
     "Contents",

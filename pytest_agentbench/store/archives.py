@@ -1,4 +1,10 @@
-"""Archives of workspaces beside their runs. A name says what its file holds, so a damaged one shows."""
+"""What runs left in their workspaces, beside the runs: an archive of all, and single files that people look at.
+
+    run_<n>.artifacts/workspace.<run>.<sha>.tar
+    run_<n>.artifacts/outputs/<run>.<sha>.<name>
+
+A name says what its file holds, so a damaged one shows.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +12,26 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from pytest_agentbench.store.files import make_folder, open_to_read, temporary_file
-from pytest_agentbench.store.layout import RUNS
+from pytest_agentbench.records import RunArtifact
+from pytest_agentbench.store.files import make_folder, open_to_read, temporary_file, write_atomically
+from pytest_agentbench.store.layout import RUNS, slug
+
+OUTPUTS = "outputs"
+"""The folder of those single files."""
+
+OUTPUT_TYPE = "workspace_file"
+"""The `artifact_type` of files that runs left in their workspaces."""
 
 _DIGITS = 16
-_PATH = re.compile(rf"{RUNS}/(?:[a-z0-9][a-z0-9._-]*/)+run_\d+\.artifacts/workspace\.\w+\.([0-9a-f]{{{_DIGITS}}})\.tar")
+_FOLDER = rf"{RUNS}/(?:[a-z0-9][a-z0-9._-]*/)+run_\d+\.artifacts"
+_SHA = rf"([0-9a-f]{{{_DIGITS}}})"
+_ARCHIVE = re.compile(rf"{_FOLDER}/workspace\.\w+\.{_SHA}\.tar")
+_OUTPUT = re.compile(rf"{_FOLDER}/{OUTPUTS}/\w+\.{_SHA}\.[a-z0-9][a-z0-9._-]*")
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,8}")
 
 
 def write_archive(output: str, run: str, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
@@ -32,9 +49,35 @@ def write_archive(output: str, run: str, run_id: str, pack: Callable[[BinaryIO],
     return path
 
 
+def write_output(output: str, run: str, run_id: str, name: str, content: bytes) -> str:
+    """Stores a file that a run left under `name`, like an archive; where it lies. Raises OSError."""
+    folder = f"{run}.artifacts/{OUTPUTS}"
+    make_folder(f"{output}/{folder}")
+    stem, suffix = os.path.splitext(name.lower())
+    readable = f"{slug(stem)}{suffix}" if _SUFFIX.fullmatch(suffix) else slug(name.lower())
+    file = f"{run_id[:8]}.{hashlib.sha256(content).hexdigest()[:_DIGITS]}.{readable}"
+    write_atomically(f"{output}/{folder}", file, content)
+    return f"{folder}/{file}"
+
+
+def kept_files(run: RunArtifact) -> list[str]:
+    """The paths that a run names of what it left: its outputs, and the archive last."""
+    outputs = [each.uri for each in run.output_artifacts if each.artifact_type == OUTPUT_TYPE]
+    return outputs if run.workspace is None else [*outputs, run.workspace]
+
+
 def whole_archive(output: Path, path: str) -> Path | None:
     """The archive that a run names by its `workspace`; None where it is missing, damaged, or no archive's path."""
-    named = _PATH.fullmatch(path)
+    return _whole(output, path, _ARCHIVE)
+
+
+def whole_file(output: Path, path: str) -> Path | None:
+    """The same for any of `kept_files`."""
+    return _whole(output, path, _ARCHIVE) or _whole(output, path, _OUTPUT)
+
+
+def _whole(output: Path, path: str, pattern: re.Pattern[str]) -> Path | None:
+    named = pattern.fullmatch(path)
     if named is None:
         return None
     try:
@@ -45,8 +88,15 @@ def whole_archive(output: Path, path: str) -> Path | None:
     return output / path if digest.startswith(named[1]) else None
 
 
-def remove_archive(output: str, run: str, path: str) -> None:
-    """Removes the archive of a run that is no more, where it lies beside it: a run may name that of another."""
-    if os.path.dirname(path) == f"{run}.artifacts" and _PATH.fullmatch(path):
-        with contextlib.suppress(OSError):
-            os.unlink(f"{output}/{path}")
+def is_beside(run: str, path: str) -> bool:
+    """Whether a kept file lies beside the run at `run` (a path without `.json`): a run may name that of another."""
+    folder = os.path.dirname(path).removesuffix(f"/{OUTPUTS}")
+    return folder == f"{run}.artifacts" and bool(_ARCHIVE.fullmatch(path) or _OUTPUT.fullmatch(path))
+
+
+def remove_kept(output: str, run: str, paths: Iterable[str]) -> None:
+    """Removes the kept files of a run that is no more, where they lie beside it."""
+    for path in paths:
+        if is_beside(run, path):
+            with contextlib.suppress(OSError):
+                os.unlink(f"{output}/{path}")

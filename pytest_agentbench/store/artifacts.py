@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Evaluation, Record, RunArtifact
-from pytest_agentbench.store.archives import remove_archive, write_archive
+from pytest_agentbench.store.archives import kept_files, remove_kept, write_archive, write_output
 from pytest_agentbench.store.files import make_folder, read_file, why_unwritable, write_atomically, write_in_place
 from pytest_agentbench.store.fingerprints import (
     canonical_json,
@@ -238,8 +238,8 @@ class Lane:
                 write_atomically(folder, f"{name}.json", document)
         except OSError as error:
             raise UnwritableError(why_unwritable(self.output, error)) from error
-        if earlier is not None and earlier.workspace is not None and earlier.workspace != artifact.workspace:
-            remove_archive(self.output, f"{relative}/{name}", earlier.workspace)
+        if earlier is not None:
+            remove_kept(self.output, f"{relative}/{name}", {*kept_files(earlier)} - {*kept_files(artifact)})
         return f"{relative}/{name}.json"
 
     def write_workspace(self, case_id: str, repetition: int, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
@@ -248,6 +248,10 @@ class Lane:
         Raises OSError, and what `pack` raises.
         """
         return write_archive(self.output, f"{self.runs}/{slug(case_id)}/run_{repetition}", run_id, pack)
+
+    def write_output(self, case_id: str, repetition: int, run_id: str, name: str, content: bytes) -> str:
+        """Store a file that a run to be written has left; its path, relative to the output folder. Raises OSError."""
+        return write_output(self.output, f"{self.runs}/{slug(case_id)}/run_{repetition}", run_id, name, content)
 
     def write_evaluation(
         self, repetition: int, evaluation: Evaluation, judge_prompts: Sequence[Mapping[str, Any]] = ()
@@ -265,7 +269,8 @@ class Lane:
             prompts = json.dumps(plain(judge_prompts), ensure_ascii=False, indent=1)
             documents[f"judge_{repetition}.prompt.user.json"] = self._text(prompts)
         if judge is not None or evaluation.outcome != "passed":
-            documents[f"summary_{repetition}.md"] = self._text(summary(evaluation, repetition), json_text=False)
+            redact = str if self.redactor is None else self.redactor.text
+            documents[f"summary_{repetition}.md"] = summary(evaluation, repetition, redact).encode("utf-8", "replace")
         documents[result] = self._text(_document(evaluation))  # last: the others explain it
         relative = f"{self.evaluations}/{slug(evaluation.case_id)}"
         folder = f"{self.output}/{relative}"
@@ -281,9 +286,9 @@ class Lane:
             raise UnwritableError(why_unwritable(self.output, error)) from error
         return f"{relative}/{result}"
 
-    def _text(self, text: str, *, json_text: bool = True) -> bytes:
-        """A text as a file holds it: without secrets; lone surrogates, which no file holds, become "?"."""
-        return _redacted(text, self.redactor, json_text=json_text).encode("utf-8", "replace")
+    def _text(self, document: str) -> bytes:
+        """JSON as a file holds it: without secrets; lone surrogates, which no file holds, become "?"."""
+        return _redacted(document, self.redactor).encode("utf-8", "replace")
 
 
 def _document(record: Record) -> str:
@@ -294,10 +299,8 @@ def _document(record: Record) -> str:
         return json.dumps(plain(record), ensure_ascii=False, separators=(",", ":"))
 
 
-def _redacted(text: str, redactor: Redactor | None, *, json_text: bool = True) -> str:
-    if redactor is None:
-        return text
-    return redactor.json(text) if json_text else redactor.text(text)
+def _redacted(document: str, redactor: Redactor | None) -> str:
+    return document if redactor is None else redactor.json(document)
 
 
 def _stored_fingerprint(path: str) -> str | None:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import Evaluation, RunArtifact
-from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.archives import OUTPUTS, is_beside, kept_files, whole_file
 from pytest_agentbench.store.contents import Contents, Folder, Kind, is_verdict_on
 from pytest_agentbench.store.locks import LOCKS, writing
 from pytest_agentbench.store.reading import stored_evaluation, stored_run
@@ -80,8 +80,11 @@ def remove(output: Path, found: Waste) -> None:
                 continue
             with writing(str(output)):
                 (output / path).unlink(missing_ok=True)
+                folder = (output / path).parent
                 with contextlib.suppress(OSError):  # it holds more
-                    (output / path).parent.rmdir()
+                    folder.rmdir()
+                    if folder.name == OUTPUTS:
+                        folder.parent.rmdir()
         except OSError as error:
             raise InfrastructureError(f"{output / path}: cannot be removed: {error.strerror or error}") from error
 
@@ -95,7 +98,7 @@ class _Runs:
     def waste(self) -> Iterator[Waste]:
         for name, (kind, _, aside) in self.folder.files.items():
             if kind == "run" and aside is not None and self.is_superseded(name):
-                yield Waste("superseded runs", self._with_input(name) + self._archive(name))
+                yield Waste("superseded runs", self._with_input(name) + self._kept(name))
             elif kind == "run" and self.unreadable and self.run(name) == "broken":
                 yield Waste("unreadable files", self._with_input(name))
             elif kind == "unreadable" and self.unreadable:
@@ -103,7 +106,7 @@ class _Runs:
             elif kind == "input" and not self.folder.beside(name, "run") and _is_old(self._file(name)):
                 yield Waste("unfinished files", (self._path(name),))
             elif kind == "artifacts":
-                yield from self._unnamed_archives(name)
+                yield from self._unnamed(name)
 
     def kept(self, repetition: int) -> Iterator[str]:
         """The files of a repetition's runs that are no waste."""
@@ -134,26 +137,31 @@ class _Runs:
             return is_verdict_on(evaluation, run)
         return run == "unknown" or (run == "broken" and not self.unreadable)
 
-    def _unnamed_archives(self, artifacts: str) -> Iterator[Waste]:
+    def _unnamed(self, artifacts: str) -> Iterator[Waste]:
         """What a session left that died before it wrote the run."""
         alike = self.folder.repetitions[self.folder.files[artifacts].repetition]
         runs = [self.run(name) for name in alike if self.folder.files[name].kind == "run"]
         if "broken" in runs or "unknown" in runs or self._file(artifacts).is_symlink():
             return
-        named = {run.workspace for run in runs if isinstance(run, RunArtifact)}
-        for archive in sorted(self._file(artifacts).glob("workspace.*.tar")):
-            path = self._path(f"{artifacts}/{archive.name}")
-            if path not in named and _is_old(archive):
+        named = {path for run in runs if isinstance(run, RunArtifact) for path in kept_files(run)}
+        folder = self._file(artifacts)
+        found = sorted(folder.glob("workspace.*.tar"))
+        if not (folder / OUTPUTS).is_symlink():
+            found += sorted(folder.glob(f"{OUTPUTS}/*.*.*"))
+        for file in found:
+            path = self._path(f"{artifacts}/{file.relative_to(folder).as_posix()}")
+            if path not in named and _is_old(file):
                 yield Waste("unfinished files", (path,))
 
-    def _archive(self, name: str) -> tuple[str, ...]:
-        """That of a run, where it lies beside it: a run that somebody else has written may name any."""
+    def _kept(self, name: str) -> tuple[str, ...]:
+        """What a run left, where it lies beside it: a run that somebody else has written may name any."""
         run = self.run(name)
-        path = run.workspace if isinstance(run, RunArtifact) else None
-        folder = self._path(f"run_{self.folder.files[name].repetition}.artifacts")
-        if path is None or os.path.dirname(path) != folder or (self.contents.output / folder).is_symlink():
+        own = self._path(f"run_{self.folder.files[name].repetition}")
+        folder = self.contents.output / f"{own}.artifacts"
+        if not isinstance(run, RunArtifact) or folder.is_symlink() or (folder / OUTPUTS).is_symlink():
             return ()
-        return (path,) if whole_archive(self.contents.output, path) else ()
+        beside = [path for path in kept_files(run) if is_beside(own, path)]
+        return tuple(path for path in beside if whole_file(self.contents.output, path))
 
     def _with_input(self, name: str) -> tuple[str, ...]:
         return tuple(map(self._path, [name, *self.folder.beside(name, "input")]))

@@ -20,7 +20,7 @@ VERSION = 2
 """The `schema_version` that this package writes, of runs and of evaluations."""
 
 _MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    1: lambda document: document,  # 2 adds Evaluation.run_id, RunArtifact.workspace and .cassette, all optional
+    1: lambda document: document,  # 2 adds optional fields: Evaluation.run_id, RunArtifact.workspace, .changes ...
 }
 """From each older version to the next: what a document of it becomes, but for its `schema_version`."""
 

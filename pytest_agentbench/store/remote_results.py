@@ -4,6 +4,7 @@ another's way; an object is JSON Lines: the record first, then what lies beside 
     runs/run_profile_<fp>/<model>/<case>/run_<n>.<fp>.jsonl                    the run; its fingerprint's input
     .../run_<n>.<fp>.unsuccessful.jsonl                                         the same, where it ended otherwise
     .../run_<n>.workspace.<run>.<sha>.tar                                       what it left in its workspace
+    .../run_<n>.outputs.<run>.<sha>.<name>                                      a single file of that
     evaluations/run_profile_<fp>/<model>/<case>/final_result_<n>.<fp>.<run>.jsonl    the verdict; what judges were shown
 """
 
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Evaluation, RunArtifact
-from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.archives import OUTPUT_TYPE, OUTPUTS, kept_files, whole_file
 from pytest_agentbench.store.files import read_file, why_unwritable
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.layout import EVALUATIONS, RUNS, slug
@@ -36,6 +37,7 @@ _DIGITS = 16
 _RUN_ID_DIGITS = 8
 _RUN_ID = re.compile(r"\w+")
 _ARCHIVE = re.compile(r"workspace\.\w+\.[0-9a-f]{16}\.tar")
+_OUTPUT = re.compile(r"\w+\.[0-9a-f]{16}\.([a-z0-9][a-z0-9._-]*)")
 
 
 def share_run(lane: Lane, artifact: RunArtifact, *, made: bool) -> None:
@@ -46,10 +48,7 @@ def share_run(lane: Lane, artifact: RunArtifact, *, made: bool) -> None:
     name = _run_name(folder, artifact.repetition, artifact.fingerprint, successful=artifact.status == "success")
     key = (artifact.case_id, artifact.repetition, artifact.fingerprint, artifact.run_id)
     read = partial(_run_object, lane, *key)
-    files = []
-    if artifact.workspace is not None:
-        _, _, archive = artifact.workspace.rpartition("/")
-        files.append((_archive_name(folder, artifact, archive), partial(_archive, lane, artifact.workspace)))
+    files = [(_kept_name(folder, artifact, path), partial(_kept, lane, path)) for path in kept_files(artifact)]
     (lane.remote.send if made else lane.remote.offer)(Parcel(_prefix(lane, RUNS), (*files, (name, read))))
 
 
@@ -90,7 +89,7 @@ async def pull_run(
             continue
         key = (artifact.case_id, artifact.repetition, artifact.fingerprint)
         if key == (case_id, repetition, run_fingerprint) and counts(artifact):
-            whole = await _with_workspace(lane, lane.remote, artifact)
+            whole = await _with_outputs(lane, lane.remote, await _with_workspace(lane, lane.remote, artifact))
             lane.write_run(whole, fingerprint_input)
             return whole
     return None
@@ -118,7 +117,7 @@ async def _with_workspace(lane: Lane, remote: Remote, artifact: RunArtifact) -> 
     _, _, name = (artifact.workspace or "").rpartition("/")
     content = None
     if _ARCHIVE.fullmatch(name):  # what it says otherwise leads elsewhere
-        content = await remote.get(_archive_name(_folder(lane, RUNS, artifact.case_id), artifact, name))
+        content = await remote.get(_kept_name(_folder(lane, RUNS, artifact.case_id), artifact, name))
     if content is None:
         return artifact
     key = (artifact.case_id, artifact.repetition, artifact.run_id)
@@ -127,6 +126,25 @@ async def _with_workspace(lane: Lane, remote: Remote, artifact: RunArtifact) -> 
     except OSError as error:
         raise UnwritableError(why_unwritable(lane.output, error)) from error
     return artifact.model_copy(update={"workspace": path})
+
+
+async def _with_outputs(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
+    """The same for the single files that it left."""
+    outputs = []
+    for each in artifact.output_artifacts:
+        _, _, name = each.uri.rpartition("/")
+        named = _OUTPUT.fullmatch(name) if each.artifact_type == OUTPUT_TYPE else None
+        folder = _folder(lane, RUNS, artifact.case_id)
+        content = await remote.get(_kept_name(folder, artifact, f"{OUTPUTS}/{name}")) if named is not None else None
+        if named is not None and content is not None:
+            key = (artifact.case_id, artifact.repetition, artifact.run_id)
+            try:
+                uri = lane.write_output(*key, named[1], content)
+            except OSError as error:
+                raise UnwritableError(why_unwritable(lane.output, error)) from error
+            each = each.model_copy(update={"uri": uri})
+        outputs.append(each)
+    return artifact.model_copy(update={"output_artifacts": tuple(outputs)})
 
 
 def _write(content: bytes, file: BinaryIO) -> None:
@@ -148,8 +166,11 @@ def _run_name(folder: str, repetition: int, run_fingerprint: str, *, successful:
     return f"{folder}/run_{repetition}.{run_fingerprint[:_DIGITS]}{'' if successful else '.unsuccessful'}.jsonl"
 
 
-def _archive_name(folder: str, artifact: RunArtifact, archive: str) -> str:
-    return f"{folder}/run_{artifact.repetition}.{archive}"
+def _kept_name(folder: str, artifact: RunArtifact, path: str) -> str:
+    """The object of an archive or a single file that a run left."""
+    within, _, name = path.rpartition("/")
+    outputs = f"{OUTPUTS}." if within.endswith(OUTPUTS) else ""
+    return f"{folder}/run_{artifact.repetition}.{outputs}{name}"
 
 
 def _evaluation_name(lane: Lane, artifact: RunArtifact, evaluation_fingerprint: str) -> str:
@@ -204,9 +225,9 @@ def _content(lane: Lane, path: str) -> bytes | None:
         return None
 
 
-def _archive(lane: Lane, path: str) -> bytes | None:
-    """An archive, if it is one and whole: the path comes from a file, and may lead anywhere."""
-    found = whole_archive(Path(lane.output), path)
+def _kept(lane: Lane, path: str) -> bytes | None:
+    """What a run left, if it is whole: the path comes from a file, and may lead anywhere."""
+    found = whole_file(Path(lane.output), path)
     return None if found is None else read_file(found)
 
 

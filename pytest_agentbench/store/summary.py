@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
+from pytest_agentbench.errors import visible
 from pytest_agentbench.records import Evaluation, JudgeResult
 
+_MARKS = re.compile(r"([\\`<\[|&])")
+"""What begins code, HTML, links, images, cells of tables and entities."""
 
-def summary(evaluation: Evaluation, repetition: int) -> str:
-    """Markdown of a screen or less: the outcome and why, checks, metrics, the judge's scores and words."""
-    return "\n".join(_lines(evaluation, repetition)) + "\n"
+_Shown = Callable[[str], str]
 
 
-def _lines(evaluation: Evaluation, repetition: int) -> Iterator[str]:
-    yield f"# {evaluation.case_id}, repetition {repetition}: {evaluation.outcome}"
+def summary(evaluation: Evaluation, repetition: int, redact: Callable[[str], str] = str) -> str:
+    """Markdown of a screen or less: the outcome and why, checks, metrics, the judge's scores and words.
+
+    Texts of others are redacted as they are, then made such that neither a terminal nor a viewer of Markdown finds
+    anything in them to obey.
+    """
+
+    def shown(text: str) -> str:
+        return _MARKS.sub(r"\\\1", visible(" ".join(redact(text).split())))
+
+    return "\n".join(_lines(evaluation, repetition, shown)) + "\n"
+
+
+def _lines(evaluation: Evaluation, repetition: int, shown: _Shown) -> Iterator[str]:
+    yield f"# {shown(evaluation.case_id)}, repetition {repetition}: {evaluation.outcome}"
     if evaluation.error is not None:
-        yield f"\n{evaluation.error}"
+        yield f"\n{shown(evaluation.error)}"
     if evaluation.reasons:
         yield "\n## Why\n"
-        yield from (f"- {_one_line(reason)}" for reason in evaluation.reasons)
+        yield from (f"- {shown(reason)}" for reason in evaluation.reasons)
     if evaluation.checks:
         yield "\n## Checks\n"
-        yield from (f"- {check.outcome}: `{check.check_id}`: {_one_line(check.message)}" for check in evaluation.checks)
+        yield from (f"- {check.outcome}: `{check.check_id}`: {shown(check.message)}" for check in evaluation.checks)
     if evaluation.metrics:
         yield "\n## Metrics\n"
         for metric in evaluation.metrics:
-            value = metric.error if metric.score is None else f"{metric.score:.4g}"
+            value = shown(metric.error or "none") if metric.score is None else f"{metric.score:.4g}"
             asked = "" if metric.threshold is None else f" (at least {metric.threshold:g})"
             reason = metric.details.get("reason")
-            yield f"- {metric.name}: {value}{asked}{f': {_one_line(reason)}' if isinstance(reason, str) else ''}"
+            yield f"- {metric.name}: {value}{asked}{f': {shown(reason)}' if isinstance(reason, str) else ''}"
     if evaluation.judge is not None:
-        yield from _judge_lines(evaluation.judge)
+        yield from _judge_lines(evaluation.judge, shown)
 
 
-def _judge_lines(judge: JudgeResult) -> Iterator[str]:
+def _judge_lines(judge: JudgeResult, shown: _Shown) -> Iterator[str]:
     succeeded = sum(iteration.status == "success" for iteration in judge.iterations)
     yield f"\n## Judge: {judge.overall:.4g} of 10 ({'passed' if judge.passed else 'failed'})\n"
     yield (
@@ -45,10 +60,6 @@ def _judge_lines(judge: JudgeResult) -> Iterator[str]:
         yield f"| {dimension} | {score:.4g} | {'below' if dimension in judge.failed_dimensions else ''} |"
     if judge.expectations is not None:
         yield f"\nExpectations met: {judge.expectations:.0%}"
-    yield from (f"- not met: {_one_line(text)}" for text in judge.unmet_hard)
+    yield from (f"- not met: {shown(text)}" for text in judge.unmet_hard)
     if judge.summary:
-        yield f"\n> {_one_line(judge.summary)}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+        yield f"\n> {shown(judge.summary)}"

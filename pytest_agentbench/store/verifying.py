@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import JudgeResult, RunArtifact
-from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.archives import kept_files, whole_file
 from pytest_agentbench.store.artifacts import PROFILE_FILE
 from pytest_agentbench.store.contents import Contents, Folder
 from pytest_agentbench.store.files import read_file
@@ -76,10 +76,11 @@ class Verification:
         if run.repetition != folder.files[name].repetition:
             yield f"{path}: found repetition {run.repetition}, expected the one in the file's name"
         yield from self._input(path.parent, folder.beside(name, "input"), run)
-        if run.workspace is not None:
-            self.counts["workspaces"] += 1
-            if whole_archive(self.contents.output, run.workspace) is None:
-                yield f"{path}: workspace: found {run.workspace!r}, which is missing or damaged"
+        self.counts["workspaces"] += run.workspace is not None
+        for kept in kept_files(run):
+            if whole_file(self.contents.output, kept) is None:
+                field = "workspace" if kept == run.workspace else "output_artifacts"
+                yield f"{path}: {field}: found {kept!r}, which is missing or damaged"
 
     def _input(self, folder: Path, names: list[str], run: RunArtifact) -> Iterator[str]:
         self.counts["runs without fingerprint_input.json"] += not names

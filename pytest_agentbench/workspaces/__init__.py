@@ -2,8 +2,13 @@
 
 from pytest_agentbench.workspaces.archive import ArchiveError, pack, unpack
 from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
+from pytest_agentbench.workspaces.copying import copy_tree
+from pytest_agentbench.workspaces.diff import compare
+from pytest_agentbench.workspaces.docker.compose import compose_digest, compose_problem
+from pytest_agentbench.workspaces.docker.daemon import docker_problem
+from pytest_agentbench.workspaces.docker.images import build_digest
+from pytest_agentbench.workspaces.docker.local_images import has_image
 from pytest_agentbench.workspaces.sandboxes.base import (
-    WORKSPACE,
     ExecResult,
     Mount,
     Process,
@@ -12,13 +17,22 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxKind,
     SandboxSpec,
 )
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
+from pytest_agentbench.workspaces.sandboxes.capture import Capture
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
-from pytest_agentbench.workspaces.workspace import Entry, Kind, Workspace, Workspaces
+from pytest_agentbench.workspaces.sessions import Workspaces, host_mark, session_is_dead
+from pytest_agentbench.workspaces.snapshot import EMPTY, Snapshot, digest, take_snapshot
+from pytest_agentbench.workspaces.template import fill, template_digest
+from pytest_agentbench.workspaces.walking import TreeError
+from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Entry, Kind, Workspace
 
 __all__ = [
+    "EMPTY",
     "MAX_FILE_BYTES",
+    "PRIVATE_TMP",
     "WORKSPACE",
     "ArchiveError",
+    "Capture",
     "Entry",
     "ExecResult",
     "Kind",
@@ -30,8 +44,24 @@ __all__ = [
     "SandboxKind",
     "SandboxSpec",
     "Sandboxes",
+    "Snapshot",
+    "TreeError",
     "Workspace",
     "Workspaces",
+    "bubblewrap_problem",
+    "build_digest",
+    "compare",
+    "compose_digest",
+    "compose_problem",
+    "copy_tree",
+    "digest",
+    "docker_problem",
+    "fill",
+    "has_image",
+    "host_mark",
     "pack",
+    "session_is_dead",
+    "take_snapshot",
+    "template_digest",
     "unpack",
 ]

@@ -8,23 +8,19 @@ import os
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from pytest_agentbench.errors import AgentbenchError, SandboxError
-from pytest_agentbench.workspaces.confined import PathRefusedError, open_file, open_folder
+from pytest_agentbench.workspaces.confined import PathRefusedError, give, open_file
+from pytest_agentbench.workspaces.walking import MAX_DEPTH, MAX_ENTRIES, Found, TreeError, walk
 from pytest_agentbench.workspaces.workspace import Workspace
 
 MAX_ARCHIVE_BYTES = 64 * 2**20
 """The largest archive of a workspace, headers included, and the most that one unpacks to."""
 
-_MAX_ENTRIES = 50_000
-_MAX_DEPTH = 100
 _LATEST = 2**33  # seconds since 1970, what every tar header holds
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-
-Names = tuple[str, ...]
 
 
 class ArchiveError(AgentbenchError):
@@ -39,15 +35,18 @@ def pack(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = 
     """
     left_out: list[str] = []
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for names, content, found in _walk(workspace, left_out):
-            header = tarfile.TarInfo(redact("/".join(names)))
-            header.mode = stat.S_IMODE(found.st_mode) & 0o777
-            header.mtime = min(max(int(found.st_mtime), 0), _LATEST)
-            if content is None:
+        for found in _found(workspace, left_out):
+            header, content, there = tarfile.TarInfo(redact(found.path)), None, found.stat
+            if found.kind == "folder":
                 header.type = tarfile.DIRTYPE
+            elif (read := _content(found)) is None:
+                left_out.append(found.path)
+                continue
             else:
-                content = _redacted(content, redact)
+                content, there = _redacted(read[0], redact), read[1]
                 header.size = len(content)
+            header.mode = stat.S_IMODE(there.st_mode) & 0o777
+            header.mtime = min(max(int(there.st_mtime), 0), _LATEST)
             if target.tell() + 3 * tarfile.BLOCKSIZE + header.size > MAX_ARCHIVE_BYTES:
                 raise _too_large()
             archive.addfile(header, io.BytesIO(content) if content is not None else None)
@@ -62,10 +61,11 @@ def unpack(archive: Path, workspace: Workspace) -> None:
             for count, member in enumerate(members, 1):
                 total += member.size
                 is_kept = (member.isreg() or member.isdir()) and not member.issparse()
-                is_small = total <= MAX_ARCHIVE_BYTES and count <= _MAX_ENTRIES and member.name.count("/") <= _MAX_DEPTH
+                is_small = total <= MAX_ARCHIVE_BYTES and count <= MAX_ENTRIES and member.name.count("/") <= MAX_DEPTH
                 if not (is_kept and is_small):
                     raise ArchiveError(f"{archive}: {member.name!r} is no file or folder that a workspace keeps")
                 members.extract(member, workspace.path, filter="data")
+        _give_all(workspace)
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise SandboxError(f"no room to restore a workspace: {error}; set TMPDIR to another folder") from error
@@ -74,51 +74,39 @@ def unpack(archive: Path, workspace: Workspace) -> None:
         raise ArchiveError(f"{archive}: cannot be unpacked: {error}") from error
 
 
-def _walk(workspace: Workspace, left_out: list[str]) -> Iterator[tuple[Names, bytes | None, os.stat_result]]:
-    """Every file with its content and every folder with None, a folder before what it holds."""
-    pending: list[Names] = [()]
-    seen = 0
-    while pending:
-        names = pending.pop()
-        if len(names) > _MAX_DEPTH:
-            raise ArchiveError(f"its folders are nested deeper than {_MAX_DEPTH}")
-        try:
-            with open_folder(str(workspace.path), names) as folder:
-                if names:
-                    yield names, None, os.fstat(folder)
-                with os.scandir(folder) as entries:
-                    found = sorted(entry.name for entry in islice(entries, _MAX_ENTRIES))
-                seen += len(found)
-                if seen >= _MAX_ENTRIES:
-                    raise ArchiveError(f"it holds {_MAX_ENTRIES:,} files or more")
-                for name in found:
-                    below = (*names, name)
-                    if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                        pending.append(below)
-                        continue
-                    content = _content(folder, name)
-                    if content is None:
-                        left_out.append("/".join(below))
-                    else:
-                        yield below, *content
-        except (PathRefusedError, PermissionError, FileNotFoundError, NotADirectoryError):
-            left_out.append("/".join(names))
+def _give_all(workspace: Workspace) -> None:
+    """Makes all that a workspace holds its owner's."""
+    if workspace.owner is None:
+        return
+    for found in walk(str(workspace.path), []):
+        if found.kind == "folder":
+            give(found.folder, workspace.owner)
+        else:
+            owner = workspace.owner
+            os.chown(found.names[-1], owner, owner, dir_fd=found.folder, follow_symlinks=False)
 
 
-def _content(folder: int, name: str) -> tuple[bytes, os.stat_result] | None:
-    """A regular file; None for anything else. Raises ArchiveError for one that is too large."""
+def _found(workspace: Workspace, left_out: list[str]) -> Iterator[Found]:
     try:
-        file = os.fdopen(open_file(folder, name), "rb")
+        yield from walk(str(workspace.path), left_out)
+    except TreeError as error:
+        raise ArchiveError(str(error)) from error
+
+
+def _content(found: Found) -> tuple[bytes, os.stat_result] | None:
+    """A regular file with its facts; None for anything else. Raises ArchiveError for one that is too large."""
+    try:
+        file = os.fdopen(open_file(found.folder, found.names[-1]), "rb")
     except (OSError, PathRefusedError):
         return None
     with file:
-        found = os.fstat(file.fileno())
-        if found.st_size > MAX_ARCHIVE_BYTES:
+        there = os.fstat(file.fileno())
+        if there.st_size > MAX_ARCHIVE_BYTES:
             raise _too_large()
         content = file.read(MAX_ARCHIVE_BYTES + 1)
     if len(content) > MAX_ARCHIVE_BYTES:
         raise _too_large()
-    return content, found
+    return content, there
 
 
 def _redacted(content: bytes, redact: Callable[[str], str]) -> bytes:

@@ -43,15 +43,15 @@ def components(path: str) -> list[str]:
 
 
 @contextmanager
-def open_folder(root: str, names: Sequence[str], *, create: bool = False) -> Iterator[int]:
-    """The descriptor of a folder below `root`; with `create`, missing ones are made (mode 0700).
+def open_folder(root: str, names: Sequence[str], *, create: bool = False, owner: int | None = None) -> Iterator[int]:
+    """The descriptor of a folder below `root`; with `create`, missing ones are made (mode 0700), `owner`'s if given.
 
     Raises PathRefusedError for a link on the way, FileNotFoundError and NotADirectoryError as usual.
     """
     here = os.open(root, _FOLDER)
     try:
         for name in names:
-            below = _enter(here, name, create=create)
+            below = _enter(here, name, create=create, owner=owner)
             os.close(here)
             here = below
         yield here
@@ -59,11 +59,11 @@ def open_folder(root: str, names: Sequence[str], *, create: bool = False) -> Ite
         os.close(here)
 
 
-def open_file(folder: int, name: str, *, write: bool = False) -> int:
-    """The descriptor of the regular file `name`; with `write` it is made where missing, and emptied.
+def open_file(folder: int, name: str, *, write: bool = False, owner: int | None = None, linked: bool = False) -> int:
+    """The descriptor of the regular file `name`; with `write` it is made where missing, and emptied, and `owner`'s.
 
-    Raises PathRefusedError for links (symbolic, or a second hard one), FIFOs, devices and sockets, IsADirectoryError
-    for folders, FileNotFoundError for nothing.
+    Raises PathRefusedError for links (symbolic, or a second hard one unless `linked` allows it), FIFOs, devices and
+    sockets, IsADirectoryError for folders, FileNotFoundError for nothing.
     """
     flags = _FILE | (os.O_WRONLY | os.O_CREAT if write else os.O_RDONLY)
     try:
@@ -75,16 +75,23 @@ def open_file(folder: int, name: str, *, write: bool = False) -> int:
             raise _special(name) from error
         raise
     try:
-        _check_regular(name, os.fstat(file))
+        _check_regular(name, os.fstat(file), linked=linked)
         if write:
             os.ftruncate(file, 0)  # only now: O_TRUNC would empty what a hard link leads to before it is looked at
+            give(file, owner)
     except BaseException:
         os.close(file)
         raise
     return file
 
 
-def _enter(here: int, name: str, *, create: bool) -> int:
+def give(opened: int, owner: int | None) -> None:
+    """Makes what is open `owner`'s, user and group; None leaves it as it is."""
+    if owner is not None:
+        os.fchown(opened, owner, owner)
+
+
+def _enter(here: int, name: str, *, create: bool, owner: int | None = None) -> int:
     try:
         return os.open(name, _FOLDER, dir_fd=here)
     except FileNotFoundError:
@@ -96,19 +103,25 @@ def _enter(here: int, name: str, *, create: bool) -> int:
         raise
     with suppress(FileExistsError):  # made by another call meanwhile: the open below decides what it is
         os.mkdir(name, 0o700, dir_fd=here)
-    return _enter(here, name, create=False)
+    made = _enter(here, name, create=False)
+    try:
+        give(made, owner)
+    except BaseException:
+        os.close(made)
+        raise
+    return made
 
 
 def _is_link(here: int, name: str) -> bool:
     return stat.S_ISLNK(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
 
 
-def _check_regular(name: str, found: os.stat_result) -> None:
+def _check_regular(name: str, found: os.stat_result, *, linked: bool) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     if not stat.S_ISREG(found.st_mode):
         raise _special(name)
-    if found.st_nlink > 1:
+    if found.st_nlink > 1 and not linked:
         raise PathRefusedError(f"{name!r}: a file with several hard links is not opened, copy it instead")
 
 

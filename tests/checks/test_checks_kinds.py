@@ -106,8 +106,8 @@ def test_final_response_of_openclaw_may_be_its_last_message_or_a_file(check, wor
     assert check("final_response_present", output=None, trace=[said]).outcome == "failed"
     (workspace.path / "a.bin").write_bytes(b"\xff")
     (workspace.path / "b.md").write_text("report")
-    files = [{"artifact_id": uri, "artifact_type": "workspace_file", "uri": uri} for uri in ("a.bin", "b.md")]
-    result = check("final_response_present", output=" ", run={**openclaw, "output_artifacts": files})
+    changes = [added("a.bin"), added("b.md")]
+    result = check("final_response_present", output=" ", run={**openclaw, "changes": changes})
     assert (result.outcome, result.actual) == ("passed", "report")
 
 
@@ -194,8 +194,8 @@ def test_output_artifact_present_needs_every_field_to_match(check):
 def test_openclaw_workspace_file_present(check, workspace):
     workspace.write_text("out/report.md", "# Informe\nLa STRASSE está aquí")
     workspace.write_text("template.md", "x")
-    changed = {"artifact_id": "1", "artifact_type": "workspace_file", "uri": "out/report.md"}
-    run = {"runner_type": "openclaw", "output_artifacts": [changed]}
+    locked = {**added("template.md"), "change": "mode"}
+    run = {"runner_type": "openclaw", "changes": [added("out/report.md"), locked]}
 
     def present(run=run, **fields):
         return check("openclaw_workspace_file_present", **{"relative_path": "out/report.md"} | fields, run=run).outcome
@@ -206,6 +206,11 @@ def test_openclaw_workspace_file_present(check, workspace):
     assert present(contains_all=["informe", "x"]) == present(contains_any=["x", "y"]) == "failed"
     assert present(relative_path="template.md") == present(relative_path="report.md") == "failed"
     assert present(run={**run, "runner_type": "llm_probe"}) == "failed"
+
+
+def added(path: str) -> dict[str, object]:
+    """A file that the run made."""
+    return {"path": path, "change": "added", "after": {"kind": "file", "mode": 0o644, "size": 1}}
 
 
 @given(st.text(max_size=30))

@@ -16,6 +16,7 @@ from pytest_agentbench.records import (
     FinalOutputEvent,
     JudgeIteration,
     JudgeResult,
+    OutputArtifact,
     RunArtifact,
     RunError,
 )
@@ -464,6 +465,26 @@ def test_archives_go_with_their_runs(shop, store):
     aged(lost)
     assert "1 superseded runs" in store("prune")[1]
     assert [path.exists() for path in (old, new, lost)] == [False, True, False]
+
+
+def test_single_files_that_runs_left_go_with_their_runs(shop, store):
+    lane = shop.lane()
+
+    def left(prompt):
+        run_id = f"{shop.draws + 1:032x}"[::-1]
+        uri = lane.write_output("sum", 1, run_id, "report.md", prompt.encode())
+        output = OutputArtifact(artifact_id="report.md", artifact_type="workspace_file", uri=uri)
+        shop.run(covered(prompt), lane=lane, output_artifacts=(output,))
+        return shop.output / uri
+
+    old, new = left("old"), left("new")
+    lost = new.with_name(f"00000009.{'0' * 16}.report.md")
+    foreign = new.with_name("notes")
+    for path in (lost, foreign):
+        path.touch()
+        aged(path)
+    assert "1 superseded runs" in store("prune")[1]
+    assert [path.exists() for path in (old, new, lost, foreign)] == [False, True, False, True]
 
 
 def test_links_are_not_followed(shop, store, tmp_path):

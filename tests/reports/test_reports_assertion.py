@@ -3,7 +3,7 @@ from __future__ import annotations
 from reports_samples import failed_check, make_case, make_evaluation, make_judge, make_run
 
 from pytest_agentbench.errors import JudgeError, ProviderError
-from pytest_agentbench.records import Check, MetricResult, StatusIs
+from pytest_agentbench.records import Check, FileChange, FileFacts, MetricResult, StatusIs
 from pytest_agentbench.reports import error_report, failure_report, headline
 
 
@@ -82,6 +82,24 @@ def test_stays_short_whatever_the_agent_wrote():
     assert "... and 42 more that failed" in lines
     assert "answer (last 10 of 100 lines):" in lines
     assert lines[-2].strip().startswith("line 99 x")
+
+
+def test_what_the_agent_did_to_its_files_is_shown_in_short():
+    facts = FileFacts(kind="file", mode=0o644, size=100_000)
+    diff = "".join(f"+\x1b[2Jline {n} {'x' * 1000}\n" for n in range(5_000))
+    changes = tuple(
+        FileChange(path=f"f{n}\x1b[31m", change="added", after=facts, diff=diff if n == 0 else None) for n in range(900)
+    )
+    locked = FileChange(path="a", change="mode", before=facts, after=facts.model_copy(update={"mode": 0o400}))
+    report = failure_report(make_case(), make_run(changes=(locked, *changes)), make_evaluation(), None)
+    lines = report[report.index("workspace:") :].splitlines()
+    assert lines[1:3] == ["    mode a (644 -> 400)", r"    added f0\x1b[31m (file, 100,000 bytes)"]
+    assert lines[3].startswith(r"        +\x1b[2Jline 0 xxx")
+    assert "        [... 4,992 more lines ...]" in lines
+    assert lines[-1] == "    ... and 894 more changes"
+    assert len(lines) == 18
+    assert max(map(len, lines)) <= 170
+    assert "\x1b" not in report
 
 
 def test_long_values_are_cut_where_they_begin_to_differ():

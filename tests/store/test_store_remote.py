@@ -23,6 +23,7 @@ from pytest_agentbench.collection.sharing import StoreWait
 from pytest_agentbench.config import EvaluationProfile, RunProfile
 from pytest_agentbench.errors import InfrastructureError, UnreachableError
 from pytest_agentbench.options import parse_store
+from pytest_agentbench.records import OutputArtifact
 from pytest_agentbench.store import (
     Remote,
     Store,
@@ -229,6 +230,22 @@ def test_a_workspace_that_leads_elsewhere_is_neither_fetched_nor_sent(tmp_path, 
         second.close()
         assert [file.suffix for file in shared.rglob("run_1*")] == [".jsonl"]
     assert len(list(tmp_path.rglob("*.tar"))) == 1
+
+
+def test_single_files_that_a_run_left_come_with_it_too(tmp_path, machine, shared):
+    first, second = machine("a"), machine("b", suite="smoke")
+    uri = first.lane.write_output("sum", 1, "r1", "Mein Bericht.md", b"# Report")
+    left = OutputArtifact(artifact_id="out/Mein Bericht.md", artifact_type="workspace_file", uri=uri)
+    elsewhere = left.model_copy(update={"uri": "../secret"})
+    first.run(output_artifacts=(left, elsewhere))
+    first.close()
+    (tmp_path / "secret").write_text("mine")
+    run = second.pull()
+    assert run.output_artifacts[0].uri.startswith("runs/suit_smoke/")
+    assert (tmp_path / "b" / run.output_artifacts[0].uri).read_bytes() == b"# Report"
+    assert run.output_artifacts[1] == elsewhere
+    assert len(list(shared.rglob("run_1*"))) == 2
+    assert second.lane.find_run("sum", 1, KEY)[0] == run
 
 
 # -- what is offered

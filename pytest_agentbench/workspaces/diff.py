@@ -1,0 +1,177 @@
+"""What a run did to its workspace: changes of files as facts, and of text as unified diffs."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import accumulate, islice, takewhile
+from typing import Literal
+
+from pytest_agentbench.records import FileChange, FileFacts
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.snapshot import Snapshot, shown
+from pytest_agentbench.workspaces.walking import Names
+from pytest_agentbench.workspaces.workspace import Workspace
+
+MAX_CHANGES = 1_000
+"""The most changes that are kept of a run."""
+
+MAX_TEXT = 256 * 2**10
+"""Bytes of the largest text that is compared line by line."""
+
+MAX_DIFF = 20_000
+"""Characters kept of one file's diff."""
+
+MAX_DIFFS = 200_000
+"""Characters kept of all diffs of a run."""
+
+_MAX_STEPS = 50_000_000  # one or two seconds, where an agent wrote its text to keep the comparison busy
+_CONTEXT = 3
+_HUNK = re.compile(r"@@ -(\d+)(.*) \+(\d+)(.*) @@")
+
+Change = Literal["added", "removed", "modified", "renamed", "mode"]
+Facts = Mapping[Names, FileFacts]
+
+
+def compare(before: Snapshot, after: Snapshot, old: Workspace | None, new: Workspace) -> tuple[list[FileChange], int]:
+    """The changes, sorted by path, and how many more there were.
+
+    `new` is the workspace and `old` what it was a copy of: their texts are read where they are as the snapshots say.
+    """
+    found = sorted(_changes(before, after), key=lambda change: change[0])
+    room = MAX_DIFFS
+    changes: list[FileChange] = []
+    for names, change in found[:MAX_CHANGES]:
+        if change.change in ("added", "removed", "modified"):
+            change = _with_diff("/".join(names), change, old, new, min(room, MAX_DIFF))
+            room -= len(change.diff or "")
+        changes.append(change)
+    return changes, len(found) - len(changes)
+
+
+def _changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[Names, FileChange]]:
+    removed = {names: facts for names, facts in before.facts.items() if names not in after.facts}
+    added = {names: facts for names, facts in after.facts.items() if names not in before.facts}
+    parents = {names[:-1] for names in (*removed, *added)}
+    for old, names in _renamed(removed, added):
+        yield names, _change("renamed", names, removed.pop(old), added.pop(names), renamed_from=_path(old))
+    for names, facts in removed.items():
+        if names not in parents and not any(_path(names).startswith(f"{folder}/") for folder in after.unseen):
+            yield names, _change("removed", names, facts, None)
+    for names, facts in added.items():
+        if names not in parents:  # what it holds says that it was made
+            yield names, _change("added", names, None, facts)
+    for names, old_facts in before.facts.items():
+        new_facts = after.facts.get(names)
+        if new_facts is not None and (kind := _kind(old_facts, new_facts)) is not None:
+            yield names, _change(kind, names, old_facts, new_facts)
+
+
+def _change(
+    kind: Change, names: Names, before: FileFacts | None, after: FileFacts | None, renamed_from: str | None = None
+) -> FileChange:
+    return FileChange(path=_path(names), change=kind, before=before, after=after, renamed_from=renamed_from)
+
+
+def _path(names: Names) -> str:
+    return shown("/".join(names))
+
+
+def _renamed(removed: Facts, added: Facts) -> list[tuple[Names, Names]]:
+    """Where files that are gone turned up again, each once. Empty files are all the same, so they tell nothing."""
+    gone: dict[str, list[Names]] = defaultdict(list)
+    for names, facts in sorted(removed.items(), key=_first, reverse=True):
+        if facts.sha256 is not None and facts.size:
+            gone[facts.sha256].append(names)
+    found = ((gone.get(facts.sha256 or ""), names) for names, facts in sorted(added.items(), key=_first))
+    return [(olds.pop(), names) for olds, names in found if olds]
+
+
+def _first(item: tuple[Names, FileFacts]) -> Names:
+    return item[0]
+
+
+def _kind(old: FileFacts, new: FileFacts) -> Change | None:
+    """How one path differs. A file without a hash may hold anything, so it counts as modified."""
+    unknown = new.kind == "file" and new.sha256 is None
+    if unknown or (old.kind, old.size, old.sha256, old.target) != (new.kind, new.size, new.sha256, new.target):
+        return "modified"
+    return "mode" if old.mode != new.mode else None
+
+
+class _Untold(Exception):
+    """Why there is no diff of a text."""
+
+
+def _with_diff(path: str, change: FileChange, old: Workspace | None, new: Workspace, room: int) -> FileChange:
+    """The change with its diff in at most `room` characters; links, folders and the like have none."""
+    if not any(facts is not None and facts.kind == "file" for facts in (change.before, change.after)):
+        return change
+    if room <= 0:
+        return change.model_copy(update={"note": "not shown: too much text was changed"})
+    try:
+        lines = _unified(_lines(path, change.before, old), _lines(path, change.after, new))
+    except _Untold as reason:
+        return change.model_copy(update={"note": str(reason)})
+    kept = list(takewhile(lambda end: end <= room, accumulate(map(len, lines))))
+    cut = len(lines) - len(kept)
+    note = f"the diff is cut: {cut:,} more lines" if cut else None
+    return change.model_copy(update={"diff": "".join(lines[: len(kept)]) or None, "note": note})
+
+
+def _lines(path: str, facts: FileFacts | None, workspace: Workspace | None) -> list[str]:
+    """The lines of a text with their ends. Raises _Untold for what is none, or not to be shown."""
+    if facts is None or facts.kind != "file":
+        return []
+    if facts.sha256 is None:
+        raise _Untold("not compared: it was not read")
+    if facts.size is None or facts.size > MAX_TEXT:
+        raise _Untold(f"over {MAX_TEXT // 1024} kB")
+    try:
+        content = workspace.read_bytes(path, MAX_TEXT) if workspace is not None else b""
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise _Untold("binary") from None
+    except (PathRefusedError, OSError) as error:
+        raise _Untold(f"not compared: {error}") from error
+    if hashlib.sha256(content).hexdigest() != facts.sha256:
+        raise _Untold("not compared: its content is not what it was when the run ended")
+    if "\0" in text:
+        raise _Untold("binary")
+    return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
+
+
+def _unified(old: list[str], new: list[str]) -> list[str]:
+    """The lines of a unified diff. Raises _Untold where finding it takes too long."""
+    start = max(0, _common(old, new) - _CONTEXT)
+    old, new = old[start:], new[start:]
+    end = max(0, _common(old[::-1], new[::-1]) - _CONTEXT)
+    old, new = old[: len(old) - end], new[: len(new) - end]
+    if _steps(old, new) > _MAX_STEPS:
+        raise _Untold(f"not compared: {len(old):,} lines became {len(new):,} others")
+    found = islice(difflib.unified_diff(old, new, n=_CONTEXT), 2, None)
+    return [_shifted(line, start) if line.startswith("@@") else _ended(line) for line in found]
+
+
+def _steps(old: list[str], new: list[str]) -> int:
+    """The most steps that difflib takes: for each block in common all pairs of equal lines, popular ones left out."""
+    popular = len(new) // 100 + 1 if len(new) >= 200 else len(new)
+    there = Counter(old)
+    pairs = sum(count * there[line] for line, count in Counter(new).items() if count <= popular)
+    return min(len(old), len(new)) * pairs
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """How many lines they begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _shifted(hunk: str, lines: int) -> str:
+    return _HUNK.sub(lambda found: f"@@ -{int(found[1]) + lines}{found[2]} +{int(found[3]) + lines}{found[4]} @@", hunk)
+
+
+def _ended(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

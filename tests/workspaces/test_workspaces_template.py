@@ -1,0 +1,112 @@
+"""A workspace that starts as a copy of a folder has all of it, and nothing that the folder only points at."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.workspaces import (
+    PathRefusedError,
+    TreeError,
+    Workspace,
+    Workspaces,
+    copy_tree,
+    digest,
+    fill,
+    take_snapshot,
+    template_digest,
+)
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    (tmp_path / "template").mkdir()
+    return tmp_path / "template"
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    workspaces = Workspaces(tmp_path)
+    yield workspaces.create("case")
+    workspaces.close()
+
+
+def test_files_folders_modes_times_and_links_are_copied(template, workspace, tmp_path):
+    (tmp_path / "secret").write_text("the key")
+    (template / "src").mkdir()
+    (template / "src" / "run.sh").write_text("#!/bin/sh\n")
+    (template / "src" / "run.sh").chmod(0o4755)
+    os.utime(template / "src" / "run.sh", ns=(1, 1_000_000_001))
+    (template / "empty").mkdir()
+    (template / "link").symlink_to("../secret")
+    (template / "folder").symlink_to("src")
+    (template / "read only").mkdir()
+    (template / "read only" / "a").write_bytes(b"\0" * 3_000_000)
+    (template / "read only").chmod(0o555)
+    os.link(template / "src" / "run.sh", template / "twin")
+    snapshot = fill(workspace, template)
+    there = workspace.path / "src" / "run.sh"
+    assert there.read_text() == "#!/bin/sh\n"
+    assert (stat.S_IMODE(there.stat().st_mode), there.stat().st_mtime_ns) == (0o755, 1_000_000_001)
+    assert stat.S_IMODE((workspace.path / "read only").stat().st_mode) == 0o555
+    assert os.readlink(workspace.path / "link") == "../secret"
+    assert os.readlink(workspace.path / "folder") == "src"
+    assert (workspace.path / "twin").stat().st_nlink == 1
+    assert digest(snapshot) == digest(take_snapshot(str(workspace.path))) == template_digest(template)
+    owners = {(each.lstat().st_uid, each.lstat().st_gid) for each in workspace.path.rglob("*")}
+    own = (workspace.owner, workspace.owner) if workspace.owner is not None else (os.getuid(), os.getgid())
+    assert owners == {own}
+
+
+def test_what_no_workspace_takes_is_named_before_anything_runs(template, workspace):
+    os.mkfifo(template / "fifo")
+    with pytest.raises(ConfigError, match=r"template/fifo: found what is no file, folder or link that can be read"):
+        template_digest(template)
+    with pytest.raises(ConfigError, match="template/fifo: found what is no file"):
+        fill(workspace, template)
+
+
+def test_a_template_that_is_too_large_says_how_large_it_may_be(template, workspace):
+    with (template / "hole").open("wb") as file:
+        file.truncate(513 * 2**20)
+    for made in (lambda: template_digest(template), lambda: fill(workspace, template)):
+        with pytest.raises(
+            ConfigError, match="too large: its files hold more than 512 MB; expected under 50,000 files"
+        ):
+            made()
+
+
+def test_a_template_has_no_private_folder(template):
+    (template / ".tmp").mkdir()
+    with pytest.raises(ConfigError, match=r"\.tmp: this name is the run's private temporary folder's; rename it"):
+        template_digest(template)
+
+
+def test_what_an_agent_left_is_copied_without_what_it_leads_to(template, workspace, tmp_path):
+    (tmp_path / "secret").write_text("the key")
+    (template / "a").symlink_to(tmp_path)
+    os.mkfifo(template / "b")
+    assert copy_tree(template, workspace) == ["b"]
+    assert (workspace.path / "a").is_symlink()
+
+
+def test_a_link_in_the_target_is_not_written_through(template, tmp_path):
+    (template / "sub").mkdir()
+    (template / "sub" / "a").write_text("new")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a").write_text("old")
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "sub").symlink_to(tmp_path / "outside")
+    with pytest.raises(PathRefusedError, match="links are not followed"):
+        copy_tree(template, Workspace(tmp_path / "target"))
+    assert (tmp_path / "outside" / "a").read_text() == "old"
+
+
+def test_folders_nested_without_end_are_not_copied(template, workspace):
+    template.joinpath(*["d"] * 101).mkdir(parents=True)
+    with pytest.raises(TreeError, match="nested deeper than 100"):
+        copy_tree(template, workspace)
