@@ -1,24 +1,38 @@
-"""Runs one Python hook and writes its verdict. A program of its own: `python -I hook_driver.py REQUEST RESULT`.
+"""Runs one Python hook and reports its verdict. A program of its own: `python -I hook_driver.py DESCRIPTOR`.
 
-Both are JSON files. The request holds the hook, the artifact, the case and the workspace's path; the result is
-`{passed, message, metadata, outputs}`, or `{error}`. What the hook prints is not read as anything.
+Its stdin is a JSON object with the hook, the artifact, the case and the workspace's path. To the descriptor it writes
+one JSON object: `{passed, message, metadata, outputs}`, or `{error}`. What the hook prints is not read as anything.
 """
 
 from __future__ import annotations
 
-import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import inspect
 import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+_REFERENCE_MODULES = {
+    "personal_agent_eval",
+    "personal_agent_eval.artifacts",
+    "personal_agent_eval.artifacts.run_artifact",
+}
+_REFERENCE_RECORDS = {
+    "RunArtifact": "RunArtifact",
+    "MessageTraceEvent": "MessageEvent",
+    "ToolCallTraceEvent": "ToolCallEvent",
+    "ToolResultTraceEvent": "ToolResultEvent",
+    "RunnerTraceEvent": "RunnerEvent",
+    "FinalOutputTraceEvent": "FinalOutputEvent",
+}
 _FIELDS = ("passed", "message", "metadata", "outputs")
 
 
@@ -31,28 +45,35 @@ class HookContext:
     workspace: Path | None
 
 
-def main(request: Path, result: Path) -> None:
-    """Run the hook that the file `request` describes; the file `result` appears whole or not at all."""
+def main(result: int) -> None:
+    """Run the hook that stdin describes."""
+    os.set_inheritable(result, False)
     try:
-        reply = _run(json.loads(request.read_bytes()))
+        reply = _run(json.load(sys.stdin.buffer))
         text = json.dumps(reply, allow_nan=False)
     except BaseException as error:  # noqa: BLE001  a hook may raise anything, SystemExit too
         text = json.dumps({"error": _described(error)})
-    unfinished = result.with_suffix(".part")
-    unfinished.write_text(text, encoding="ascii")
-    unfinished.rename(result)
+    with os.fdopen(result, "w", encoding="ascii") as file:
+        file.write(text)
 
 
 def _run(request: Mapping[str, Any]) -> dict[str, Any]:
     sys.path.append(str(Path(__file__).parents[2]))  # for a checkout that is not installed; last, so it hides nothing
-    from pytest_agentbench.records import Case, RunArtifact
-
+    sys.meta_path.append(_Reference())
     hook = _load(request["hook"])
-    case = Case.model_validate(request["case"])
-    workspace = request["workspace"]
-    context = HookContext(case, case.path.parent, None if workspace is None else Path(workspace))
-    arguments = (RunArtifact.model_validate(request["artifact"]), context)
-    return _verdict(hook(*arguments[: _wanted(hook)]))
+    return _verdict(hook(*_arguments(request, _wanted(hook))))
+
+
+def _arguments(request: Mapping[str, Any], wanted: int) -> Iterator[Any]:
+    """The artifact and the context, as far as the hook wants them: making them takes most of a hook's time."""
+    if wanted > 0:
+        from pytest_agentbench.records import Case, RunArtifact
+
+        yield RunArtifact.model_validate(request["artifact"])
+    if wanted > 1:
+        case = Case.model_validate(request["case"])
+        workspace = request["workspace"]
+        yield HookContext(case, case.path.parent, None if workspace is None else Path(workspace))
 
 
 def _load(hook: Mapping[str, str | None]) -> Callable[..., Any]:
@@ -131,7 +152,24 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"{type(value).__name__} {str(value)[:60]!r}"
 
 
+class _Reference(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """The modules by which hooks of the reference system name its records: they get ours, where it is not installed."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        """A package for each of its names."""
+        known = name in _REFERENCE_MODULES
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fills in the records."""
+        if module.__name__ == "personal_agent_eval":
+            return
+        from pytest_agentbench.records import run
+
+        module.__dict__.update({name: getattr(run, ours) for name, ours in _REFERENCE_RECORDS.items()})
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]))
     sys.stdout.flush()
     os._exit(0)  # not waiting for threads that the hook left behind

@@ -1,68 +1,154 @@
-"""Python hooks: the case author's own callables, each in a child process of its own."""
+"""Python hooks: the case author's own callables, each in a process of its own that sees little and reaches nothing."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.checks.base import CheckContext, Verdict, excerpt, verdict
 from pytest_agentbench.config import SecurityPolicy
-from pytest_agentbench.records import PythonHook
-from pytest_agentbench.workspaces import ExecResult, Workspace
-from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.records import Case, PythonHook
+from pytest_agentbench.workspaces import ResourceLimits, bubblewrap_problem
+from pytest_agentbench.workspaces.sandboxes.base import Killed
+from pytest_agentbench.workspaces.sandboxes.isolated import Isolated, Isolation, run_isolated
 
 HOOK_SECONDS = 30.0
 """How long one hook may run."""
 
-_DRIVER = str(Path(__file__).with_name("hook_driver.py"))
-_REQUEST, _RESULT = "request.json", "result.json"
+HOOK_LIMITS = ResourceLimits(cpu_seconds=60, processes=64)
+"""What it may take, with all it starts."""
+
+_DRIVER = Path(__file__).with_name("hook_driver.py")
+_PACKAGE = _DRIVER.parents[1]
+_OUTPUT_BYTES = 64_000
+
+
+def require_hooks(case: Case, policy: SecurityPolicy) -> None:
+    """Raises UnavailableError, with what to do, where the case has Python hooks that may run, but cannot here."""
+    may_run = policy.allow_local_python_hooks and any(check.python_hook is not None for check in case.checks)
+    if may_run and (problem := _problem(policy)) is not None:
+        raise UnavailableError(problem)
 
 
 async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) -> Verdict:
-    """The hook's verdict; `skipped` where the policy forbids hooks, `error` where it gives none."""
+    """The hook's verdict; `skipped` where the policy forbids hooks or cannot be kept here, `error` where it gives none.
+
+    Raises SandboxError where its process cannot be started.
+    """
     if not policy.allow_local_python_hooks:
         return Verdict(
             "skipped",
             "Python hooks are off; to run this one, set security_policy.allow_local_python_hooks: true in the "
             "evaluation profile",
         )
-    with tempfile.TemporaryDirectory(prefix="agentbench-hook-", ignore_cleanup_errors=True) as folder:
-        own = Workspace(Path(folder))
-        (own.path / _REQUEST).write_text(_request(hook, context), encoding="ascii")
-        command = [sys.executable, "-I", "-B", _DRIVER, str(own.path / _REQUEST), str(own.path / _RESULT)]
-        ended = await LocalSandbox(own).exec(command, seconds=HOOK_SECONDS)
-        reply = json.loads(own.read_bytes(_RESULT)) if own.kind(_RESULT) == "file" else None
-    return _verdict(reply, ended)
+    if (problem := _problem(policy)) is not None:
+        return Verdict("skipped", problem)
+    isolation = Isolation(
+        readable=tuple(path for path in dict.fromkeys(_readable(hook, context)) if path.exists()),
+        network=policy.network_access == "allow",
+        kind="local" if bubblewrap_problem() is not None else "bubblewrap",
+        limits=HOOK_LIMITS,
+    )
+    done = await run_isolated(
+        [sys.executable, "-I", "-B", str(_DRIVER)],
+        isolation,
+        seconds=HOOK_SECONDS,
+        stdin=_request(hook, context),
+        output_limit=_OUTPUT_BYTES,
+    )
+    return _verdict(done)
 
 
-def _request(hook: PythonHook, context: CheckContext) -> str:
-    described = hook.model_dump()
-    if hook.path is not None:
-        described["path"] = str((context.case.path.parent / hook.path).resolve())
-    return json.dumps(
-        {
-            "hook": described,
-            "case": context.case.model_dump(mode="json", by_alias=True),
-            "artifact": context.artifact.model_dump(mode="json"),
-            "workspace": None if context.workspace is None else str(context.workspace.path),
-        }
+def _problem(policy: SecurityPolicy) -> str | None:
+    """Why hooks cannot be kept from the network here, and what to do; None where they can, or need not be."""
+    if policy.network_access == "allow" or (problem := bubblewrap_problem()) is None:
+        return None
+    return (
+        f"Python hooks may not use the network, which takes bubblewrap to hold, and {problem}; or set "
+        "security_policy.network_access: allow in the evaluation profile if you trust them"
     )
 
 
-def _verdict(reply: dict[str, Any] | None, ended: ExecResult) -> Verdict:
-    printed = {"printed": excerpt(ended.output)} if ended.output.strip() else {}
+def _readable(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
+    """What a hook sees beside the system's folders and Python: its case, its own code, the workspace, this package."""
+    yield _PACKAGE
+    yield context.case.path.parent
+    if hook.path is not None:
+        yield _file(hook, context).parent
+    elif hook.import_path is not None:
+        yield from _package(hook.import_path)
+    if context.workspace is not None:
+        yield context.workspace.path
+
+
+def _package(import_path: str) -> Iterator[Path]:
+    """Where the top-level package or module of an import path lies, as this process finds it."""
+    try:
+        found = importlib.util.find_spec(import_path.partition(".")[0])
+    except (ImportError, ValueError):
+        return
+    if found is None:
+        return
+    if found.submodule_search_locations is not None:
+        yield from (Path(folder) for folder in found.submodule_search_locations)
+    elif found.has_location and found.origin is not None:
+        yield Path(found.origin)
+
+
+def _file(hook: PythonHook, context: CheckContext) -> Path:
+    return (context.case.path.parent / (hook.path or "")).resolve()
+
+
+def _request(hook: PythonHook, context: CheckContext) -> bytes:
+    described = hook.model_dump()
+    if hook.path is not None:
+        described["path"] = str(_file(hook, context))
+    request = {
+        "hook": described,
+        "case": context.case.model_dump(mode="json", by_alias=True),
+        "artifact": context.artifact.model_dump(mode="json"),
+        "workspace": None if context.workspace is None else str(context.workspace.path),
+    }
+    return json.dumps(request).encode("ascii")
+
+
+def _verdict(done: Isolated) -> Verdict:
+    printed = {"printed": excerpt(done.ended.output)} if done.ended.output.strip() else {}
+    reply, problem = _reply(done)
     if reply is None:
-        end = (
-            f"was stopped after {HOOK_SECONDS:g} s"
-            if ended.killed == "time-out"
-            else f"ended with exit code {ended.exit_code}"
-        )
-        return Verdict("error", f"the hook {end} and gave no verdict", outputs=printed)
+        return Verdict("error", f"the hook {problem}", outputs=printed)
     if "error" in reply:
         return Verdict("error", reply["error"], outputs=printed)
     metadata = {"metadata": reply["metadata"]} if reply.get("metadata") else {}
     found = verdict(reply["passed"], reply.get("message") or f"the hook {'passed' if reply['passed'] else 'failed'}")
     return Verdict(found.outcome, found.message, outputs={**reply.get("outputs", {}), **metadata, **printed})
+
+
+def _reply(done: Isolated) -> tuple[dict[str, Any] | None, str]:
+    """What the driver reported, or what is wrong with it: it counts only where it is one, and the driver ended well."""
+    if done.ended.killed is not None:
+        return None, f"was stopped {_why(done.ended.killed)} and gave no verdict"
+    if done.ended.exit_code != 0 or done.result == b"":
+        return None, f"ended with exit code {done.ended.exit_code} and gave no verdict"
+    if done.result is None:
+        return None, "gave a verdict that is too long"
+    try:
+        reply = json.loads(done.result)
+    except ValueError:
+        return None, "gave more than one verdict: it was copied by a fork, or it wrote where the verdict is reported"
+    return reply, ""
+
+
+def _why(killed: Killed) -> str:
+    return {
+        "time-out": f"after {HOOK_SECONDS:g} s",
+        "output": "because it printed without end",
+        "memory": f"because it took more than {HOOK_LIMITS.memory_bytes:,} bytes of memory",
+        "disk": f"because it wrote more than {HOOK_LIMITS.workspace_bytes:,} bytes",
+        "processes": f"because it had more than {HOOK_LIMITS.processes} processes and threads",
+    }[killed]

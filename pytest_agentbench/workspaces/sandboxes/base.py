@@ -13,9 +13,6 @@ from pytest_agentbench.workspaces.workspace import Workspace
 SandboxKind = Literal["docker", "bubblewrap", "local"]
 Killed = Literal["time-out", "output", "memory", "disk", "processes"]
 
-WORKSPACE = "/workspace"
-"""Where the workspace lies in sandboxes that have a file system of their own; their /tmp is its private one."""
-
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 

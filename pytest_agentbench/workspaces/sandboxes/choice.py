@@ -6,10 +6,18 @@ from dataclasses import replace
 
 from pytest_agentbench.config import SandboxSettings
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.records import SandboxNeeds
+from pytest_agentbench.records import SandboxNeeds, SandboxUsed
+from pytest_agentbench.workspaces.docker.compose import compose_problem
+from pytest_agentbench.workspaces.docker.containers import Containers
+from pytest_agentbench.workspaces.docker.daemon import docker_problem
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, Sandbox, SandboxKind, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
-from pytest_agentbench.workspaces.workspace import Workspace, Workspaces
+from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
+
+_NO_NEEDS = SandboxNeeds()
 
 
 class Sandboxes:
@@ -17,17 +25,19 @@ class Sandboxes:
 
     def __init__(self, workspaces: Workspaces) -> None:
         self.workspaces = workspaces
+        self._watchdog = Watchdog()
+        self._containers = Containers(workspaces, self._watchdog)
 
     def spec(self, settings: SandboxSettings, needs: SandboxNeeds | None = None) -> SandboxSpec:
         """What a run gets by its profile and its case. What works here is found out once.
 
         Raises UnavailableError, with what to do, where that is not to be had here.
         """
-        kind = self._kind(settings, needs)
+        needs = needs or _NO_NEEDS
+        kind = _kind(settings, needs)
         spec = SandboxSpec(kind, network=settings.network == "allow", limits=_limits(settings))
         if kind != "docker":
             return spec
-        needs = needs or SandboxNeeds()
         return replace(
             spec,
             image=None if needs.dockerfile is not None else needs.image or settings.image,
@@ -36,29 +46,79 @@ class Sandboxes:
             build_network=settings.build_network == "allow",
         )
 
+    async def prepare(self, spec: SandboxSpec) -> None:
+        """Has what is slow to be had on this machine, before anything is paid: the image.
+
+        Raises UnavailableError where it cannot be pulled, SandboxError where it cannot be built.
+        """
+        if spec.kind == "docker":
+            await self._containers.image(spec)
+
     def expect(self, spec: SandboxSpec, runs: int) -> None:
-        """Says that `runs` more runs will need such a sandbox soon: containers are made ahead of need."""
+        """Says that `runs` runs will need such a sandbox soon: containers are made ahead of need."""
+        if spec.kind == "docker":
+            self._containers.expect(spec, runs)
 
     def workspace(self, spec: SandboxSpec | None, case_id: str) -> Workspace:
         """A fresh folder for a run that may start a sandbox of that kind; None: it starts none."""
-        return self.workspaces.create(case_id)
+        ready = self._containers.workspace(spec) if spec is not None and spec.kind == "docker" else None
+        return ready or self.workspaces.create(case_id)
+
+    async def describe(self, spec: SandboxSpec) -> SandboxUsed:
+        """What a sandbox that was started is."""
+        if spec.kind != "docker":
+            return SandboxUsed(kind=spec.kind)
+        image = await self._containers.image(spec)
+        return SandboxUsed(kind="docker", image=image.name, image_id=image.image_id)
 
     async def start(self, spec: SandboxSpec, workspace: Workspace) -> Sandbox:
         """The sandbox of the run that has the workspace. Raises SandboxError where it cannot be had now."""
-        if spec.kind == "local":
-            return LocalSandbox(workspace, spec.limits)
-        raise UnavailableError(f"sandbox: {spec.kind} is not part of this version")
+        if spec.kind == "docker":
+            return await self._containers.start(spec, workspace)
+        if spec.kind == "bubblewrap":
+            return BubblewrapSandbox(workspace, spec, self._watchdog)
+        return LocalSandbox(workspace, spec.limits, self._watchdog)
+
+    def release(self, workspace: Workspace) -> None:
+        """Says that the run which has the workspace has ended: what was made for it and never started is removed."""
+        self._containers.release(workspace)
 
     async def close(self) -> None:
         """Ends what was made and never used."""
+        await self._containers.close()
 
-    def _kind(self, settings: SandboxSettings, needs: SandboxNeeds | None) -> SandboxKind:
-        if settings.type == "local":
-            return "local"
-        raise UnavailableError(
-            f"the case needs a sandbox, and `sandbox: {settings.type}` is not to be had: set `sandbox: local` (no "
-            "isolation) in the run profile if you trust this agent"
-        )
+
+def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:
+    """Raises UnavailableError where none of the kinds that would do is to be had."""
+    kinds: tuple[SandboxKind, ...] = ("docker", "bubblewrap") if settings.type == "auto" else (settings.type,)
+    if needs != _NO_NEEDS:
+        if "docker" not in kinds:
+            raise UnavailableError(
+                f"the case needs containers (its image, dockerfile or compose), and the run profile says "
+                f"`sandbox: {settings.type}`: set docker or auto there"
+            )
+        kinds = ("docker",)
+    reasons = []
+    for kind in kinds:
+        reason = _missing(kind, settings, needs)
+        if reason is None:
+            return kind
+        reasons.append(f"{kind}: {reason}")
+    raise UnavailableError(
+        f"the case needs a sandbox, and there is none here ({'; '.join(reasons)}); or set `sandbox: local` (no "
+        "isolation) in the run profile if you trust this agent"
+    )
+
+
+def _missing(kind: SandboxKind, settings: SandboxSettings, needs: SandboxNeeds) -> str | None:
+    """Why the run cannot have such a sandbox, with what to do."""
+    if kind == "local":
+        return None
+    if kind == "bubblewrap":
+        return bubblewrap_problem()
+    if settings.image is None and needs.image is None and needs.dockerfile is None:
+        return "no image is named; set `sandbox: {type: docker, image: name:tag}` in the run profile"
+    return docker_problem() or (None if needs.compose is None else compose_problem())
 
 
 def _limits(settings: SandboxSettings) -> ResourceLimits:

@@ -1,9 +1,10 @@
 """Runs one command under limits and leaves nothing of it behind. A program of its own: standard library only.
 
-    python -I -S launcher.py LIMITS_JSON ARGV...
+    python -I -S launcher.py PLAN_JSON ARGV...
 
-It adopts whatever the command leaves behind (a "child subreaper"), so that daemons are found too, and kills all of it
-when the command ends or when its own stdin is closed: by the caller at a time limit, or by the caller's death.
+The plan holds the limits, and `stdin`, the descriptor that the command shall read. The launcher adopts whatever the
+command leaves behind (a "child subreaper"), so that daemons are found too, and kills all of it when the command ends,
+when it is told to by SIGTERM, or when its own stdin is closed: by the caller at a time limit, or by the caller's death.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ import sys
 import time
 from collections.abc import Iterator
 
+SPARE_PROCESSES = 8
+"""How many more than its limit a command can start, so that the watchdog sees that it has too many, and ends it."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_SECONDS = 5.0
 
 
-def main(limits: dict[str, int], argv: list[str]) -> int:
+def main(plan: dict[str, int], argv: list[str]) -> int:
     """Run `argv`; its exit code, 128 + n for signal n, 127 where it cannot be started."""
     if sys.platform == "linux":
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -30,11 +34,19 @@ def main(limits: dict[str, int], argv: list[str]) -> int:
     os.set_blocking(wakened, False)
     signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    told = False
+
+    def end(*_: object) -> None:
+        nonlocal told
+        told = True
+
+    signal.signal(signal.SIGTERM, end)
     command = os.fork()
     if command == 0:
-        _become(argv, limits)
+        _become(argv, plan)
+    os.close(plan["stdin"])
     status = None
-    while status is None and 0 not in select.select([0, wake], [], [])[0]:
+    while status is None and not told and 0 not in select.select([0, wake], [], [])[0]:
         os.read(wake, 4096)
         status = _reap(command)
     _kill_descendants(command)
@@ -49,16 +61,17 @@ def kill_session(session: int) -> None:
             _kill(pid)
 
 
-def _become(argv: list[str], limits: dict[str, int]) -> None:
+def _become(argv: list[str], plan: dict[str, int]) -> None:
     try:
         os.setpgid(0, 0)  # `kill 0` in a script ends the command, not its launcher
         if sys.platform == "linux":
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(plan["stdin"], 0)
+        os.close(plan["stdin"])
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        _restrict(limits)
+        _restrict(plan)
         os.execvp(argv[0], argv)  # noqa: S606 - an exec is the purpose
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
@@ -76,7 +89,7 @@ def _restrict(limits: dict[str, int]) -> None:
         memory: limits["memory_bytes"],
     }
     if sys.platform == "linux":
-        wanted[resource.RLIMIT_NPROC] = _own_threads() + limits["processes"]
+        wanted[resource.RLIMIT_NPROC] = _own_threads() + limits["processes"] + SPARE_PROCESSES
     for limit, value in wanted.items():
         hard = resource.getrlimit(limit)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -110,20 +123,29 @@ def _reap(command: int) -> int | None:
 
 
 def _kill_descendants(command: int) -> None:
-    """Kill until no child is left: whoever loses a parent becomes a child of this process."""
+    """Kill until no child is left: whoever loses a parent becomes a child of this process.
+
+    All are stopped first, for as long as more are found: what forks faster than it is killed would never be gone.
+    """
     deadline = time.monotonic() + _KILL_SECONDS
     try:
         os.killpg(command, signal.SIGKILL)
     except OSError:  # none left in it
         _reap(command)
+    stopped: set[int] = set()
     while time.monotonic() < deadline:
         try:
             if os.waitpid(-1, os.WNOHANG)[0]:
                 continue
         except ChildProcessError:
             return
-        for pid in _descendants():
-            _kill(pid)
+        found = set(_descendants())
+        for pid in found - stopped:
+            _kill(pid, signal.SIGSTOP)
+        if found <= stopped:
+            for pid in found:
+                _kill(pid)
+        stopped = found
         time.sleep(0.001)
 
 
@@ -155,9 +177,9 @@ def _processes() -> Iterator[tuple[int, int, int]]:
             yield int(name), int(fields[1]), int(fields[3])
 
 
-def _kill(pid: int) -> None:
+def _kill(pid: int, number: int = signal.SIGKILL) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except OSError:  # it ended meanwhile, or became another user's
         return
 

@@ -5,134 +5,95 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.sandboxes.base import (
-    NO_VARIABLES,
-    ExecResult,
-    Killed,
-    Process,
-    ResourceLimits,
-    SandboxKind,
-)
-from pytest_agentbench.workspaces.sandboxes.capture import Capture
+from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxKind
+from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
 from pytest_agentbench.workspaces.sandboxes.launcher import kill_session
+from pytest_agentbench.workspaces.sandboxes.programs import Program
+from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 _END_SECONDS = 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class LocalSandbox:
+class LocalSandbox(HostSandbox):
     """Runs commands in the workspace with a scrubbed environment, resource limits and a sure end.
 
     It is no isolation: a command has this user's rights to files, network and other processes.
     """
 
-    workspace: Workspace
-    limits: ResourceLimits = field(default_factory=ResourceLimits)
     kind: SandboxKind = "local"
 
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        seconds: float,
-        stdin: bytes = b"",
-        output_limit: int = 64_000,
-        environment: Mapping[str, str] = NO_VARIABLES,
-    ) -> ExecResult:
-        """As the protocol says. Daemons the command started are killed too, when it ends or is ended."""
-        started = time.perf_counter()
-        process = self._start(argv, environment)
-        capture = Capture(output_limit)
-        killed: Killed | None = None
+    def __init__(
+        self, workspace: Workspace, limits: ResourceLimits | None = None, watchdog: Watchdog | None = None
+    ) -> None:
+        super().__init__(workspace, limits or ResourceLimits(), watchdog or Watchdog())
+
+    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
+        folder = self.workspace.path
+        own = {"HOME": str(folder), "TMPDIR": str(self.workspace.private_tmp()), **environment}
+        return start(argv, folder=folder, limits=self.limits, stdin=stdin, environment=own)
+
+
+class LocalProgram(Program):
+    """A launcher with its command; its stdin is what holds it: closed, it ends all that the command started."""
+
+    @property
+    def root(self) -> int:
+        """As Program says."""
+        return self.process.pid
+
+    def kill(self) -> None:
+        """As Program says."""
+        self.process.send_signal(signal.SIGTERM)
+
+    async def _end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
         try:
-            await asyncio.get_running_loop().connect_read_pipe(lambda: capture, process.stdout)
-            async with asyncio.timeout(seconds):
-                await capture.enough.wait()
-        except TimeoutError:
-            killed = "time-out"
+            await asyncio.to_thread(self.process.wait, _END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
         finally:
-            await _end(process, capture)
-        killed = "output" if capture.endless else killed
-        code = process.returncode
-        return ExecResult(
-            exit_code=None if killed else code if code >= 0 else 128 - code,
-            output=capture.text(),
-            killed=killed,
-            truncated=capture.left_out > 0,
-            seconds=time.perf_counter() - started,
-        )
-
-    async def open(self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES) -> Process:
-        """As the protocol says."""
-        raise NotImplementedError
-
-    async def put(self, path: str, content: bytes) -> None:
-        """As the protocol says."""
-        self.workspace.write_bytes(path, content)
-
-    async def get(self, path: str, limit: int) -> bytes:
-        """As the protocol says."""
-        return self.workspace.read_bytes(path, limit)
-
-    async def stop(self) -> None:
-        """Commands end by themselves."""
-
-    def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        limits = json.dumps(asdict(self.limits))
-        try:
-            return subprocess.Popen(
-                [sys.executable, "-I", "-S", _LAUNCHER, limits, *argv],
-                cwd=self.workspace.path,
-                env={**_environment(self.workspace), **environment},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                bufsize=0,
-            )
-        except OSError as error:
-            raise SandboxError(f"the local sandbox could not start a command: {error}") from error
+            self.process.wait()
+            if self.process.returncode < 0:  # the launcher was killed, by its command for one: do its work
+                kill_session(self.process.pid)
 
 
-def _environment(workspace: Workspace) -> dict[str, str]:
-    """All that a command sees of the environment: no key can be in it."""
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(workspace.path),
-        "TMPDIR": str(workspace.private_tmp()),
-        "LANG": "C.UTF-8",
-        "TERM": "dumb",
-    }
+def start(
+    argv: Sequence[str],
+    *,
+    folder: Path,
+    limits: ResourceLimits,
+    stdin: int,
+    environment: Mapping[str, str],
+    keep: Sequence[int] = (),
+) -> LocalProgram:
+    """Run `argv` in a folder, with a descriptor as its stdin and `keep` open too. Raises SandboxError.
 
-
-async def _end(process: subprocess.Popen[bytes], capture: Capture) -> None:
-    """Close the launcher's stdin, upon which it kills all that is left, and see it gone. Runs when cancelled too.
-
-    The pipe is at its end when nobody holds it: neither the launcher nor anything that the command started.
+    Of this process's environment it has the PATH only: no key can be in it but those given.
     """
-    assert process.stdin is not None
-    process.stdin.close()
-    if capture.pipe is None:  # cancelled before anything was read
-        process.wait()
-        return
+    plan = json.dumps({**asdict(limits), "stdin": stdin})
     try:
-        if not capture.closed.is_set() and process.poll() is not None:  # its command killed it: do its work
-            kill_session(process.pid)
-        async with asyncio.timeout(_END_SECONDS):
-            await capture.closed.wait()
-    except TimeoutError:
-        process.kill()
-        kill_session(process.pid)
-    finally:
-        capture.pipe.close()
-        process.wait()
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", _LAUNCHER, plan, *argv],
+            cwd=folder,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "TERM": "dumb", **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(stdin, *keep),
+            start_new_session=True,
+            bufsize=0,
+        )
+    except OSError as error:
+        raise SandboxError(f"the local sandbox could not start a command: {error}") from error
+    return LocalProgram(process)

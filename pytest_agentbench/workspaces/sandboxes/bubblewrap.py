@@ -1,0 +1,266 @@
+"""Commands in bubblewrap: the system's folders read-only, the run's workspace, and nothing else of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.sandboxes.base import SandboxKind, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.bwrap import (
+    Inputs,
+    View,
+    bwrap_command,
+    filter_program,
+    python_prefixes,
+    read_only,
+    users,
+    variables,
+)
+from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
+from pytest_agentbench.workspaces.sandboxes.programs import Program
+from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
+from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Workspace
+
+_END_SECONDS = 30.0
+_BWRAP_SECONDS = 0.5
+_TRIAL_SECONDS = 20.0
+_NOBODY = 65534
+_ADVICE = (
+    "an ordinary user needs user namespaces (sysctl user.max_user_namespaces above 0, on Ubuntu "
+    "kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for bwrap), and in a container the right to "
+    "make namespaces and mounts (`docker run --privileged`); or use docker"
+)
+
+
+class BubblewrapSandbox(HostSandbox):
+    """Runs commands in namespaces of their own, each command in new ones that end with it.
+
+    They see the workspace at /workspace, its private temporary folder at /tmp, and the system's programs, read-only.
+    """
+
+    kind: SandboxKind = "bubblewrap"
+
+    def __init__(self, workspace: Workspace, spec: SandboxSpec, watchdog: Watchdog) -> None:
+        super().__init__(workspace, spec.limits, watchdog)
+        self._spec = spec
+
+    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
+        return start(self._view(), argv, stdin=stdin, environment=environment)
+
+    def _view(self) -> View:
+        # the private folder is bound where it lies too: nothing in the sandbox can put a link in place of it
+        private = str(self.workspace.private_tmp())
+        mounts = ["--bind", str(self.workspace.path), WORKSPACE]
+        mounts += ["--bind", private, f"{WORKSPACE}/{PRIVATE_TMP}", "--bind", private, "/tmp"]  # noqa: S108
+        for prefix in python_prefixes():
+            if not prefix.startswith(("/tmp/", f"{WORKSPACE}/")):  # noqa: S108 - made in folders that commands can write
+                mounts[:0] = read_only(prefix, prefix)
+        for mount in self._spec.mounts:
+            mounts[:0] = read_only(str(mount.source), mount.target)
+        return View(tuple(mounts), WORKSPACE, self.workspace.owner, self._spec.network, self._spec.limits)
+
+
+class BubblewrapProgram(Program):
+    """One `bwrap` with the process namespace that it made: killing the first process in there kills them all.
+
+    Bwrap then ends too, and nobody else needs to collect what it leaves. `status` is where bwrap reports: that first
+    process, and later the command's exit code.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], status: int) -> None:
+        super().__init__(process)
+        self._status = status
+        self._told = b""
+        self._first: tuple[int, int] | None = None  # its pid, and a descriptor of it
+        self._known = asyncio.Event()
+        self._doomed = False
+        self._lock = threading.Lock()
+        self._closed = False
+        os.set_blocking(status, False)
+        asyncio.get_running_loop().add_reader(status, self._hear)
+
+    @property
+    def root(self) -> int | None:
+        """As Program says."""
+        return None if self._first is None else self._first[0]
+
+    def kill(self) -> None:
+        """As Program says."""
+        with self._lock:
+            if self._closed:
+                return
+            if self._first is not None:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._first[1], signal.SIGKILL)
+            elif self._known.is_set():
+                self.process.kill()
+            else:  # killed before it has set its child up, bwrap would leave that behind
+                self._doomed = True
+
+    def exit_code(self) -> int:
+        """As Program says: only what bwrap reports is the command's."""
+        for line in self._told.splitlines():
+            code = json.loads(line).get("exit-code")
+            if isinstance(code, int):
+                return code
+        raise SandboxError(f"bubblewrap could not run a command (exit code {self.process.returncode})")
+
+    async def _end(self) -> None:
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._known.wait()
+                self.kill()
+                if self._first is not None:
+                    await _ended(self._first[1])
+        except TimeoutError as error:
+            raise SandboxError(f"a command in bubblewrap could not be killed within {_END_SECONDS:g} s") from error
+        finally:
+            self._collect()
+            self._hear()
+            self._close()
+
+    def _hear(self) -> None:
+        """Read what bwrap reports, which ends when it does."""
+        over = False
+        with suppress(BlockingIOError):
+            while chunk := os.read(self._status, 4096):
+                self._told += chunk
+            over = True
+        if over:
+            asyncio.get_running_loop().remove_reader(self._status)
+        if self._first is None and b"\n" in self._told:
+            self._first = _opened(json.loads(self._told.splitlines()[0]))
+        if over or b"\n" in self._told:
+            self._known.set()
+            if self._doomed:
+                self.kill()
+
+    def _collect(self) -> None:
+        """Bwrap's own end, which comes right after that of the first process, or else is brought about."""
+        try:
+            self.process.wait(_BWRAP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._status)
+        os.close(self._status)
+        with self._lock:
+            self._closed = True
+            if self._first is not None:
+                os.close(self._first[1])
+
+
+def start(
+    view: View, argv: Sequence[str], *, stdin: int, environment: Mapping[str, str], keep: Sequence[int] = ()
+) -> BubblewrapProgram:
+    """Run `argv` in what `view` says, with the descriptors `keep` open in it. Raises SandboxError."""
+    status, reports = os.pipe()
+    try:
+        process = _popen(view, argv, stdin, environment, reports, keep)
+    except (OSError, LookupError) as error:
+        os.close(status)
+        raise SandboxError(f"bubblewrap could not start a command: {error}") from error
+    finally:
+        os.close(reports)
+    return BubblewrapProgram(process, status)
+
+
+def _popen(
+    view: View, argv: Sequence[str], stdin: int, environment: Mapping[str, str], reports: int, keep: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    with ExitStack() as opened:
+        seccomp, passwd, group = (_holding(content, opened) for content in (filter_program(), *users(view)))
+        return subprocess.Popen(
+            bwrap_command(view, argv, Inputs(seccomp, passwd, group, reports)),
+            env=variables(view, environment),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(seccomp, passwd, group, reports, *keep),
+            start_new_session=True,
+            bufsize=0,
+        )
+
+
+def _holding(content: bytes, opened: ExitStack) -> int:
+    """A pipe that holds the content, which is less than a pipe's capacity; closed with `opened`."""
+    reads, writes = os.pipe()
+    opened.callback(os.close, reads)
+    try:
+        os.write(writes, content)
+    finally:
+        os.close(writes)
+    return reads
+
+
+def _opened(report: dict[str, int]) -> tuple[int, int] | None:
+    """The first process of a sandbox and a descriptor of it; None where it has ended already."""
+    pid = report["child-pid"]
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    try:
+        if os.stat(f"/proc/{pid}/ns/pid").st_ino == report["pid-namespace"]:
+            return pid, descriptor
+    except OSError:  # it has ended, and the number may be another's
+        pass
+    os.close(descriptor)
+    return None
+
+
+async def _ended(process: int) -> None:
+    """Waits for the end of a namespace's first process, which comes after that of all others in it."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(process, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(process)
+
+
+@functools.cache
+def bubblewrap_problem() -> str | None:
+    """Why commands cannot run in bubblewrap here, and what to do; None where they can. Tries it, once."""
+    if sys.platform != "linux":
+        return f"bubblewrap needs Linux, this is {sys.platform}: use docker"
+    try:
+        output, code = _try_it()
+    except LookupError as error:
+        return f"{error}: install the packages bubblewrap and util-linux"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bwrap cannot be run: {error}"
+    if code == 0:
+        return None
+    said = output.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+    return f"bwrap does not work here (exit code {code}: {said[-1][:200]}): {_ADVICE}"
+
+
+def _try_it() -> tuple[bytes, int]:
+    """What `true` in bubblewrap says, and its exit code."""
+    user = _NOBODY if os.getuid() == 0 else None
+    view = View(("--dir", WORKSPACE, "--dir", "/tmp"), WORKSPACE, user)  # noqa: S108 - the sandbox's own
+    status, reports = os.pipe()
+    try:
+        with open(os.devnull, "rb") as nothing:
+            process = _popen(view, ["true"], nothing.fileno(), {}, reports, ())
+        with process:
+            try:
+                output, _ = process.communicate(timeout=_TRIAL_SECONDS)
+            finally:
+                process.kill()
+    finally:
+        os.close(status)
+        os.close(reports)
+    return output, process.returncode

@@ -1,0 +1,218 @@
+"""The command line of `bwrap`: what a program in bubblewrap sees, may take, and is called by."""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
+from pytest_agentbench.workspaces.sandboxes.launcher import SPARE_PROCESSES
+from pytest_agentbench.workspaces.sandboxes.seccomp import seccomp_filter
+
+_FIRST_PROCESS = 'exec 9>&2 2>/dev/null; (exec "$@" 2>&9 9>&-); exit $?'
+"""The namespace's first process, which sees to it that nothing of the command is left when bwrap reports its end.
+
+A command in its place could not be killed by its own signals, and bwrap's own first process is left to the machine's.
+"""
+
+_SHM_BYTES = 64 * 2**20
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = (
+    "alternatives",
+    "crypto-policies",
+    "debian_version",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "protocols",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+)
+_ETC_WITH_NETWORK = ("hosts", "resolv.conf")
+_SYSTEM_FOLDERS = ("//", *(f"{folder}/" for folder in _SYSTEM))
+_SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a program sees beside the system's folders.
+
+    `mounts` are bwrap's own arguments, in order, for the rest of the file system. `user` is the user and group id that
+    it runs as; None: this process's own, which where it is root may then read everything it sees, and no more.
+    """
+
+    mounts: tuple[str, ...]
+    folder: str
+    user: int | None
+    network: bool = False
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Descriptors that bwrap reads: its filter of system calls, the users and groups to show, and where it reports."""
+
+    seccomp: int
+    passwd: int
+    group: int
+    status: int
+
+
+def bwrap_command(view: View, argv: Sequence[str], inputs: Inputs) -> list[str]:
+    """The arguments that run `argv` so. Raises LookupError where one of the programs for it is missing."""
+    return [
+        *(program("bwrap"), "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox"),
+        *("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
+        *(() if view.network else ("--unshare-net",)),
+        *_rights(view),
+        *_system(),
+        *_etc(view, inputs),
+        *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108
+        *folders("/run", "/var"),
+        *("--symlink", "../tmp", "/var/tmp"),  # noqa: S108
+        *view.mounts,
+        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", view.folder),
+        *("--seccomp", str(inputs.seccomp), "--json-status-fd", str(inputs.status), "--"),
+        *("/bin/sh", "-c", _FIRST_PROCESS, "sh"),
+        *_drop(view),
+        *_limited(view),
+        *argv,
+    ]
+
+
+def users(view: View) -> tuple[bytes, bytes]:
+    """The texts of /etc/passwd and /etc/group: root, whom the program runs as, and nobody."""
+    names = {os.getuid() if view.user is None else view.user: "agent", 0: "root", 65534: "nobody"}
+    passwd = "".join(f"{name}:x:{uid}:{uid}::{view.folder}:/bin/sh\n" for uid, name in names.items())
+    return passwd.encode(), "".join(f"{name}:x:{uid}:\n" for uid, name in names.items()).encode()
+
+
+def variables(view: View, given: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of the program: no key can be in it but those `given`."""
+    own = {"HOME": view.folder, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}  # noqa: S108 - its private one
+    return {"PATH": ":".join((*(f"{prefix}/bin" for prefix in python_prefixes()), *_SYSTEM_PATH)), **own, **given}
+
+
+@functools.cache
+def python_prefixes() -> tuple[str, ...]:
+    """Where the running Python lies, as far as that is in none of the system's folders, by every name it goes by."""
+    found = [sys.prefix, sys.base_prefix]
+    executable = sys.executable
+    while os.path.islink(executable):  # an environment's own leads, maybe over others, to the one it was made of
+        executable = os.path.join(os.path.dirname(executable), os.readlink(executable))
+        found.append(os.path.normpath(os.path.join(executable, "..", "..")))
+    found += [os.path.realpath(prefix) for prefix in found]
+    return tuple(prefix for prefix in dict.fromkeys(found) if not f"{prefix}/".startswith(_SYSTEM_FOLDERS))
+
+
+def program(name: str) -> str:
+    """Where a program of the system lies. Raises LookupError where it does not."""
+    found = shutil.which(name)
+    if found is None:
+        raise LookupError(f"{name} is not installed")
+    return os.path.realpath(found)
+
+
+def filter_program() -> bytes:
+    """The filter of system calls. Raises LookupError where there is none for this machine."""
+    found = seccomp_filter()
+    if found is None:
+        raise LookupError(f"no filter of system calls for machines of the architecture {os.uname().machine}")
+    return found
+
+
+def read_only(source: str, target: str) -> tuple[str, ...]:
+    """Arguments that show a file or folder there, in folders that everybody may look into."""
+    above = [str(folder) for folder in reversed(Path(target).parents) if folder != Path("/")]
+    return (*folders(*above), "--ro-bind", source, target)
+
+
+def folders(*paths: str) -> tuple[str, ...]:
+    """Arguments that make these folders; bwrap itself would make them for root alone."""
+    return tuple(argument for path in paths for argument in ("--perms", "0755", "--dir", path))
+
+
+@functools.cache
+def _system() -> tuple[str, ...]:
+    """The system's own folders, read-only; links among them stay links."""
+    return tuple(argument for path in _SYSTEM for argument in _system_folder(Path(path)))
+
+
+def _system_folder(path: Path) -> Iterator[str]:
+    if path.is_symlink():
+        yield from ("--symlink", os.readlink(path), str(path))
+    elif path.is_dir():
+        yield from ("--ro-bind", str(path), str(path))
+
+
+@functools.cache
+def _present(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Arguments for those of /etc that there are. A link is followed: what it leads to is shown in its place."""
+    paths = [f"/etc/{name}" for name in names if os.path.exists(f"/etc/{name}")]
+    return tuple(argument for path in paths for argument in read_only(path, path))
+
+
+def _etc(view: View, inputs: Inputs) -> tuple[str, ...]:
+    names = (*_ETC, *_ETC_WITH_NETWORK) if view.network else _ETC
+    own = ((inputs.passwd, "/etc/passwd"), (inputs.group, "/etc/group"))
+    shown = (("--perms", "0644", "--ro-bind-data", str(data), path) for data, path in own)
+    return (*_present(names), *chain.from_iterable(shown))
+
+
+def _rights(view: View) -> tuple[str, ...]:
+    """Root needs no user namespace to set a sandbox up, and can then become a user that nothing else belongs to."""
+    if os.getuid() != 0:
+        return ("--unshare-user",)
+    kept = ["CAP_DAC_READ_SEARCH", *(() if view.user is None else ("CAP_SETUID", "CAP_SETGID"))]
+    return ("--cap-drop", "ALL", *(argument for name in kept for argument in ("--cap-add", name)))
+
+
+def _drop(view: View) -> tuple[str, ...]:
+    if view.user is None:
+        return ()
+    user = str(view.user)
+    return (program("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps", "-all", "--")
+
+
+def _limited(view: View) -> tuple[str, ...]:
+    """Limits of each process, none above what this process may have itself.
+
+    A few processes more than allowed: the watchdog ends a command that has too many, this keeps it small until then.
+    """
+    limits = view.limits
+    wanted = {
+        "core": (resource.RLIMIT_CORE, 0),
+        "cpu": (resource.RLIMIT_CPU, limits.cpu_seconds),
+        "data": (resource.RLIMIT_DATA, limits.memory_bytes),
+        "fsize": (resource.RLIMIT_FSIZE, limits.file_bytes),
+    }
+    if view.user is not None or _counts_processes_by_namespace():
+        wanted["nproc"] = (resource.RLIMIT_NPROC, limits.processes + SPARE_PROCESSES)
+    options = []
+    for name, (number, value) in wanted.items():
+        hard = resource.getrlimit(number)[1]
+        options.append(f"--{name}={value if hard == resource.RLIM_INFINITY else min(value, hard)}")
+    return (program("prlimit"), *options, "--")
+
+
+@functools.cache
+def _counts_processes_by_namespace() -> bool:
+    """Whether RLIMIT_NPROC counts a user's processes in its user namespace only (Linux 5.14), not all over."""
+    major, minor = os.uname().release.split(".")[:2]
+    return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)

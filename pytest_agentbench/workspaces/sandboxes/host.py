@@ -1,0 +1,121 @@
+"""What the sandboxes that start programs on this machine have in common: local and bubblewrap."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.confined import give
+from pytest_agentbench.workspaces.sandboxes.base import (
+    NO_VARIABLES,
+    ExecResult,
+    Killed,
+    Process,
+    ResourceLimits,
+    SandboxKind,
+)
+from pytest_agentbench.workspaces.sandboxes.programs import Conversation, Program, collect, input_file
+from pytest_agentbench.workspaces.sandboxes.watchdog import Watch, Watchdog, over_disk
+from pytest_agentbench.workspaces.workspace import Workspace
+
+_logger = logging.getLogger(__name__)
+
+
+class HostSandbox(ABC):
+    """A sandbox of which every command is a program of its own on this machine, looked after by the watchdog."""
+
+    kind: SandboxKind
+
+    def __init__(self, workspace: Workspace, limits: ResourceLimits, watchdog: Watchdog) -> None:
+        self.workspace = workspace
+        self.limits = limits
+        self._watchdog = watchdog
+        self._watch = Watch(workspace.path, limits, self._roots, self._break)
+        self._live: set[Program] = set()
+
+    @abstractmethod
+    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
+        """Start `argv` with that descriptor as its stdin and a pipe for its output. Raises SandboxError."""
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        seconds: float,
+        stdin: bytes = b"",
+        output_limit: int = 64_000,
+        environment: Mapping[str, str] = NO_VARIABLES,
+    ) -> ExecResult:
+        """As the protocol says. Daemons the command started are killed too, when it ends or is ended."""
+        given = input_file(stdin, self.workspace.owner)
+        try:
+            program = self._begin(argv, given, environment)
+        finally:
+            os.close(given)
+        try:
+            result = await collect(program, seconds=seconds, output_limit=output_limit)
+        finally:
+            self._forget(program)
+        if result.killed is None and await asyncio.to_thread(over_disk, self.workspace.path, self.limits):
+            result = replace(result, exit_code=None, killed="disk")
+        if result.killed is not None:
+            self._break(result.killed)
+            await self.stop()
+        return result
+
+    async def open(self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES) -> Process:
+        """As the protocol says."""
+        reads, writes = os.pipe()
+        try:
+            give(reads, self.workspace.owner)
+            program = self._begin(argv, reads, environment)
+        except BaseException:
+            os.close(writes)
+            raise
+        finally:
+            os.close(reads)
+        return Conversation(program, writes, self._forget)
+
+    async def put(self, path: str, content: bytes) -> None:
+        """As the protocol says."""
+        self.workspace.write_bytes(path, content)
+
+    async def get(self, path: str, limit: int) -> bytes:
+        """As the protocol says."""
+        return self.workspace.read_bytes(path, limit)
+
+    async def stop(self) -> None:
+        """As the protocol says."""
+        self._break(SandboxError("the sandbox was stopped while a command ran in it"))
+        for program in tuple(self._live):
+            try:
+                await program.end()
+            except SandboxError as error:
+                _logger.warning("%s", error)
+
+    def _begin(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
+        program = self._start(argv, stdin, environment)
+        assert program.process.stdout is not None
+        give(program.process.stdout.fileno(), self.workspace.owner)
+        if not self._live:
+            self._watchdog.begin(self._watch)
+        self._live.add(program)
+        return program
+
+    def _forget(self, program: Program) -> None:
+        self._live.discard(program)
+        if not self._live:
+            self._watchdog.end(self._watch)
+
+    def _roots(self) -> list[int]:
+        return [root for program in tuple(self._live) if (root := program.root) is not None]
+
+    def _break(self, broken: Killed | SandboxError) -> None:
+        for program in tuple(self._live):
+            program.broken = program.broken or broken
+            program.kill()

@@ -1,0 +1,150 @@
+"""Programs of the evaluation itself, such as hooks: each runs once, apart from all else, and reports one result."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pytest_agentbench.workspaces.sandboxes import bubblewrap, local
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, ResourceLimits, SandboxKind
+from pytest_agentbench.workspaces.sandboxes.bwrap import View, python_prefixes, read_only
+from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
+from pytest_agentbench.workspaces.sandboxes.programs import Program
+from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
+from pytest_agentbench.workspaces.workspace import Workspace
+
+MAX_RESULT_BYTES = 2**20
+"""The longest result that is read."""
+
+_FIRST_DESCRIPTOR = 10  # a shell's redirections know the ones below
+_LAST_RESULT_SECONDS = 5.0
+_FOLDER = "/tmp"  # noqa: S108 - the sandbox's own
+_watchdog = Watchdog()
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """Where a program runs: as this process's user, in an empty folder of its own, the only one that it can write.
+
+    `kind` bubblewrap: of this machine it sees the system's folders, the running Python, and `readable`, files and
+    folders at their own places. local: no isolation, it sees and writes whatever this user can.
+    """
+
+    kind: Literal["bubblewrap", "local"]
+    readable: tuple[Path, ...] = ()
+    network: bool = False
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """How a program ended, and what it gave as its result; None where that is longer than MAX_RESULT_BYTES."""
+
+    ended: ExecResult
+    result: bytes | None
+
+
+async def run_isolated(
+    argv: Sequence[str], isolation: Isolation, *, seconds: float, stdin: bytes = b"", output_limit: int = 64_000
+) -> Isolated:
+    """Run a program to its end. It gets one more argument: the number of a descriptor that it writes its result to.
+
+    Raises SandboxError where that cannot be had.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="agentbench-hook-", ignore_cleanup_errors=True)
+    try:
+        return await _run(argv, isolation, Path(folder.name), seconds, stdin, output_limit)
+    finally:
+        await asyncio.to_thread(folder.cleanup)
+
+
+async def _run(
+    argv: Sequence[str], isolation: Isolation, folder: Path, seconds: float, stdin: bytes, output_limit: int
+) -> Isolated:
+    reads, writes = _pipe()
+    result, box = _Result(), _Box(isolation, folder, writes)
+    try:
+        await asyncio.get_running_loop().connect_read_pipe(lambda: result, os.fdopen(reads, "rb", 0))
+        ended = await box.exec([*argv, str(writes)], seconds=seconds, stdin=stdin, output_limit=output_limit)
+        with suppress(TimeoutError):  # held by what the local sandbox cannot find
+            async with asyncio.timeout(_LAST_RESULT_SECONDS):
+                await result.ended.wait()
+    finally:
+        box.close_result()
+        result.close()
+    return Isolated(ended, result.content())
+
+
+class _Box(HostSandbox):
+    """The sandbox of one program, with the writing end of the pipe for its result."""
+
+    def __init__(self, isolation: Isolation, folder: Path, result: int) -> None:
+        super().__init__(Workspace(folder), isolation.limits, _watchdog)
+        self.kind: SandboxKind = isolation.kind
+        self._isolation = isolation
+        self._result = [result]
+
+    def close_result(self) -> None:
+        """Nothing is written from here: the pipe ends when the program has."""
+        while self._result:
+            os.close(self._result.pop())
+
+    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
+        folder, keep = self.workspace.path, tuple(self._result)
+        try:
+            if self.kind == "bubblewrap":
+                return bubblewrap.start(self._view(), argv, stdin=stdin, environment=environment, keep=keep)
+            own = {"HOME": str(folder), "TMPDIR": str(folder), **environment}
+            return local.start(argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, keep=keep)
+        finally:
+            self.close_result()
+
+    def _view(self) -> View:
+        mounts = ["--bind", str(self.workspace.path), _FOLDER]
+        for path in (*python_prefixes(), *map(str, self._isolation.readable)):
+            mounts += read_only(path, path)
+        return View(tuple(mounts), _FOLDER, None, self._isolation.network, self.limits)
+
+
+class _Result(asyncio.Protocol):
+    """What comes through the pipe for the result."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self._content = bytearray()
+        self._pipe: asyncio.BaseTransport | None = None
+
+    def content(self) -> bytes | None:
+        """All of it, None where that is too long."""
+        return bytes(self._content) if len(self._content) <= MAX_RESULT_BYTES else None
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        if self._pipe is not None:
+            self._pipe.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._pipe = transport
+
+    def data_received(self, data: bytes) -> None:
+        room = MAX_RESULT_BYTES + 1 - len(self._content)
+        self._content += data[:room]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set()
+
+
+def _pipe() -> tuple[int, int]:
+    """A pipe; its writing end has a number that no shell's redirection can take from it."""
+    reads, writes = os.pipe()
+    try:
+        return reads, fcntl.fcntl(writes, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
+    finally:
+        os.close(writes)

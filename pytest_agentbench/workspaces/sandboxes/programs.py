@@ -1,0 +1,179 @@
+"""A program of this machine that a sandbox started: waiting for its end, talking to it, ending it with all it began."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.confined import give
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Killed
+from pytest_agentbench.workspaces.sandboxes.capture import Capture
+
+_CHUNK = 65_536
+_LAST_OUTPUT_SECONDS = 5.0
+
+
+class Program(ABC):
+    """What runs under one command of a sandbox. `process` is what this process started; its stdout is a pipe.
+
+    `broken` is set by whoever kills it, and says why; a command that just takes too long needs none.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.broken: Killed | SandboxError | None = None
+        self._ending = asyncio.Lock()
+        self._ended = False
+
+    @property
+    @abstractmethod
+    def root(self) -> int | None:
+        """The pid below which all that the command starts is found, once it is known."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Begin to end it, from any thread; may come late or twice."""
+
+    async def end(self) -> None:
+        """Kill what is left of it and of all that it started, and see it gone. May be called twice.
+
+        Raises SandboxError where it cannot be killed.
+        """
+        async with self._ending:
+            if not self._ended:
+                self._ended = True
+                await self._end()
+
+    def exit_code(self) -> int:
+        """Of the command, once it has ended: 128 + n for signal n. Raises SandboxError where it was never started."""
+        code = self.process.returncode
+        return code if code >= 0 else 128 - code
+
+    @abstractmethod
+    async def _end(self) -> None:
+        """Called once, by `end`."""
+
+
+async def collect(program: Program, *, seconds: float, output_limit: int) -> ExecResult:
+    """What a command wrote and how it ended, after at most `seconds`; nothing of it is left then, if cancelled too."""
+    began = time.perf_counter()
+    capture = Capture(output_limit)
+    killed: Killed | None = None
+    try:
+        await asyncio.get_running_loop().connect_read_pipe(lambda: capture, program.process.stdout)
+        async with asyncio.timeout(seconds):
+            await capture.enough.wait()
+    except TimeoutError:
+        killed = "time-out"
+    finally:
+        await _end(program, capture)
+    if isinstance(program.broken, SandboxError):
+        raise program.broken
+    killed = program.broken or ("output" if capture.endless else killed)
+    try:
+        exit_code = None if killed else program.exit_code()
+    except SandboxError as error:
+        raise SandboxError(f"{error}: {capture.text().strip() or 'it says no more'}") from error
+    return ExecResult(
+        exit_code=exit_code,
+        output=capture.text(),
+        killed=killed,
+        truncated=capture.left_out > 0,
+        seconds=time.perf_counter() - began,
+    )
+
+
+async def _end(program: Program, capture: Capture) -> None:
+    try:
+        await program.end()
+        if capture.pipe is not None:
+            with suppress(TimeoutError):  # held by what nobody can find: the local sandbox isolates nothing
+                async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
+                    await capture.closed.wait()
+    finally:
+        if capture.pipe is not None:
+            capture.pipe.close()
+        else:  # cancelled before anything was read
+            assert program.process.stdout is not None
+            program.process.stdout.close()
+
+
+class Conversation:
+    """A program that stays, as the protocol `Process` says. What it writes waits in the pipe until it is read."""
+
+    def __init__(self, program: Program, stdin: int, ended: Callable[[Program], None]) -> None:
+        """`stdin` is the writing end of the pipe that the program reads, closed here; `ended` is told of its end."""
+        assert program.process.stdout is not None
+        self._program = program
+        self._stdin = stdin
+        self._stdout = program.process.stdout.fileno()
+        self._ended = ended
+        self._stopped = False
+        self._readable, self._writable = asyncio.Event(), asyncio.Event()
+        os.set_blocking(self._stdin, False)
+        os.set_blocking(self._stdout, False)
+
+    async def write(self, data: bytes) -> None:
+        """As the protocol says."""
+        left = memoryview(data)
+        while left:
+            if self._stopped:
+                raise BrokenPipeError("the program was stopped")
+            try:
+                left = left[os.write(self._stdin, left) :]
+            except BlockingIOError:
+                self._writable.clear()
+                asyncio.get_running_loop().add_writer(self._stdin, self._may_write)
+                await self._writable.wait()
+
+    async def read(self) -> bytes:
+        """As the protocol says."""
+        while not self._stopped:
+            try:
+                return os.read(self._stdout, _CHUNK)
+            except BlockingIOError:
+                self._readable.clear()
+                asyncio.get_running_loop().add_reader(self._stdout, self._may_read)
+                await self._readable.wait()
+        return b""
+
+    async def stop(self) -> None:
+        """As the protocol says."""
+        if self._stopped:
+            return
+        self._stopped = True
+        try:
+            await self._program.end()
+        finally:
+            self._may_read()
+            self._may_write()
+            os.close(self._stdin)
+            assert self._program.process.stdout is not None
+            self._program.process.stdout.close()
+            self._ended(self._program)
+
+    def _may_read(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._stdout)
+        self._readable.set()
+
+    def _may_write(self) -> None:
+        asyncio.get_running_loop().remove_writer(self._stdin)
+        self._writable.set()
+
+
+def input_file(content: bytes, owner: int | None) -> int:
+    """A descriptor to read the content from, `owner`'s own so that it can open /dev/stdin too."""
+    if not content:
+        return os.open(os.devnull, os.O_RDONLY)
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(content)
+        file.seek(0)
+        give(file.fileno(), owner)
+        return os.dup(file.fileno())
