@@ -128,7 +128,8 @@ def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, service
         plugins.unregister(name="lfplugin")  # it has selected; a dry run is no result that --lf is about
     plugins.register(Origins(services.identities), "agentbench-origins")
     plugins.register(ahead, "agentbench-ahead")
-    plugins.register(CaseReports(services.sandboxes.workspaces), "agentbench-case-reports")
+    reports = CaseReports(services.sandboxes.workspaces, keep=settings.keep_workspaces)
+    plugins.register(reports, "agentbench-case-reports")
     remote = config.stash[PLANNER].store.remote
     if remote is not None:
         plugins.register(StoreWait(remote, telling.unshared))
@@ -188,6 +189,7 @@ def _services(
         telling.drain,
         lambda: config.stash[AHEAD].engine.drained,
         Identities(CodeReader(config.rootpath, config.stash[BEGAN]), telling.warn),
+        coming=lambda: config.stash[AHEAD].engine.coming,
         reuse_runs=not settings.no_reuse,
         reuse_evaluations=not (settings.no_reuse or settings.rejudge),
         dry_run=DryRun() if settings.dry_run else None,

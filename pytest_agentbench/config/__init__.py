@@ -19,6 +19,7 @@ from pytest_agentbench.config.case_file import (
     TestCaseFile,
     Turn,
 )
+from pytest_agentbench.config.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, Example, FewShot, RowFields, is_descriptor_name
 from pytest_agentbench.config.documents import Document, Loc, Problem, parse_json, parse_yaml, read, read_bytes
 from pytest_agentbench.config.evaluation_profile import (
@@ -37,16 +38,19 @@ from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
 from pytest_agentbench.config.run_profile import (
     ExecutionPolicy,
+    NetworkSettings,
     OpenClawRunProfile,
     RunProfile,
     SandboxSettings,
     merge_runner_settings,
+    pinning_problem,
 )
 from pytest_agentbench.config.schemas import json_schemas
 from pytest_agentbench.config.servers import McpServer
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
 from pytest_agentbench.config.templates import only_field, parse_template
+from pytest_agentbench.config.verify import CaseVerifier, named_verifiers
 
 __all__ = [
     "DATA_SUFFIXES",
@@ -60,6 +64,10 @@ __all__ = [
     "CaseInput",
     "CaseSandbox",
     "CaseSelection",
+    "CaseVerifier",
+    "ComposeBuild",
+    "ComposeFile",
+    "ComposeService",
     "ConfigFile",
     "ConfigRoot",
     "DatasetDescriptor",
@@ -79,6 +87,7 @@ __all__ = [
     "ModelDefaults",
     "ModelEntry",
     "ModelsFile",
+    "NetworkSettings",
     "OpenClawFragments",
     "OpenClawRunProfile",
     "Problem",
@@ -99,14 +108,17 @@ __all__ = [
     "json_schemas",
     "kind_of",
     "load",
+    "load_compose",
     "load_in",
     "located",
     "match_files",
     "merge_runner_settings",
+    "named_verifiers",
     "only_field",
     "parse_json",
     "parse_template",
     "parse_yaml",
+    "pinning_problem",
     "read",
     "read_bytes",
     "resolve_file",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from pytest_agentbench.config.base import AtLeastOne, ConfigFile, Problems, Seconds
 from pytest_agentbench.config.servers import McpServer
@@ -48,6 +50,36 @@ class SandboxSettings(Record):
     """Processes and threads of a run."""
     workspace_mb: AtLeastOne = 512
     """What a run's workspace may hold."""
+
+
+def _host(text: str) -> str:
+    name = text.lower().rstrip(".")
+    if not re.fullmatch(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+", name):
+        raise ValueError(
+            f"found {text!r}, expected a host such as example.org, *.example.org or 127.0.0.1, "
+            "without scheme, port and path (names in other scripts as xn--...)"
+        )
+    return name
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise ValueError(
+            f"found {text!r}, expected an address or a network such as 127.0.0.1, 10.1.0.0/16 or fd12::/48 ({error})"
+        ) from error
+
+
+class NetworkSettings(Record):
+    """What the tools web_fetch and web_search may reach. Commands have the network that `sandbox` gives them."""
+
+    web: Literal["public", "deny"] = "public"
+    """public: the web, but no private, loopback, link-local or metadata address; deny: neither of the two tools."""
+    hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
+    """If there are any, only these: a name, or *.name for all names below it."""
+    allow_private: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
+    """Addresses and networks that may be reached though they are not public; metadata services never may."""
 
 
 class OpenClawRunProfile(Record):
@@ -102,6 +134,8 @@ class RunProfile(ConfigFile):
     """Concurrency, repetitions, stopping."""
     sandbox: SandboxType | SandboxSettings = "auto"
     """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
+    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    """What web tools may reach."""
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
     """MCP servers of every run, by name."""
     run_timeout_seconds: Seconds | None = None

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Any
 
+from pytest_agentbench.checks import require_hooks
 from pytest_agentbench.engine.evaluate import evaluate
 from pytest_agentbench.engine.forecast import NOT_RUN, DryRun
 from pytest_agentbench.engine.identity import verdict_identity
@@ -99,6 +100,8 @@ class _Attempt:
             return
         self.lane.refuse_newer(self.case.case_id, self.job.repetition)
         services, job, case, result = self.services, self.job, self.case, self.result
+        if not job.by_hand:
+            require_hooks(case, job.plan.evaluation_profile.security_policy)
         if result.artifact is None or not await restore_workspace(services, job, case, result):
             result.reused, result.evaluation_reused, result.evaluation = False, False, None
             await make_run(services, job, case, self.subject, result)

@@ -127,6 +127,11 @@ class LookAhead:
                 self.waiting.setdefault(job.group, deque()).append(job)
         self._pump()
 
+    @property
+    def coming(self) -> int:
+        """How many jobs begin next, as soon as those in flight have ended: at most as many as run at once."""
+        return 0 if self.stopped or self.drained else min(self.concurrency, sum(map(len, self.waiting.values())))
+
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:

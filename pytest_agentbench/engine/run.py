@@ -6,21 +6,24 @@ import asyncio
 import uuid
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.engine.job import Job, Result
-from pytest_agentbench.engine.keeping import NOTE, keep_workspace
+from pytest_agentbench.engine.keeping import NOTE, Left, keep_workspace
+from pytest_agentbench.engine.sandboxing import expected_sandbox, sandbox_spec
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import Subject
 from pytest_agentbench.engine.taping import paid, run_ended, run_kept
-from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.records import Case, Model, RunArtifact, RunError
+from pytest_agentbench.engine.web import web_fetch, web_search
+from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.records import Case, RunArtifact, RunError
 from pytest_agentbench.runners import RunContext, RunEnd, Runner, conclude
 from pytest_agentbench.store import share_run
-from pytest_agentbench.tools import WEB_SEARCH, Search, SearchResult, taped_search
+from pytest_agentbench.workspaces import EMPTY, SandboxSpec, Snapshot, Workspace, digest, fill
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models import Scripts, Tape
+    from pytest_agentbench.models import Tape
 
 
 async def make_run(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
@@ -28,9 +31,12 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
     plan, model, tape = job.plan, subject.model, result.tape
     if any(each.scripted for each in (model, *plan.judges.values(), *job.judges)):
         services.scripts.load_beside(case)
-    context = _context(services, job, case, subject, tape)
-    started_at = datetime.now(UTC)
+    expected = await expected_sandbox(services, job, case, subject)
+    context = _context(services, job, case, subject, tape, expected)
+    started_at, before = datetime.now(UTC), EMPTY
     try:
+        if case.workspace is not None and plan.predictions is None:
+            before = await services.threads.run(partial(_fill, services, context.workspace, case.workspace))
         with run_kept(tape):
             end = await _until_end(subject.runner, context, plan.run_profile.run_timeout_seconds, tape)
     finally:
@@ -39,9 +45,9 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
     seconds, taped, unwritable = run_ended(tape, case, end.status, context.trace.seconds)
     run_id, interrupted = uuid.uuid4().hex, None
     try:
-        kept, note = await keep_workspace(services, job, run_id, context.made_workspace)
+        left = await keep_workspace(services, job, case, run_id, context.made_workspace, before)
     except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
-        kept, note, interrupted = None, {NOTE: {"not_kept": "the session was stopped"}}, error
+        left, interrupted = Left(note={"not_kept": "the session was stopped"}), error
     artifact = result.artifact = RunArtifact(
         run_id=run_id,
         case_id=case.case_id,
@@ -58,10 +64,13 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
         provider=context.trace.provider,
         usage=context.trace.usage,
         trace=context.trace.events,
+        output_artifacts=left.outputs,
         error=end.error,
-        workspace=kept,
+        workspace=left.archive,
+        changes=left.changes,
+        sandbox=context.sandbox_used,
         cassette=taped,
-        metadata={**{name: value for name, value in end.metadata.items() if name != NOTE}, **note},
+        metadata={**{name: value for name, value in end.metadata.items() if name != NOTE}, **left.metadata},
     )
     result.seconds = artifact.duration_seconds
     if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
@@ -74,7 +83,17 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
         raise unwritable
 
 
-def _context(services: Services, job: Job, case: Case, subject: Subject, tape: Tape | None) -> RunContext:
+def _fill(services: Services, workspace: Workspace, template: Path) -> Snapshot:
+    """What the workspace begins with. Raises ConfigError where that is not what the run's fingerprint covers."""
+    before = fill(workspace, template)
+    if digest(before) != services.identities.template(template):
+        raise ConfigError(f"{template}: this workspace template was changed while the session ran; start it again")
+    return before
+
+
+def _context(
+    services: Services, job: Job, case: Case, subject: Subject, tape: Tape | None, expected: SandboxSpec | None
+) -> RunContext:
     plan, model = job.plan, subject.model
     context = RunContext(
         case=case,
@@ -84,8 +103,11 @@ def _context(services: Services, job: Job, case: Case, subject: Subject, tape: T
         client=services.client(model, tape) if plan.model is not None else None,
         repetition=job.repetition,
         tools=services.registry.tools,
-        sandbox_spec=partial(services.sandboxes.spec, plan.run_profile.sandbox_settings, case.sandbox),
-        search=_search(services, case, model, tape),
+        sandbox_spec=partial(sandbox_spec, services, job, case),
+        expected_sandbox=expected,
+        search=web_search(services, case, model, tape),
+        fetch=web_fetch(services, case, model, plan.run_profile.network, tape),
+        network=plan.run_profile.network,
         in_thread=services.threads.run,
     )
     if tape is not None:
@@ -108,20 +130,3 @@ async def _until_end(runner: Runner, context: RunContext, limit: float | None, t
             raise  # the agent's own
         message = f"no answer within run_timeout_seconds ({limit:g} s)"
         return RunEnd("timed_out", RunError(code="run_timeout", message=message))
-
-
-def _search(services: Services, case: Case, model: Model, tape: Tape | None) -> Search | None:
-    if model.scripted:
-        return _scripted_search(services.scripts, case)
-    if tape is None or tape.mode(WEB_SEARCH) == "off":
-        return services.registry.search
-    return taped_search(services.registry.search, tape)
-
-
-def _scripted_search(scripts: Scripts, case: Case) -> Search:
-    """The web as the case's script has it."""
-
-    async def search(query: str) -> list[SearchResult]:
-        return [SearchResult(hit.title, hit.url, hit.snippet) for hit in scripts.search(case.case_id, query)]
-
-    return search

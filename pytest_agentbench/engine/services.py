@@ -42,7 +42,7 @@ class Services:
 
     `on_spent(part, usages)` books what was paid. `drain(reason)` keeps the whole session from starting more runs, and
     `drained()` is the reason once that is so. With `dry_run` nothing is run, only booked there. `asked_anew` are the
-    keys of kept votes that were asked for again.
+    keys of kept votes that were asked for again. `coming()` is how many runs are about to begin.
     """
 
     registry: Registry
@@ -57,6 +57,7 @@ class Services:
     reuse_evaluations: bool = True
     dry_run: DryRun | None = None
     cassettes: Cassettes = field(default_factory=Cassettes)
+    coming: Callable[[], int] = lambda: 0
     asked_anew: set[str] = field(default_factory=set)
     threads: DaemonThreads = field(default_factory=DaemonThreads)
     _endpoints: Endpoints | None = None

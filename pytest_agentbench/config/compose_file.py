@@ -1,0 +1,175 @@
+"""Compose files of cases: the part of Compose that runs services beside an agent and gives them nothing of the machine.
+
+Field names and forms are those of the Compose Specification. What is not here is refused, above all what would reach
+this machine: host folders, ports, devices, capabilities, the host's namespaces, its environment.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
+
+from pytest_agentbench.config.base import AtLeastOne, Scope, complain, resolve_folder, scope_of
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.loader import load_in
+from pytest_agentbench.config.run_profile import pinning_problem
+from pytest_agentbench.records import Record, Text
+
+_VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*:/[^:]*(:ro)?")
+_VARIABLE = re.compile(r"(?<!\$)(\$\$)*\$(?!\$)")
+
+
+def _without_variables(text: str) -> str:
+    if _VARIABLE.search(text):
+        raise ValueError(f"found {text!r}: variables are not filled in; write $$ for a dollar sign")
+    return text
+
+
+def _in_its_folder(text: str, info: ValidationInfo) -> str:
+    if (scope := scope_of(info)) is not None:
+        try:
+            resolve_folder(text, scope)
+        except ValueError as error:
+            raise ValueError(f"found {text!r}, expected a folder beside the compose file, or below") from error
+    return text
+
+
+Plain = Annotated[Text, AfterValidator(_without_variables)]
+"""Text that Compose takes as it is."""
+
+Command = Plain | tuple[Annotated[str, AfterValidator(_without_variables)], ...]
+Duration = Annotated[str, Field(pattern=r"^(\d+(\.\d+)?(us|ms|s|m|h))+$")]
+BuildFolder = Annotated[Text, AfterValidator(_in_its_folder)]
+
+
+class ComposeBuild(Record):
+    """An image built from a folder."""
+
+    context: BuildFolder
+    """The folder, relative to the compose file."""
+    dockerfile: Annotated[Text, Field(pattern=r"^[^/]+$")] = "Dockerfile"
+    """Its Dockerfile."""
+
+
+class Healthcheck(Record):
+    """When a service counts as healthy."""
+
+    test: Command
+    """The command that tells."""
+    interval: Duration | None = None
+    """Between two looks."""
+    timeout: Duration | None = None
+    """Limit of one look."""
+    start_period: Duration | None = None
+    """How long failures do not count."""
+    retries: AtLeastOne | None = None
+    """Failures in a row until it is unhealthy."""
+
+
+class Dependency(Record):
+    """What of a service is waited for."""
+
+    condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = "service_started"
+    """The state it must have."""
+
+
+class ComposeService(Record):
+    """A service beside the agent's container, which reaches it by the service's name."""
+
+    image: Plain | None = None
+    """A pinned image."""
+    build: BuildFolder | ComposeBuild | None = None
+    """A folder to build it from."""
+    command: Command | None = None
+    """In place of the image's."""
+    entrypoint: Command | None = None
+    """In place of the image's."""
+    environment: dict[str, Annotated[str, AfterValidator(_without_variables)] | int | float] | tuple[Plain, ...] = ()
+    """Its variables, with values."""
+    working_dir: Plain | None = None
+    """Where its command starts."""
+    user: Plain | None = None
+    """Whom it runs as."""
+    hostname: Plain | None = None
+    """Its own name for itself."""
+    depends_on: tuple[str, ...] | dict[str, Dependency] = ()
+    """Services that start before it."""
+    healthcheck: Healthcheck | None = None
+    """When it counts as healthy: the agent's container starts once all services are."""
+    tmpfs: Plain | tuple[Plain, ...] = ()
+    """Folders in memory."""
+    volumes: tuple[Plain, ...] = ()
+    """Named volumes, as `name:/path`; they end with the run."""
+    expose: tuple[int | Text, ...] = ()
+    """For readers: services of one file reach all ports of each other."""
+    read_only: StrictBool = False
+    """Whether its root file system is."""
+    init: StrictBool = False
+    """Whether a first process reaps the others."""
+
+    @field_validator("image")
+    @classmethod
+    def _pinned(cls, image: str | None) -> str | None:
+        if image is not None and (problem := pinning_problem(image)):
+            raise ValueError(problem.partition("; ")[0])
+        return image
+
+    @field_validator("environment")
+    @classmethod
+    def _with_values(cls, given: dict[str, Any] | tuple[str, ...]) -> dict[str, Any] | tuple[str, ...]:
+        bare = [entry for entry in given if "=" not in entry] if isinstance(given, tuple) else ()
+        if bare:
+            raise ValueError(f"found {bare[0]!r}, expected NAME=value: nothing of this machine's environment is passed")
+        return given
+
+    @field_validator("volumes")
+    @classmethod
+    def _named(cls, volumes: tuple[str, ...]) -> tuple[str, ...]:
+        for volume in volumes:
+            if not _VOLUME.fullmatch(volume):
+                raise ValueError(
+                    f"found {volume!r}, expected name:/path, a named volume; folders of this machine are not shared"
+                )
+        return volumes
+
+    @model_validator(mode="after")
+    def _one_image(self) -> Self:
+        if (self.image is None) == (self.build is None):
+            raise ValueError("a service has either 'image' or 'build'")
+        return self
+
+
+class ComposeFile(Record):
+    """A compose file: services, and the volumes that they name."""
+
+    version: str | None = None
+    """Taken, and without meaning, as in the Compose Specification."""
+    services: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")], ComposeService], Field(min_length=1)
+    ]
+    """The services, by name."""
+    volumes: dict[str, None] = Field(default_factory=dict)
+    """Named volumes, each without settings."""
+
+    @model_validator(mode="after")
+    def _declared(self) -> Self:
+        problems: list[tuple[Loc, str]] = []
+        for name, service in self.services.items():
+            here = ("services", name)
+            unknown = [other for other in service.depends_on if other not in self.services]
+            problems += [
+                ((*here, "depends_on"), f"found {other!r}, expected a service of this file") for other in unknown
+            ]
+            undeclared = [each for each in service.volumes if each.partition(":")[0] not in self.volumes]
+            problems += [((*here, "volumes"), f"found {each!r}; declare it under `volumes:`") for each in undeclared]
+        complain(problems)
+        return self
+
+
+def load_compose(path: Path) -> ComposeFile:
+    """A case's compose file. Raises ConfigError with all of its problems."""
+    folder = str(path.resolve().parent)
+    return load_in(path, ComposeFile, Scope(folder=folder, root=folder))

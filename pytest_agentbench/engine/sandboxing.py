@@ -1,0 +1,79 @@
+"""The sandbox of a case's runs: what it is to be, and its part in a run's identity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.config import pinning_problem
+from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.records import Case
+from pytest_agentbench.tools import needs_sandbox
+from pytest_agentbench.workspaces import SandboxSpec, build_digest, compose_digest
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.subject import Subject
+
+
+def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
+    """Where a run's commands, and its verifiers, are executed.
+
+    Raises ConfigError for an image that is not pinned, UnavailableError where there is no such sandbox here.
+    """
+    profile = job.plan.run_profile
+    image = None if case.sandbox is None or profile.allow_floating_image else case.sandbox.image
+    if image is not None and (problem := pinning_problem(image)):
+        raise ConfigError(f"{case.path}:{case.line}: sandbox.image: {problem}")
+    return services.sandboxes.spec(profile.sandbox_settings, case.sandbox)
+
+
+async def expected_sandbox(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec | None:
+    """The sandbox that the run will start, as far as the case's tools say: its image is here, a container on its way.
+
+    Raises as `sandbox_spec` does, and for an image that cannot be had, before anything is paid. A user's own agent may
+    do without the case's tools: it finds out by itself.
+    """
+    if job.plan.predictions is not None or not (case.verify or _runs_commands(services, case)):
+        return None
+    try:
+        spec = sandbox_spec(services, job, case)
+        await services.sandboxes.prepare(spec)
+    except UnavailableError:
+        if case.verify or subject.runner_type != "callable":
+            raise
+        return None
+    if not _runs_commands(services, case):
+        return None
+    services.sandboxes.expect(spec, 1 + services.coming())
+    return spec
+
+
+def sandbox_identity(services: Services, job: Job, case: Case) -> dict[str, Any]:
+    """What of its sandbox can change a run: nothing where the case has no tool that runs commands.
+
+    Not which kind `auto` comes to here: a stored run is found again where there is no docker. Raises ConfigError for
+    what cannot be built or is no compose file.
+    """
+    return sandbox_part(job, case) if _runs_commands(services, case) else {}
+
+
+def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
+    """What of a sandbox can change what is executed in it. Raises ConfigError as `sandbox_identity` does."""
+    settings = job.plan.run_profile.sandbox_settings
+    found: dict[str, Any] = settings.model_dump(exclude={"build_network"})
+    needs = case.sandbox
+    if needs is None:
+        return found
+    if needs.image is not None:
+        found["image"] = needs.image
+    if needs.dockerfile is not None:
+        found |= {"image": None, "build": build_digest(needs.dockerfile, network=settings.build_network == "allow")}
+    if needs.compose is not None:
+        found["compose"] = compose_digest(needs.compose)
+    return found
+
+
+def _runs_commands(services: Services, case: Case) -> bool:
+    tools = (services.registry.tools.get(name) for name in case.tools)
+    return any(tool is not None and tool.available is needs_sandbox for tool in tools)

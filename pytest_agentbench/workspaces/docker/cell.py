@@ -1,0 +1,105 @@
+"""A container of a run, as the sandbox uses it: scripts are started in it, and all of it is killed or removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.docker.daemon import Daemon
+from pytest_agentbench.workspaces.docker.stream import ExecStream, start_exec
+
+
+class Cell:
+    """A container that runs. `user` is whom scripts run as; `remove` removes it, and what was made beside it.
+
+    `starts` counts how often it was started again.
+    """
+
+    def __init__(self, daemon: Daemon, container_id: str, user: str, remove: Callable[[], None]) -> None:
+        self._daemon, self._id, self._user, self._remove = daemon, container_id, user, remove
+        self._pids: Path | None = None
+        self._looked_up = -1
+        self.starts = 0
+
+    def processes(self) -> list[int]:
+        """The pids on this machine of all that runs in it; none where this process cannot see them. For threads."""
+        if self._looked_up != self.starts:
+            self._looked_up, self._pids = self.starts, self._pids_file()
+        try:
+            return [] if self._pids is None else list(map(int, self._pids.read_text(encoding="ascii").split()))
+        except OSError:  # it is dead
+            return []
+
+    async def run(
+        self, script: str, argv: Sequence[str], environment: Mapping[str, str], *, with_stdin: bool = False
+    ) -> tuple[str, ExecStream]:
+        """Start a script of the container's shell: its id, and what it writes. A dead container is started again.
+
+        Raises SandboxError where that cannot be.
+        """
+        command = ["sh", "-c", script, "sh", *argv]
+        try:
+            return await self._started(command, environment, with_stdin)
+        except SandboxError:
+            await self._daemon.call(self._restart)
+        try:
+            return await self._started(command, environment, with_stdin)
+        except SandboxError as error:
+            raise cannot_run(str(error)) from error
+
+    async def exit_code(self, exec_id: str) -> int:
+        """Of a script that has ended."""
+        found = await self._daemon.call(self._daemon.client.api.exec_inspect, exec_id)
+        return int(found["ExitCode"] or 0)
+
+    async def kill(self) -> None:
+        """Kill all that runs in it. Never raises: one that is dead or gone is found out at the next start."""
+        with suppress(SandboxError):
+            await self._daemon.call(self._daemon.client.api.kill, self._id)
+
+    def kill_soon(self) -> None:
+        """The same, for any thread, without waiting."""
+        self._daemon.submit(self._daemon.client.api.kill, self._id)
+
+    def remove(self) -> Future[None]:
+        """Remove it, and what was made beside it, without waiting; for any thread. The future has no exception."""
+        return self._daemon.submit(self._remove)
+
+    async def _started(
+        self, command: list[str], environment: Mapping[str, str], with_stdin: bool
+    ) -> tuple[str, ExecStream]:
+        exec_id = await self._daemon.call(self._create, command, environment, with_stdin)
+        return exec_id, await start_exec(self._daemon.socket_path, self._daemon.api_version, exec_id)
+
+    def _create(self, command: list[str], environment: Mapping[str, str], with_stdin: bool) -> str:
+        api = self._daemon.client.api
+        made = api.exec_create(self._id, command, stdin=with_stdin, user=self._user, environment=dict(environment))
+        return str(made["Id"])
+
+    def _restart(self) -> None:
+        self._daemon.client.api.restart(self._id, timeout=0)
+        self.starts += 1
+
+    def _pids_file(self) -> Path | None:
+        """What lists the container's processes: those that are executed in it do not descend from its first one."""
+        from docker.errors import APIError
+
+        try:
+            state = self._daemon.client.api.inspect_container(self._id)["State"]
+            groups = Path(f"/proc/{state['Pid']}/cgroup").read_text(encoding="ascii")
+        except (APIError, OSError):
+            return None
+        for line in groups.splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers in ("pids", "") and self._id in path:
+                file = Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs")
+                return file if file.exists() else None
+        return None
+
+
+def cannot_run(why: str) -> SandboxError:
+    """What to say of a container in which nothing can be started."""
+    return SandboxError(f"the container runs no commands, for which its image needs `sh` and `sleep`: {why.strip()}")

@@ -1,0 +1,189 @@
+"""Services that run beside a run's container: a validated compose file, started for one run and removed after it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.config import ComposeBuild, ComposeFile, ComposeService, load_compose
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.docker.daemon import Daemon
+from pytest_agentbench.workspaces.docker.images import Images, build_digest
+from pytest_agentbench.workspaces.docker.labels import SERVICE
+from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
+
+if TYPE_CHECKING:
+    from docker.models.containers import Container
+
+_UP_SECONDS = 300
+_READY_SECONDS = 120.0
+_LOOK_SECONDS = 0.2
+_SHOWN_LINES = 20
+_KEPT = ("command", "entrypoint", "environment", "working_dir", "user", "hostname", "depends_on", "healthcheck")
+_KEPT_TOO = ("tmpfs", "volumes", "read_only", "init")
+
+
+def compose_problem() -> str | None:
+    """Why services cannot be run here, with what to do; None where they can. Asked once."""
+    if _program() is None:
+        return "neither `docker compose` nor `docker-compose` works here; install the compose plugin of docker"
+    return None
+
+
+def compose_digest(path: Path) -> str:
+    """SHA-256 of what the services are, with what their images are built from. Raises ConfigError."""
+    file = load_compose(path)
+    built = {name: build_digest(found, network=False) for name, found in _dockerfiles(path, file).items()}
+    return hashlib.sha256(json.dumps([file.model_dump(), built], sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The services of one run. `labels` are on all that is made for them, and on nothing else."""
+
+    name: str
+    labels: Mapping[str, str]
+
+    @property
+    def network(self) -> str:
+        """The network that its services are in."""
+        return f"{self.name}_default"
+
+
+def start_services(daemon: Daemon, images: Images, spec: SandboxSpec, project: Project) -> None:
+    """Start the services of `spec.compose`; they are ready when this returns. For threads: it may take minutes.
+
+    Raises ConfigError for a file that asks for too much, UnavailableError and SandboxError for what cannot be started.
+    What was started by then is there, under the project's labels.
+    """
+    assert spec.compose is not None
+    program = _program()
+    if program is None:
+        raise SandboxError(f"compose: {compose_problem()}")
+    file = load_compose(spec.compose)
+    dockerfiles = _dockerfiles(spec.compose, file)
+    names = {
+        name: images.get(service.image, dockerfiles.get(name), build_network=spec.build_network).name
+        for name, service in file.services.items()
+    }
+    with tempfile.TemporaryDirectory(prefix="agentbench-compose-") as folder:
+        document = Path(folder, "compose.json")
+        document.write_text(json.dumps(_document(file, names, spec, project)), encoding="utf-8")
+        _up([*program, "--project-name", project.name, "--project-directory", folder, "--file", str(document)])
+    _wait(daemon, project)
+
+
+def _document(file: ComposeFile, images: Mapping[str, str], spec: SandboxSpec, project: Project) -> dict[str, Any]:
+    labels = dict(project.labels)
+    return {
+        "services": {
+            name: {
+                **_given(service),
+                **_bounds(spec.limits),
+                "image": images[name],
+                "labels": {**labels, SERVICE: name},
+            }
+            for name, service in file.services.items()
+        },
+        "volumes": {name: {"labels": labels} for name in file.volumes},
+        "networks": {"default": {"internal": not spec.network, "labels": labels}},
+    }
+
+
+def _given(service: ComposeService) -> dict[str, Any]:
+    return service.model_dump(include={*_KEPT, *_KEPT_TOO}, exclude_none=True, exclude_defaults=True, mode="json")
+
+
+def _bounds(limits: ResourceLimits) -> dict[str, Any]:
+    return {
+        "restart": "no",
+        "security_opt": ["no-new-privileges:true"],
+        "cap_drop": ["NET_RAW", "MKNOD", "SYS_CHROOT", "SETFCAP", "AUDIT_WRITE"],
+        "mem_limit": limits.memory_bytes,
+        "memswap_limit": limits.memory_bytes,
+        "pids_limit": limits.processes,
+        "logging": {"driver": "json-file", "options": {"max-size": "1m"}},
+    }
+
+
+def _dockerfiles(path: Path, file: ComposeFile) -> dict[str, Path]:
+    """The Dockerfiles of the services that are built, by their names."""
+    builds = {name: service.build for name, service in file.services.items() if service.build is not None}
+    given = {
+        name: build if isinstance(build, ComposeBuild) else ComposeBuild(context=build)
+        for name, build in builds.items()
+    }
+    return {name: (path.resolve().parent / build.context / build.dockerfile).resolve() for name, build in given.items()}
+
+
+def _up(compose: list[str]) -> None:
+    """Nothing of the environment is passed, which compose would fill into the file."""
+    kept = {name: value for name in ("PATH", "HOME", "DOCKER_HOST") if (value := os.environ.get(name)) is not None}
+    try:
+        done = subprocess.run(
+            [*compose, "up", "--detach", "--no-color"],
+            env=kept,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_UP_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SandboxError(f"compose: the services were not started within {_UP_SECONDS} s") from error
+    if done.returncode:
+        last = "\n".join(f"{done.stdout}{done.stderr}".strip().splitlines()[-_SHOWN_LINES:])
+        raise SandboxError(f"compose: the services cannot be started:\n{last}")
+
+
+def _wait(daemon: Daemon, project: Project) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    labels = [f"{name}={value}" for name, value in project.labels.items()]
+    waiting = daemon.client.containers.list(all=True, filters={"label": labels})
+    while waiting:
+        waiting = [container for container in waiting if not _is_ready(container)]
+        if waiting and time.monotonic() > deadline:
+            names = ", ".join(container.labels[SERVICE] for container in waiting)
+            raise SandboxError(f"compose: not ready within {_READY_SECONDS:g} s: {names}")
+        if waiting:
+            time.sleep(_LOOK_SECONDS)
+
+
+def _is_ready(container: Container) -> bool:
+    """Raises SandboxError for a service that failed."""
+    container.reload()
+    state = container.attrs["State"]
+    if state["Status"] == "exited" and state["ExitCode"] == 0:
+        return True
+    if state["Status"] in ("exited", "dead"):
+        last = container.logs(tail=_SHOWN_LINES).decode("utf-8", "replace").strip()
+        raise SandboxError(
+            f"compose: the service {container.labels[SERVICE]!r} ended with exit code {state['ExitCode']}:\n{last}"
+        )
+    health = state.get("Health")
+    return state["Status"] == "running" and (health is None or health["Status"] == "healthy")
+
+
+@cache
+def _program() -> tuple[str, ...] | None:
+    for program in (("docker", "compose"), ("docker-compose",)):
+        if shutil.which(program[0]) is None:
+            continue
+        try:
+            done = subprocess.run([*program, "version"], capture_output=True, timeout=30, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return program
+    return None

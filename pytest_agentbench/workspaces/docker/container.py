@@ -1,0 +1,108 @@
+"""How the container of a run is made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.docker.daemon import Daemon
+from pytest_agentbench.workspaces.docker.images import Image
+from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
+from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Workspace
+
+_KEEPER = 65534
+"""The user of the process that keeps the container alive: the agent's, which is another, cannot signal it."""
+
+_OWN_PROCESSES = 16
+"""What the container's own processes and the start of a command take of the limit of processes."""
+
+_NO_SOURCE = "bind source path does not exist"
+_TMP = "/tmp"  # noqa: S108 - the container's, which is the run's private one
+
+
+def user_of(workspace: Workspace) -> str:
+    """Whose rights a command in the container has: the workspace's owner's."""
+    owner = workspace.owner
+    return f"{os.getuid()}:{os.getgid()}" if owner is None else f"{owner}:{owner}"
+
+
+def create_container(
+    daemon: Daemon,
+    name: str,
+    image: Image,
+    spec: SandboxSpec,
+    workspace: Workspace,
+    *,
+    network: str,
+    labels: Mapping[str, str],
+) -> str:
+    """The id of a container that waits for commands, not started.
+
+    Raises SandboxError where the daemon cannot see the workspace, docker.errors.APIError for all else.
+    """
+    from docker.errors import APIError
+
+    api = daemon.client.api
+    settings = {**_isolation(), **_limits(daemon, spec.limits), **_files(image, spec, workspace)}
+    try:
+        made = api.create_container(
+            image.image_id,
+            ["2147483647"],
+            entrypoint=["sleep"],
+            name=name,
+            user=f"{_KEEPER}:{_KEEPER}",
+            labels=dict(labels),
+            environment={"HOME": WORKSPACE, "LANG": "C.UTF-8", "TERM": "dumb"},
+            working_dir=WORKSPACE,
+            healthcheck={"test": ["NONE"]},
+            host_config=api.create_host_config(network_mode=network, init=True, **settings),
+        )
+    except APIError as error:
+        if _NO_SOURCE not in (error.explanation or ""):
+            raise
+        raise SandboxError(
+            f"the docker daemon does not see this machine's folder {workspace.path}: it runs elsewhere, or this "
+            "process runs in a container; set TMPDIR to a folder that both have at the same path"
+        ) from error
+    return str(made["Id"])
+
+
+def _isolation() -> dict[str, Any]:
+    from docker.types import LogConfig
+
+    return {
+        "log_config": LogConfig(type="none"),
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "read_only": True,
+        "ipc_mode": "private",
+    }
+
+
+def _limits(daemon: Daemon, limits: ResourceLimits) -> dict[str, Any]:
+    from docker.types import Ulimit
+
+    ulimits = {"core": 0, "cpu": limits.cpu_seconds, "fsize": limits.file_bytes}
+    return {
+        "mem_limit": limits.memory_bytes,
+        "memswap_limit": limits.memory_bytes,  # the sum of both: no swap
+        "nano_cpus": int(min(limits.cpus, daemon.cpus) * 1e9),
+        "pids_limit": limits.processes + _OWN_PROCESSES,
+        "ulimits": [Ulimit(name=name, soft=most, hard=most) for name, most in ulimits.items()],
+    }
+
+
+def _files(image: Image, spec: SandboxSpec, workspace: Workspace) -> dict[str, Any]:
+    from docker.types import Mount
+
+    private = str(workspace.private_tmp())
+    mounts = [
+        Mount(WORKSPACE, str(workspace.path), type="bind"),
+        Mount(_TMP, private, type="bind"),
+        # where it lies too: a link put in its place would be followed, outside, when the container starts again
+        Mount(f"{WORKSPACE}/{PRIVATE_TMP}", private, type="bind"),
+        *(Mount(each.target, str(each.source), type="bind", read_only=True) for each in spec.mounts),
+    ]
+    return {"mounts": mounts, "tmpfs": dict.fromkeys(image.volumes, "")}  # a volume would have no limit

@@ -1,0 +1,166 @@
+"""The containers of one session: made ahead of need, one for each run, and removed on every path."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.docker.cell import Cell
+from pytest_agentbench.workspaces.docker.compose import Project, start_services
+from pytest_agentbench.workspaces.docker.container import create_container, user_of
+from pytest_agentbench.workspaces.docker.daemon import Daemon
+from pytest_agentbench.workspaces.docker.images import Image, Images
+from pytest_agentbench.workspaces.docker.labels import labels
+from pytest_agentbench.workspaces.docker.orphans import remove_container, remove_labelled, remove_orphans
+from pytest_agentbench.workspaces.docker.sandbox import DockerSandbox
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
+
+_MOST_READY = 16
+"""How many containers wait for runs at most."""
+
+_CLOSE_SECONDS = 4.0
+"""How long a session's end waits for containers that are being made."""
+
+
+class Containers:
+    """All containers of one session. A container never serves two runs, and its workspace's folder is made with it.
+
+    Everything but the coroutines may be called in any thread.
+    """
+
+    def __init__(self, workspaces: Workspaces, watchdog: Watchdog) -> None:
+        self._workspaces, self._watchdog = workspaces, watchdog
+        self._daemon = Daemon()
+        self._images = Images(self._daemon)
+        self._ready: dict[SandboxSpec, deque[tuple[Workspace, Future[Cell]]]] = {}
+        self._handed_out: dict[Path, Future[Cell]] = {}
+        self._state = threading.Condition()
+        self._making = 0
+        self._made: dict[str, Callable[[], None]] = {}
+        self._used = self._closed = False
+
+    async def image(self, spec: SandboxSpec) -> Image:
+        """The image of such a container, on this machine. Raises UnavailableError, SandboxError."""
+        return await self._daemon.call(self._image, spec)
+
+    def expect(self, spec: SandboxSpec, runs: int) -> None:
+        """Makes containers for runs to come. Raises SandboxError where there is no room for their workspaces."""
+        if spec.compose is not None:  # its services are the run's own, and dear
+            return
+        ready = self._ready.setdefault(spec, deque())
+        while len(ready) < min(runs, _MOST_READY):
+            workspace = self._workspaces.create("container")
+            ready.append((workspace, self._daemon.submit(self._make, spec, workspace)))
+
+    def workspace(self, spec: SandboxSpec) -> Workspace | None:
+        """The folder of a container that was made ahead, None where there is none."""
+        ready = self._ready.get(spec)
+        if not ready:
+            return None
+        workspace, making = ready.popleft()
+        self._handed_out[workspace.path] = making
+        return workspace
+
+    async def start(self, spec: SandboxSpec, workspace: Workspace) -> DockerSandbox:
+        """The container of the run that has the workspace. Raises SandboxError, UnavailableError."""
+        making = self._handed_out.pop(workspace.path, None) or self._daemon.submit(self._make, spec, workspace)
+        return DockerSandbox(await asyncio.wrap_future(making), workspace, spec.limits, self._watchdog)
+
+    def release(self, workspace: Workspace) -> None:
+        """Says that the run which has the workspace has ended, and may have started no container."""
+        making = self._handed_out.pop(workspace.path, None)
+        if making is not None:
+            making.add_done_callback(_remove_unused)
+
+    async def close(self) -> None:
+        """Removes every container that is left."""
+        await asyncio.gather(*(self._daemon.call(remove) for remove in self._left()))
+        await self._daemon.call(self._end)
+
+    def _image(self, spec: SandboxSpec) -> Image:
+        return self._images.get(spec.image, spec.dockerfile, build_network=spec.build_network)
+
+    def _make(self, spec: SandboxSpec, workspace: Workspace) -> Cell:
+        """A container that runs, unless the session ends meanwhile."""
+        self._begin()
+        name = f"agentbench-{secrets.token_hex(8)}"
+        made_for = labels(str(workspace.path.parent), workspace.path.name)
+        project = None if spec.compose is None else Project(name, made_for)
+        remove = partial(self._remove, name, project)
+        try:
+            if project is not None:
+                start_services(self._daemon, self._images, spec, project)
+            container_id = create_container(
+                self._daemon,
+                name,
+                self._image(spec),
+                spec,
+                workspace,
+                network=project.network if project is not None else "bridge" if spec.network else "none",
+                labels=made_for,
+            )
+            self._daemon.client.api.start(container_id)
+            with self._state:
+                if self._closed:
+                    raise SandboxError("the session ended")
+                self._made[name] = remove
+            return Cell(self._daemon, container_id, user_of(workspace), remove)
+        except BaseException:
+            remove()
+            raise
+        finally:
+            with self._state:
+                self._making -= 1
+                self._state.notify_all()
+
+    def _begin(self) -> None:
+        with self._state:
+            if self._closed:
+                raise SandboxError("the session ended")
+            is_first, self._used = not self._used, True
+            self._making += 1
+        if is_first:
+            atexit.register(self._close)
+            remove_orphans(self._daemon.client)
+
+    def _remove(self, name: str, project: Project | None) -> None:
+        remove_container(self._daemon.client, name)
+        if project is not None:
+            remove_labelled(self._daemon.client, project.labels)
+        with self._state:
+            self._made.pop(name, None)
+
+    def _close(self) -> None:
+        """At the end of a process that did not close its session: no thread can be started any more."""
+        for remove in self._left():
+            remove()
+        self._end()
+
+    def _left(self) -> list[Callable[[], None]]:
+        """What removes the containers that there are. From now on none is made."""
+        atexit.unregister(self._close)
+        with self._state:
+            self._closed = True
+            return list(self._made.values())
+
+    def _end(self) -> None:
+        """Waits for the containers that were being made, which are removed then."""
+        with self._state:
+            self._state.wait_for(lambda: not self._making, _CLOSE_SECONDS)
+        self._daemon.close()
+
+
+def _remove_unused(making: Future[Cell]) -> None:
+    if making.exception() is None:
+        making.result().remove()

@@ -1,0 +1,142 @@
+"""The docker daemon of this machine: whether there is one, and calls to it off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import cache, cached_property, partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_agentbench.errors import SandboxError
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+T = TypeVar("T")
+
+_SOCKET = "unix:///var/run/docker.sock"
+_ASK_SECONDS = 5
+_CALL_SECONDS = 60
+_CONNECTIONS = 64
+
+
+def docker_problem() -> str | None:
+    """Why no containers are to be had here, with what to do; None where a daemon answers. Asked once an address."""
+    return _problem(_address())
+
+
+class Daemon:
+    """The way to the daemon. The SDK is imported, and the daemon asked, at the first call. Safe in any thread."""
+
+    def __init__(self) -> None:
+        self._client: DockerClient | None = None
+        self._lock = threading.Lock()
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads = self._busy = 0
+
+    @property
+    def client(self) -> DockerClient:
+        """The SDK's client. Raises docker.errors.DockerException where no daemon answers."""
+        with self._lock:
+            if self._client is None:
+                from docker import DockerClient
+
+                self._client = DockerClient(_address(), timeout=_CALL_SECONDS, max_pool_size=_CONNECTIONS)
+            return self._client
+
+    @property
+    def socket_path(self) -> str:
+        """Where the daemon listens."""
+        return _address().removeprefix("unix://")
+
+    @property
+    def api_version(self) -> str:
+        """Of the HTTP interface, as both sides speak it."""
+        return self.client.api.api_version
+
+    @cached_property
+    def cpus(self) -> int:
+        """How many processors containers can have."""
+        return int(self.client.info()["NCPU"])
+
+    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
+        """A function that waits for the daemon, on a thread that the end of the process does not wait for.
+
+        The future has SandboxError for what the SDK raises.
+        """
+        future: Future[T] = Future()
+        self._calls.put(partial(_work, future, function, args))
+        with self._lock:
+            self._busy += 1
+            if self._busy <= self._threads:
+                return future
+            self._threads += 1
+        threading.Thread(target=self._serve, name="agentbench-docker", daemon=True).start()
+        return future
+
+    async def call(self, function: Callable[..., T], *args: Any) -> T:
+        """The same, awaited. It runs to its end, though its caller be cancelled."""
+        return await asyncio.wrap_future(self.submit(function, *args))
+
+    def close(self) -> None:
+        """Ends connections, and threads that are idle."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+        if self._client is not None:
+            self._client.close()
+
+    def _serve(self) -> None:
+        for work in iter(self._calls.get, None):
+            work()
+            with self._lock:
+                self._busy -= 1
+
+
+def _address() -> str:
+    return os.environ.get("DOCKER_HOST") or _SOCKET
+
+
+def _work(future: Future[T], function: Callable[..., T], args: tuple[Any, ...]) -> None:
+    from docker.errors import APIError, DockerException
+
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function(*args))
+    except APIError as error:
+        future.set_exception(SandboxError(f"docker: {error.explanation or error}"))
+    except (DockerException, OSError) as error:  # the HTTP client's errors are OSErrors too
+        future.set_exception(SandboxError(f"docker: {error}"))
+    except BaseException as error:  # noqa: BLE001 - whoever waits for the future is told
+        future.set_exception(error)
+
+
+@cache
+def _problem(address: str) -> str | None:
+    import http.client  # 10 ms that a session without containers does not pay
+
+    scheme, _, path = address.partition("://")
+    if scheme != "unix":
+        return (
+            f"the docker daemon at {address} may be another machine's, and containers share the workspace's folder "
+            "with this one: set DOCKER_HOST to a daemon of this machine, as unix:///path/to/docker.sock"
+        )
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(_ASK_SECONDS)
+    with connection:
+        try:
+            connection.connect(path)
+            connection.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            response = http.client.HTTPResponse(connection)
+            response.begin()
+        except PermissionError:
+            return f"no permission to use the docker daemon at {path}: add this user to the socket's group"
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            return f"no docker daemon answers at {path} ({reason}): start docker, or set DOCKER_HOST"
+    return None if response.status == 200 else f"the docker daemon at {path} answers with HTTP status {response.status}"

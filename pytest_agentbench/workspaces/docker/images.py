@@ -1,0 +1,130 @@
+"""Images of containers: named ones, pulled where they are missing, and those built from a case's Dockerfile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.workspaces.docker.daemon import Daemon
+from pytest_agentbench.workspaces.docker.labels import MADE_HERE
+from pytest_agentbench.workspaces.snapshot import digest, take_snapshot
+from pytest_agentbench.workspaces.walking import TreeError
+
+if TYPE_CHECKING:
+    from docker.models.images import Image as DockerImage
+
+_BUILD_SECONDS = 1800
+_SHOWN_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that the daemon has. `volumes` are the paths at which it wants volumes."""
+
+    name: str
+    image_id: str
+    volumes: tuple[str, ...]
+
+
+class Images:
+    """The images of one session: each is looked up, pulled or built once. For threads: its methods may take minutes."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._lock = threading.Lock()
+        self._locks: dict[object, threading.Lock] = {}
+        self._found: dict[object, Image] = {}
+
+    def get(self, image: str | None, dockerfile: Path | None, *, build_network: bool) -> Image:
+        """The image of that name, or of the Dockerfile.
+
+        Raises UnavailableError for one that cannot be pulled, SandboxError for one that cannot be built, ConfigError
+        for a build folder that holds too much.
+        """
+        key = (image, dockerfile, build_network)
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._found:
+                made = self._built(dockerfile, build_network) if dockerfile is not None else self._named(image or "")
+                self._found[key] = made
+            return self._found[key]
+
+    def _named(self, name: str) -> Image:
+        from docker.errors import APIError, ImageNotFound
+
+        try:
+            return _image(name, self._daemon.client.images.get(name))
+        except ImageNotFound:
+            pass
+        try:
+            self._daemon.client.images.pull(name)
+            return _image(name, self._daemon.client.images.get(name))
+        except APIError as error:
+            raise UnavailableError(
+                f"the image {name!r} is not on this machine and cannot be pulled ({error.explanation or error}): "
+                "`docker pull` or `docker load` it, or name another"
+            ) from error
+
+    def _built(self, dockerfile: Path, network: bool) -> Image:
+        from docker.errors import ImageNotFound
+        from filelock import FileLock
+
+        tag = f"agentbench-case:{build_digest(dockerfile, network=network)[:16]}"
+        with FileLock(f"{tempfile.gettempdir()}/agentbench-build-{os.getuid()}-{tag.rpartition(':')[2]}.lock"):
+            try:
+                return _image(tag, self._daemon.client.images.get(tag))
+            except ImageNotFound:
+                return _image(tag, self._build(dockerfile, tag, network))
+
+    def _build(self, dockerfile: Path, tag: str, network: bool) -> DockerImage:
+        from docker.errors import APIError, BuildError
+
+        try:
+            image, _ = self._daemon.client.images.build(
+                path=str(dockerfile.parent),
+                dockerfile=dockerfile.name,
+                tag=tag,
+                network_mode=None if network else "none",
+                labels=MADE_HERE,
+                rm=True,
+                forcerm=True,
+                timeout=_BUILD_SECONDS,
+            )
+        except BuildError as error:
+            raise _cannot_build(dockerfile, error.msg, error.build_log) from error
+        except APIError as error:
+            raise _cannot_build(dockerfile, error.explanation or str(error), ()) from error
+        return image
+
+
+def build_digest(dockerfile: Path, *, network: bool) -> str:
+    """SHA-256 of all that an image is built from: what lies in the Dockerfile's folder, and whether it has network.
+
+    Raises ConfigError for a folder that holds too much.
+    """
+    folder = dockerfile.parent
+    try:
+        found = digest(take_snapshot(str(folder)))
+    except TreeError as error:
+        raise ConfigError(f"{folder}: too much to build an image from: {error}; give it a folder of its own") from error
+    return hashlib.sha256(f"{found} {dockerfile.name} {network}".encode()).hexdigest()
+
+
+def _image(name: str, found: DockerImage) -> Image:
+    volumes: dict[str, Any] = found.attrs["Config"].get("Volumes") or {}
+    return Image(name, str(found.id), tuple(volumes))
+
+
+def _cannot_build(dockerfile: Path, why: str, log: Iterable[Any]) -> SandboxError:
+    texts = (str(line.get("stream") or line.get("error") or "") for line in log if isinstance(line, dict))
+    lines = deque("".join(texts).splitlines(), _SHOWN_LINES)
+    return SandboxError("\n".join([f"{dockerfile}: the image cannot be built: {why}", *lines]))

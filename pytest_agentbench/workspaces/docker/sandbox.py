@@ -1,0 +1,263 @@
+"""A run's container as its sandbox: the commands in it, and what ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.docker.cell import Cell, cannot_run
+from pytest_agentbench.workspaces.docker.scripts import END, RUN_ALONE, RUN_BESIDE, STAY
+from pytest_agentbench.workspaces.docker.stream import STDOUT, ExecStream
+from pytest_agentbench.workspaces.sandboxes.base import (
+    NO_VARIABLES,
+    ExecResult,
+    Killed,
+    Process,
+    ResourceLimits,
+    SandboxKind,
+)
+from pytest_agentbench.workspaces.sandboxes.capture import Capture
+from pytest_agentbench.workspaces.sandboxes.watchdog import Broken, Watch, Watchdog, over_disk
+from pytest_agentbench.workspaces.workspace import Workspace
+
+_SWEEP_SECONDS = 10.0
+_TOLD_BYTES = 4096
+_OVER = "the program has ended"
+_NOT_STARTED = "OCI runtime exec failed"
+
+
+@dataclass(slots=True)
+class _Command:
+    """A command under way. `told` is what its script says of its end, `killed` why it was ended before."""
+
+    capture: Capture
+    told: bytearray = field(default_factory=bytearray)
+    killed: Killed | None = None
+
+
+class DockerSandbox:
+    """One container, used by one run. One command at a time; programs that stay may run beside it.
+
+    A time limit or a broken limit kills the whole container; the next command starts it again.
+    """
+
+    kind: SandboxKind = "docker"
+
+    def __init__(self, cell: Cell, workspace: Workspace, limits: ResourceLimits, watchdog: Watchdog) -> None:
+        self.workspace = workspace
+        self._cell, self._limits, self._watchdog = cell, limits, watchdog
+        self._watch = Watch(workspace.path, limits, cell.processes, self._break)
+        self._broken: Broken | SandboxError | None = None
+        self._staying: set[DockerProcess] = set()
+        self._ooms = (0, 0)
+        self._lock = asyncio.Lock()
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        seconds: float,
+        stdin: bytes = b"",
+        output_limit: int = 64_000,
+        environment: Mapping[str, str] = NO_VARIABLES,
+    ) -> ExecResult:
+        """As the protocol says."""
+        async with self._lock:
+            for _ in range(2):  # where programs that stay took all processes there may be, a new start makes room
+                command = _Command(Capture(output_limit))
+                begun = time.perf_counter()
+                code = await self._run(command, argv, seconds, stdin, environment)
+                text, truncated = command.capture.text(), command.capture.left_out > 0
+                if command.killed is not None or code is not None:
+                    return ExecResult(code, text, command.killed, truncated, time.perf_counter() - begun)
+                await self._kill()
+        raise cannot_run(text)
+
+    async def open(self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES) -> Process:
+        """As the protocol says."""
+        async with self._lock:
+            for _ in range(2):
+                _, stream = await self._cell.run(STAY, argv, environment, with_stdin=True)
+                source, told = await stream.read()
+                if source != STDOUT:
+                    process = DockerProcess(stream, int(told), self._end)
+                    self._staying.add(process)
+                    self._look_after()
+                    return process
+                await stream.close()
+                await self._kill()
+        raise cannot_run(told.decode("utf-8", "replace"))
+
+    async def put(self, path: str, content: bytes) -> None:
+        """As the protocol says."""
+        self.workspace.write_bytes(path, content)
+
+    async def get(self, path: str, limit: int) -> bytes:
+        """As the protocol says."""
+        return self.workspace.read_bytes(path, limit)
+
+    async def stop(self) -> None:
+        """As the protocol says."""
+        self._watchdog.end(self._watch)
+        for process in tuple(self._staying):
+            await process.close()
+        await asyncio.wrap_future(self._cell.remove())
+
+    async def _run(
+        self, command: _Command, argv: Sequence[str], seconds: float, stdin: bytes, environment: Mapping[str, str]
+    ) -> int | None:
+        """The exit code; None for what was killed, and for what the container could not start."""
+        script = RUN_BESIDE if self._staying else RUN_ALONE
+        exec_id, stream = await self._cell.run(script, argv, environment, with_stdin=bool(stdin))
+        self._broken = None
+        self._look_after()
+        try:
+            await _collect(command, stream, seconds, stdin)
+        finally:
+            await stream.close()
+            if command.killed is not None:
+                await self._kill()
+            if not self._staying:
+                self._watchdog.end(self._watch)
+        if command.killed is not None:
+            return None
+        code = await self._ended(command, exec_id)
+        if command.killed is not None:
+            await self._kill()
+            return None
+        return code
+
+    async def _ended(self, command: _Command, exec_id: str) -> int | None:
+        """How a command ended that nothing here ended. Sets `killed` where a limit did."""
+        if isinstance(self._broken, SandboxError):
+            raise self._broken
+        if self._broken is not None:
+            command.killed = self._broken
+            return None
+        told = _parsed(command.told)
+        if told is None:  # its script was killed, or never ran
+            code = await self._cell.exit_code(exec_id)
+            if code in (126, 127) and command.capture.text().startswith(_NOT_STARTED):
+                return None
+            told = code, await self._sweep("all")
+        code, ooms = told
+        if (self._cell.starts, ooms) > self._ooms:
+            self._ooms = (self._cell.starts, ooms)
+            command.killed = "memory" if ooms else None
+        if command.killed is None and await asyncio.to_thread(over_disk, self.workspace.path, self._limits):
+            command.killed = "disk"
+        return code
+
+    async def _sweep(self, what: str) -> int:
+        """Kill all processes or a session's; how often memory ran out. The whole container, where that cannot be."""
+        told = bytearray()
+        try:
+            async with asyncio.timeout(_SWEEP_SECONDS):
+                _, stream = await self._cell.run(END, [what], NO_VARIABLES)
+                try:
+                    await _follow(stream, Capture(0), told)
+                finally:
+                    await stream.close()
+        except (TimeoutError, SandboxError):
+            pass
+        if (ended := _parsed(told)) is None:
+            await self._kill()
+            return 0
+        return ended[1]
+
+    async def _end(self, process: DockerProcess) -> None:
+        """Kill a program that stays, with all that it started."""
+        if process not in self._staying:
+            return
+        self._staying.discard(process)
+        if self._staying or self._lock.locked():
+            await self._sweep(str(process.session))
+            return
+        self._watchdog.end(self._watch)
+        async with self._lock:
+            await self._sweep("all")
+
+    async def _kill(self) -> None:
+        for process in self._staying:
+            process.is_over = True
+        self._staying.clear()
+        self._watchdog.end(self._watch)
+        await self._cell.kill()
+
+    def _look_after(self) -> None:
+        self._watchdog.begin(self._watch)
+
+    def _break(self, broken: Broken | SandboxError) -> None:
+        self._broken = self._broken or broken
+        self._cell.kill_soon()
+
+
+class DockerProcess:
+    """A program that stays in a container. `session` is its session there, `is_over` that it has ended."""
+
+    def __init__(self, stream: ExecStream, session: int, end: Callable[[DockerProcess], Awaitable[None]]) -> None:
+        self.session, self.is_over = session, False
+        self._stream, self._end = stream, end
+
+    async def write(self, data: bytes) -> None:
+        """As the protocol says."""
+        if self.is_over:  # the daemon would take it, and wait for somebody to read it
+            raise BrokenPipeError(_OVER)
+        try:
+            await self._stream.write(data)
+        except OSError as error:
+            raise BrokenPipeError(_OVER) from error
+
+    async def read(self) -> bytes:
+        """As the protocol says."""
+        piece = (await self._stream.read())[1]
+        self.is_over = self.is_over or not piece
+        return piece
+
+    async def stop(self) -> None:
+        """As the protocol says."""
+        await self._end(self)
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection to it."""
+        await self._stream.close()
+
+
+async def _collect(command: _Command, stream: ExecStream, seconds: float, stdin: bytes) -> None:
+    """Feeds and reads a command to its end, or to its limit of time or output. Cancelled, it counts as killed."""
+    sending = asyncio.ensure_future(stream.finish(stdin)) if stdin else None
+    command.killed = "time-out"
+    try:
+        async with asyncio.timeout(seconds):
+            await _follow(stream, command.capture, command.told)
+        command.killed = "output" if command.capture.endless else None
+    except TimeoutError:
+        return
+    finally:
+        if sending is not None:
+            sending.cancel()
+
+
+async def _follow(stream: ExecStream, capture: Capture, told: bytearray) -> None:
+    """Reads to the end, or until so much came that the command counts as endless."""
+    async for source, piece in stream.pieces():
+        if source != STDOUT:
+            told += piece[: _TOLD_BYTES - len(told)]
+            continue
+        capture.data_received(piece)
+        if capture.endless:
+            return
+
+
+def _parsed(told: bytearray) -> tuple[int, int] | None:
+    """The exit code and the count of times that memory ran out, as the scripts tell them in their last line."""
+    lines = told.decode("ascii", "replace").splitlines()
+    try:
+        code, ooms = lines[-1].split()
+        return int(code), int(ooms)
+    except (IndexError, ValueError):
+        return None

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench.config import load_compose
+from pytest_agentbench.errors import ConfigError
+
+GOOD = """
+version: "3.8"
+services:
+  db:
+    image: postgres:16.4
+    environment: [POSTGRES_PASSWORD=only-here]
+    volumes: ["data:/var/lib/postgresql/data"]
+    healthcheck: {test: ["CMD-SHELL", "pg_isready"], interval: 1s, retries: 30}
+  web:
+    build: {context: web, dockerfile: Dockerfile.test}
+    command: serve --price '$$5'
+    depends_on: {db: {condition: service_healthy}}
+volumes:
+  data:
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "web").mkdir(exist_ok=True)
+    (folder / "compose.yaml").write_text(text)
+    return folder / "compose.yaml"
+
+
+def test_a_file_with_services_volumes_and_builds(tmp_path: Path) -> None:
+    file = load_compose(write(tmp_path, GOOD))
+    assert list(file.services) == ["db", "web"]
+    assert file.services["db"].volumes == ("data:/var/lib/postgresql/data",)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("privileged: true", "services.s.privileged"),
+        ("network_mode: host", "services.s.network_mode"),
+        ("pid: host", "services.s.pid"),
+        ("ipc: host", "services.s.ipc"),
+        ("userns_mode: host", "services.s.userns_mode"),
+        ("devices: ['/dev/sda:/dev/sda']", "services.s.devices"),
+        ("cap_add: [SYS_ADMIN]", "services.s.cap_add"),
+        ("security_opt: ['seccomp:unconfined']", "services.s.security_opt"),
+        ("ports: ['80:80']", "services.s.ports"),
+        ("env_file: .env", "services.s.env_file"),
+        ("extends: {file: other.yaml, service: x}", "services.s.extends"),
+        ("volumes: ['/var/run/docker.sock:/x']", "a named volume"),
+        ("volumes: ['./here:/x']", "a named volume"),
+        ("volumes: ['~/x:/x']", "a named volume"),
+        ("volumes: [{type: bind, source: /, target: /x}]", "services.s.volumes"),
+        ("volumes: ['unknown:/x']", "declare it"),
+        ("environment: [OPENAI_API_KEY]", "NAME=value"),
+        ("environment: {OPENAI_API_KEY: }", "services.s.environment"),
+        ("environment: {KEY: '${OPENAI_API_KEY}'}", "write $$"),
+        ("command: 'echo $HOME'", "write $$"),
+        ("depends_on: [nobody]", "a service of this file"),
+        ("image: 'x:latest'", "a pinned image"),
+        ("build: ..", "beside the compose file"),
+    ],
+)
+def test_what_would_reach_this_machine_is_refused(tmp_path: Path, line: str, said: str) -> None:
+    given = "" if line.startswith(("image", "build")) else "    image: a:1\n"
+    path = write(tmp_path, f"services:\n  s:\n{given}    {line}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_compose(path)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{path}:")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services: {}",
+        "services: {s: {}}",
+        "services: {s: {image: 'a:1', build: web}}",
+        "services: {s: {image: 'a:1'}}\nnetworks: {n: {external: true}}",
+        "services: {s: {image: 'a:1'}}\nvolumes: {v: {driver_opts: {device: /etc, o: bind, type: none}}}",
+        "services: {s: {image: 'a:1'}}\nsecrets: {x: {file: /etc/shadow}}",
+        "include: [other.yaml]\nservices: {s: {image: 'a:1'}}",
+        "services: {../up: {image: 'a:1'}}",
+    ],
+)
+def test_what_is_no_such_file(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError):
+        load_compose(write(tmp_path, text))

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker_support import containers_of, docker_client, in_container
+from support.docker_here import needs_docker
+
+from pytest_agentbench.workspaces import ExecResult, Sandbox
+
+pytestmark = [needs_docker, pytest.mark.slow]
+
+
+def executed(base: Path, *commands: str, settings: dict[str, Any] | None = None, **options: Any) -> list[ExecResult]:
+    """The results of shell commands, one after the other in one container."""
+
+    async def act(sandbox: Sandbox) -> list[ExecResult]:
+        return [await sandbox.exec(["sh", "-c", each], **{"seconds": 20, **options}) for each in commands]
+
+    return in_container(base, act, **(settings or {}))
+
+
+def test_a_command_ends_as_in_a_shell(tmp_path: Path) -> None:
+    results = executed(tmp_path, "echo out; echo err >&2; exit 3", "kill -TERM $$", "no-such-program", "exit 0")
+    assert [(each.exit_code, each.killed) for each in results] == [(3, None), (143, None), (127, None), (0, None)]
+    assert results[0].output == "out\nerr\n"
+
+
+def test_what_a_command_sees(tmp_path: Path) -> None:
+    [found] = executed(tmp_path, 'pwd; echo "$HOME"; test "$(id -u)" != 0 && echo user; touch /x /usr/x 2>&1 | wc -l')
+    assert found.output.splitlines() == ["/workspace", "/workspace", "user", "2"]
+    [capabilities] = executed(tmp_path, "grep CapBnd /proc/self/status; grep NoNewPrivs /proc/self/status")
+    assert capabilities.output.split() == ["CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
+
+
+def test_its_folders_are_the_workspace(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        await sandbox.put("given/in.txt", b"from here")
+        result = await sandbox.exec(
+            ["sh", "-c", "cat given/in.txt; echo there > given/out; echo t > /tmp/t"], seconds=20
+        )
+        assert result.output == "from here"
+        assert await sandbox.get("/workspace/given/out", 100) == b"there\n"
+        assert await sandbox.get("/tmp/t", 100) == b"t\n"
+        assert sandbox.workspace.read_text("given/out") == "there\n"
+
+    in_container(tmp_path, act)
+
+
+def test_input_output_and_environment(tmp_path: Path) -> None:
+    given = bytes(range(256)) * 10_000
+
+    async def act(sandbox: Sandbox) -> None:
+        counted = await sandbox.exec(["wc", "-c"], seconds=20, stdin=given)
+        assert counted.output.strip() == str(len(given))
+        unread = await sandbox.exec(["true"], seconds=20, stdin=given)
+        assert unread.exit_code == 0
+        shown = await sandbox.exec(["sh", "-c", 'echo "$A $B"'], seconds=20, environment={"A": "1 2", "B": "x=y"})
+        assert shown.output == "1 2 x=y\n"
+        cut = await sandbox.exec(["seq", "1", "100000"], seconds=20, output_limit=100)
+        assert cut.truncated
+        assert cut.output.startswith("1\n2\n")
+        assert cut.output.endswith("99999\n100000\n")
+
+    in_container(tmp_path, act)
+
+
+def test_arguments_reach_the_program_as_they_are(tmp_path: Path) -> None:
+    odd = ["a b", "$HOME", "'", '"', "-x", "", "`id`", "ü\n"]
+
+    async def act(sandbox: Sandbox) -> ExecResult:
+        return await sandbox.exec(["python3", "-c", "import sys; print(sys.argv[1:])", *odd], seconds=20)
+
+    assert in_container(tmp_path, act).output == f"{odd}\n"
+
+
+def test_a_time_limit_ends_everything_and_the_next_command_works(tmp_path: Path) -> None:
+    slow = "setsid sleep 7631 & touch before; sleep 7632"
+
+    async def act(sandbox: Sandbox) -> None:
+        result = await sandbox.exec(["sh", "-c", slow], seconds=0.5)
+        assert (result.exit_code, result.killed) == (None, "time-out")
+        assert await processes(sandbox) == []
+        assert sandbox.workspace.kind("before") == "file"
+
+    in_container(tmp_path, act)
+
+
+@pytest.mark.parametrize("wrecking", ["kill -9 -1", "kill -9 $PPID", "kill -9 1", "kill -STOP $PPID; kill -CONT $PPID"])
+def test_a_command_cannot_end_its_own_sandbox(tmp_path: Path, wrecking: str) -> None:
+    first, second = executed(
+        tmp_path, f"setsid sleep 7633 & {wrecking}; sleep 0.1; exit 4", "ls /proc/1 >/dev/null && echo fine"
+    )
+    assert first.killed is None
+    assert second.output == "fine\n"
+
+
+def test_nothing_of_a_command_is_left(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        daemon = "setsid sh -c 'sleep 7634 & sleep 7635' & sleep 7636 & echo started"
+        result = await sandbox.exec(["sh", "-c", daemon], seconds=20)
+        assert (result.exit_code, result.output) == (0, "started\n")
+        assert await processes(sandbox) == []
+
+    in_container(tmp_path, act)
+
+
+def test_a_cancelled_command_is_ended(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        command = "echo $$ > pid; exec sleep 7637"
+        task = asyncio.ensure_future(sandbox.exec(["sh", "-c", command], seconds=60))
+        await until(lambda: sandbox.workspace.kind("pid") == "file")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await processes(sandbox) == []
+
+    in_container(tmp_path, act)
+
+
+def test_a_program_that_stays(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        shell = await sandbox.open(["sh"])
+        assert await answer(shell, b"cd /tmp; X=5; echo ready\n", b"ready\n") == b"ready\n"
+        beside = await sandbox.exec(["sh", "-c", "sleep 7638 & echo beside"], seconds=20)
+        assert beside.output == "beside\n"
+        assert await answer(shell, b"echo $X; pwd\n", b"/tmp\n") == b"5\n/tmp\n"
+        assert await processes(sandbox) == ["sh"]
+        await shell.stop()
+        assert await shell.read() == b""
+        assert await processes(sandbox) == []
+
+    in_container(tmp_path, act)
+
+
+def test_a_time_limit_ends_programs_that_stay(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        shell = await sandbox.open(["cat"])
+        assert (await sandbox.exec(["sleep", "60"], seconds=0.3)).killed == "time-out"
+        assert await shell.read() == b""
+        with pytest.raises(BrokenPipeError):
+            await shell.write(b"x")
+        await shell.stop()
+
+    in_container(tmp_path, act)
+
+
+def test_commands_of_one_run_take_turns_and_the_loop_goes_on(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        beats = 0
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                await asyncio.sleep(0.01)
+                beats += 1
+
+        heart = asyncio.ensure_future(beat())
+        script = "test ! -e busy; echo $?; touch busy; sleep 0.2; rm busy"
+        results = await asyncio.gather(*(sandbox.exec(["sh", "-c", script], seconds=20) for _ in range(4)))
+        heart.cancel()
+        assert [each.output for each in results] == ["0\n"] * 4
+        assert beats > 20
+
+    in_container(tmp_path, act)
+
+
+@pytest.mark.parametrize(
+    ("script", "killed"),
+    [
+        ("import sys; held = [bytearray(2**20) for _ in range(200)]; print('had it all')", "memory"),
+        ("import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(200 * 2**20)'])", "memory"),
+        ("open('a', 'wb').write(bytes(3 * 2**20)); open('b', 'wb').write(bytes(3 * 2**20))", "disk"),
+    ],
+)
+def test_a_broken_limit(tmp_path: Path, script: str, killed: str) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        result = await sandbox.exec(["python3", "-c", script], seconds=30)
+        assert (result.exit_code, result.killed) == (None, killed), result
+        again = await sandbox.exec(["sh", "-c", "rm -f a b; echo again"], seconds=30)
+        assert (again.output, again.killed) == ("again\n", None)
+
+    in_container(tmp_path, act, memory_mb=64, workspace_mb=5)
+
+
+def test_removed_in_the_end(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> list[dict[str, Any]]:
+        [found] = containers_of(str(tmp_path))
+        with docker_client() as client:
+            return [client.api.inspect_container(found["Id"])]
+
+    [was] = in_container(tmp_path, act)
+    assert containers_of(str(tmp_path)) == []
+    host = was["HostConfig"]
+    assert (host["NetworkMode"], host["ReadonlyRootfs"], host["CapDrop"], host["Init"]) == ("none", True, ["ALL"], True)
+    assert "no-new-privileges" in host["SecurityOpt"]
+    assert host["Memory"] == host["MemorySwap"] == 2048 * 2**20
+    assert was["Config"]["User"].split(":")[0] not in ("", "0", "root")
+    assert all("docker.sock" not in mount["Source"] for mount in was["Mounts"])
+
+
+def test_removed_where_the_run_fails(tmp_path: Path) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        in_container(tmp_path, act)
+    assert containers_of(str(tmp_path)) == []
+
+
+async def processes(sandbox: Sandbox) -> list[str]:
+    """The names of what runs in the container for the agent, but for this question."""
+    script = "import os\nme = os.getuid(), os.getpid(), os.getppid()\n" + (
+        "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+        "    name = open(f'/proc/{pid}/comm').read().strip()\n"
+        "    if os.stat(f'/proc/{pid}').st_uid == me[0] and int(pid) not in me[1:]: print(name)\n"
+    )
+    return (await sandbox.exec(["python3", "-c", script], seconds=20)).output.split()
+
+
+async def answer(process: Any, line: bytes, end: bytes) -> bytes:
+    """What the program writes upon a line, as far as `end`."""
+    await process.write(line)
+    got = b""
+    while not got.endswith(end):
+        piece = await process.read()
+        assert piece, got
+        got += piece
+    return got
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from docker_support import containers_of, docker_client, docker_spec, in_session
+from support.docker_here import IMAGE, needs_docker
+
+from pytest_agentbench.config import SandboxSettings
+from pytest_agentbench.errors import SandboxError, UnavailableError
+from pytest_agentbench.records import SandboxNeeds
+from pytest_agentbench.workspaces import Sandboxes, host_mark
+
+pytestmark = [needs_docker, pytest.mark.slow]
+
+KILLED = """
+import asyncio, os, signal, sys
+from pytest_agentbench.config import SandboxSettings
+from pytest_agentbench.workspaces import Sandboxes, Workspaces
+
+async def main():
+    sandboxes = Sandboxes(Workspaces())
+    spec = sandboxes.spec(SandboxSettings(type="docker", image=sys.argv[1]))
+    sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "killed"))
+    await sandbox.exec(["true"], seconds=20)
+    print(sandbox.workspace.path.parent, flush=True)
+    sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+
+def test_containers_are_made_ahead_and_used_once(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        spec = docker_spec(sandboxes)
+        sandboxes.expect(spec, 2)
+        ready = [sandboxes.workspace(spec, "case") for _ in range(2)]
+        started = [await sandboxes.start(spec, each) for each in ready]
+        fresh = sandboxes.workspace(spec, "case")
+        assert len({each.path for each in (*ready, fresh)}) == 3
+        for sandbox, workspace in zip(started, ready, strict=True):
+            assert sandbox.workspace == workspace
+            result = await sandbox.exec(["sh", "-c", "ls; touch mine; hostname"], seconds=20)
+            assert len(result.output.split()) == 1  # its name alone: nobody was there before
+        names = [each["Labels"]["pytest-agentbench.run"] for each in containers_of(str(tmp_path))]
+        assert sorted(names) == sorted(each.path.name for each in ready)
+
+    in_session(tmp_path, act)
+    assert containers_of(str(tmp_path)) == []
+
+
+def test_what_was_made_ahead_and_not_used_is_removed(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        spec = docker_spec(sandboxes)
+        sandboxes.expect(spec, 3)
+        sandboxes.release(sandboxes.workspace(spec, "starts no sandbox"))
+
+    in_session(tmp_path, act)
+    assert containers_of(str(tmp_path)) == []
+
+
+def test_another_limit_is_another_pool(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        spec, small = docker_spec(sandboxes), docker_spec(sandboxes, memory_mb=64)
+        sandboxes.expect(spec, 1)
+        sandbox = await sandboxes.start(small, sandboxes.workspace(small, "case"))
+        with docker_client() as client:
+            of_it = {"label": f"pytest-agentbench.run={sandbox.workspace.path.name}"}
+            [found] = client.containers.list(filters=of_it)
+            assert found.attrs["HostConfig"]["Memory"] == 64 * 2**20
+
+    in_session(tmp_path, act)
+
+
+def test_runs_side_by_side(tmp_path: Path) -> None:
+    async def one(sandboxes: Sandboxes, number: int) -> str:
+        spec = docker_spec(sandboxes)
+        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, f"case-{number}"))
+        await sandbox.exec(["sh", "-c", f"echo {number} > mine"], seconds=30)
+        result = await sandbox.exec(["sh", "-c", "cat mine; ls | wc -l"], seconds=30)
+        await sandbox.stop()
+        return result.output
+
+    async def act(sandboxes: Sandboxes) -> list[str]:
+        return await asyncio.gather(*(one(sandboxes, number) for number in range(6)))
+
+    assert in_session(tmp_path, act) == [f"{number}\n1\n" for number in range(6)]
+
+
+def test_a_killed_sessions_containers_are_removed_by_the_next_and_only_those(tmp_path: Path) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed, living = (
+        subprocess.Popen([sys.executable, "-c", KILLED, IMAGE], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    )
+    try:
+        folders = []
+        for process in (killed, living):
+            assert process.stdout is not None
+            folders.append(process.stdout.readline().decode().strip())
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        elsewhere = foreign_container(tmp_path)
+        assert len(containers_of(str(tmp_path))) == 3
+        next_session(env)
+        left = {each["Labels"]["pytest-agentbench.session"] for each in containers_of(str(tmp_path))}
+        assert left == {folders[1], f"{tmp_path}/agentbench-of-another-machine"}
+        assert not Path(folders[0]).exists()
+    finally:
+        remove(elsewhere)
+        for process in (killed, living):
+            process.communicate(b"")
+    next_session(env)
+    assert containers_of(str(tmp_path)) == []
+
+
+def foreign_container(base: Path) -> str:
+    """A container of a session on another machine that uses the same daemon: its folder is not to be seen here."""
+    labels = {
+        "pytest-agentbench.session": f"{base}/agentbench-of-another-machine",
+        "pytest-agentbench.host": "0" * 16,
+        "pytest-agentbench.run": "1-case",
+    }
+    assert labels["pytest-agentbench.host"] != host_mark()
+    with docker_client() as client:
+        return str(client.containers.create(IMAGE, ["true"], labels=labels).id)
+
+
+def remove(container: str) -> None:
+    with docker_client() as client:
+        client.api.remove_container(container, force=True)
+
+
+def next_session(env: dict[str, str]) -> None:
+    """A session that ends as it should, after its first container."""
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, IMAGE], env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_a_session_that_forgets_to_close_removes_its_containers_at_exit(tmp_path: Path) -> None:
+    next_session({**os.environ, "TMPDIR": str(tmp_path)})
+    assert containers_of(str(tmp_path)) == []
+
+
+def test_no_thread_is_left(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        spec = docker_spec(sandboxes)
+        await (await sandboxes.start(spec, sandboxes.workspace(spec, "case"))).stop()
+
+    in_session(tmp_path, act)
+    for thread in threading.enumerate():
+        if thread.name == "agentbench-docker":
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def test_an_image_that_cannot_be_had(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        await sandboxes.prepare(docker_spec(sandboxes, image="127.0.0.1:1/none:1"))
+
+    with pytest.raises(UnavailableError, match=r"'127\.0\.0\.1:1/none:1' is not on this machine and cannot be pulled"):
+        in_session(tmp_path, act)
+
+
+def test_an_image_without_a_shell(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        spec = docker_spec(sandboxes, image="agentbench-empty:1")
+        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
+        await sandbox.exec(["true"], seconds=20)
+
+    with docker_client() as client:
+        client.api.import_image_from_data(empty_image(), repository="agentbench-empty", tag="1")
+        try:
+            with pytest.raises(SandboxError, match="sleep"):
+                in_session(tmp_path, act)
+        finally:
+            client.images.remove("agentbench-empty:1")
+    assert containers_of(str(tmp_path)) == []
+
+
+def empty_image() -> bytes:
+    return bytes(10240)  # a tar file that holds nothing
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounts a file system that only this process sees, as root")
+def test_a_workspace_that_the_daemon_does_not_see(tmp_path: Path) -> None:
+    """As where a session runs in a container with the socket of the daemon outside."""
+    mounting = 'mount -t tmpfs none "$TMPDIR" && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mounting, "sh", sys.executable, "-c", KILLED, IMAGE]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert "SandboxError: the docker daemon does not see this machine's folder" in done.stderr
+    assert containers_of(str(tmp_path)) == []
+
+
+def test_the_kind_that_auto_comes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        assert docker_spec(sandboxes, type="auto").kind == "docker"
+        needs = SandboxNeeds(image=IMAGE)
+        assert sandboxes.spec(SandboxSettings(), needs).kind == "docker"
+        for other in ("bubblewrap", "local"):
+            with pytest.raises(UnavailableError, match=f"sandbox: {other}"):
+                sandboxes.spec(SandboxSettings(type=other), needs)
+        with pytest.raises(UnavailableError, match="no image is named"):
+            sandboxes.spec(SandboxSettings(type="docker"))
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+        with pytest.raises(UnavailableError, match=f"no docker daemon answers at {tmp_path}/none.sock"):
+            sandboxes.spec(SandboxSettings(), needs)
+        monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:2375")
+        with pytest.raises(UnavailableError, match="may be another machine's"):
+            sandboxes.spec(SandboxSettings(), needs)
+
+    in_session(tmp_path, act)
