@@ -11,7 +11,7 @@ from pytest_agentbench.engine.job import CHAT_JUDGE, Job
 from pytest_agentbench.engine.services import Services, agent_name
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Case, CassetteMode, Model, RunArtifact, RunStatus, Usage
-from pytest_agentbench.tools import WEB_SEARCH
+from pytest_agentbench.tools import WEB_FETCH, WEB_SEARCH
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import Tape
@@ -33,7 +33,7 @@ def open_tape(services: Services, job: Job, case: Case, agent: Any) -> Tape | No
     if {*modes.values(), services.cassettes.mode} == {"off"}:
         return None
     subject = plan.model_id if plan.model is not None or plan.predictions is not None else agent_name(agent)
-    modes[WEB_SEARCH] = modes.get(subject, services.cassettes.mode)
+    modes |= dict.fromkeys((WEB_SEARCH, WEB_FETCH), modes.get(subject, services.cassettes.mode))
     return services.cassettes.tape(case, subject, job.repetition, modes)
 
 

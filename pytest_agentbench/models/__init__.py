@@ -6,6 +6,7 @@ from pytest_agentbench.models.cassettes import CASSETTES, Cassettes
 from pytest_agentbench.models.client import ChatClient, Endpoints, Metered, Provider
 from pytest_agentbench.models.conversation import NoScript
 from pytest_agentbench.models.limits import AdaptiveLimit, Rate
+from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.models.reply import ChatReply, ToolCall
 from pytest_agentbench.models.routes import DEMO, describe_route, missing_key, resolve_model
 from pytest_agentbench.models.script_files import CaseScript, DatasetScript, ScriptedSearchResult, script_schemas
@@ -18,6 +19,7 @@ from pytest_agentbench.models.throttle import Admission, Outcome, Throttle, Thro
 __all__ = [
     "ANSWER_SCHEMA",
     "CASSETTES",
+    "DEFAULT_BASE_URL",
     "DEMO",
     "JUDGE_SCHEMA",
     "NOT_RECORDED",

@@ -6,7 +6,7 @@ model: gpt4o
 repetition: 1
 duration_seconds: 1.52
 exchanges:
-- asked: gpt4o                     # a model's id, `web_search`, or `judge:<type>` of a plugin
+- asked: gpt4o                     # a model's id, `web_search`, `web_fetch`, or `judge:<type>` of a plugin
   request:                         # as it was sent, without secrets and tags
     model: gpt-4o
     messages:
@@ -49,7 +49,10 @@ Number = Annotated[StrictInt, Field(ge=1)]
 
 
 class Answer(Record):
-    """What came back: of a model a `content` or a whole assistant `message`, of a web search the `results`."""
+    """What came back: of a model a `content` or a whole assistant `message`, of the web `results`.
+
+    Those of a search are its hits; those of a page the requests that led to it, the last with its text.
+    """
 
     content: str | None = None
     message: dict[str, Any] | None = None

@@ -37,11 +37,13 @@ class Script:
     judge: ScriptedVerdict | None = None
     votes: ScriptedVotes | None = None
     web_search: Mapping[str, tuple[ScriptedSearchResult, ...]] = field(default_factory=dict)
+    web_fetch: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def answers_digest(self) -> str:
-        """SHA-256 of what it says to an agent: replies and searches."""
-        return fingerprint([self.replies, self.web_search])
+        """SHA-256 of what it says to an agent: replies, searches and pages."""
+        pages = [self.web_fetch] if self.web_fetch else []
+        return fingerprint([self.replies, self.web_search, *pages])
 
     @cached_property
     def verdict_digest(self) -> str:

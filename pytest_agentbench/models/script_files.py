@@ -16,6 +16,8 @@
     judgement: {correct: true, reason: It says 42.}    # what a judge says of the answer's correctness; short: true
     web_search:
       capital of France: [{title: Paris, url: "https://example.org/paris", snippet: The capital.}]
+    web_fetch:
+      https://example.org/paris: Paris is the capital of France.
 
 `<name>.demo.yaml` beside a dataset `<name>.jsonl`:
 
@@ -197,6 +199,8 @@ class CaseScript(ConfigFile):
     """Whether a judge finds the answer correct."""
     web_search: dict[str, tuple[ScriptedSearchResult, ...]] = Field(default_factory=dict)
     """What the tool web_search finds, by query."""
+    web_fetch: dict[str, str] = Field(default_factory=dict)
+    """The text of the pages that the tool web_fetch gets, by URL."""
 
 
 class DatasetScript(ConfigFile):

@@ -163,6 +163,17 @@ class Scripts:
             )
         return script.web_search[query]
 
+    def page(self, case_id: str, url: str) -> str:
+        """The text that the tool web_fetch gets for a run of the case on a scripted model.
+
+        :raises NoScript: the case's script has no such page.
+        """
+        script = self._of(case_id)
+        if script is None or url not in script.web_fetch:
+            place = script.path if script else self._place(case_id)
+            raise NoScript(f"no scripted page {short(url)} in case {case_id!r}; add it to web_fetch in {place}")
+        return script.web_fetch[url]
+
     def _load_file(self, path: Path, folder: Path) -> None:
         """Loads one script of a tree, with its case or dataset."""
         case_files = _belongs_to(path)
@@ -254,7 +265,8 @@ def _load_case(case: Case) -> _Beside:
 
 def _read_case(case_id: str, path: Path) -> _Beside:
     said = load(path, CaseScript)
-    return _Beside(path, {case_id: Script(path, said.replies, said.judge, said.judgement, said.web_search)})
+    script = Script(path, said.replies, said.judge, said.judgement, said.web_search, said.web_fetch)
+    return _Beside(path, {case_id: script})
 
 
 def _load_rows(dataset_file: Path, dataset: str) -> _Beside:

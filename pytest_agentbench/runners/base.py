@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from pytest_agentbench.config import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
-from pytest_agentbench.records import Case, Model, Record, RunError, RunStatus, Usage
+from pytest_agentbench.records import Case, Model, Record, RunError, RunStatus, SandboxUsed, Usage
 from pytest_agentbench.runners.recorder import Recorder, clean
-from pytest_agentbench.tools import BUILTIN_TOOLS, Search, Tool, Toolbox, ToolContext
+from pytest_agentbench.tools import BUILTIN_TOOLS, Fetch, Search, Tool, Toolbox, ToolContext
 from pytest_agentbench.workspaces import Sandbox, Sandboxes, SandboxSpec, Workspace
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class RunContext:
     """What one run has at hand. `settings` are the merged runner settings; `repetition` counts from 1.
 
     `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
-    event loop. `trace` may be written by the runner at any time.
+    event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
+    a container. `sandbox_used` is what was started. `trace` may be written by the runner at any time.
     """
 
     case: Case
@@ -61,16 +63,21 @@ class RunContext:
     tools: Mapping[str, Tool] = field(default_factory=lambda: BUILTIN_TOOLS)
     sandbox_spec: Callable[[], SandboxSpec] | None = None
     search: Search | None = None
+    fetch: Fetch | None = None
+    network: NetworkSettings = field(default_factory=NetworkSettings)
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread
     trace: Recorder = field(default_factory=Recorder)
+    expected_sandbox: SandboxSpec | None = None
+    sandbox_used: SandboxUsed | None = None
     made_workspace: Workspace | None = None
     _sandbox: asyncio.Task[Sandbox] | None = None
+    _tool_state: dict[str, Any] = field(default_factory=dict)
 
     @property
     def workspace(self) -> Workspace:
         """The run's own folder, made at first use. Raises SandboxError where it cannot be made."""
         if self.made_workspace is None:
-            self.made_workspace = self.sandboxes.workspace(None, self.case.case_id)
+            self.made_workspace = self.sandboxes.workspace(self.expected_sandbox, self.case.case_id)
         return self.made_workspace
 
     def needs_sandbox(self) -> SandboxSpec:
@@ -85,16 +92,21 @@ class RunContext:
         Raises UnavailableError where it is not to be had here, SandboxError where it fails.
         """
         if self._sandbox is None:
-            starting = self.sandboxes.start(self.needs_sandbox(), self.workspace)
-            self._sandbox = asyncio.ensure_future(starting)
+            self._sandbox = asyncio.ensure_future(self._start_sandbox(self.needs_sandbox()))
         return await asyncio.shield(self._sandbox)
 
     async def stop_sandbox(self) -> None:
         """Ends the sandbox and everything that runs in it, if there is one. The workspace stays."""
-        if self._sandbox is None:
-            return
-        with suppress(AgentbenchError):  # it never started, which whoever asked for it was told
-            await (await self._sandbox).stop()
+        if self._sandbox is not None:
+            with suppress(AgentbenchError):  # it never started, which whoever asked for it was told
+                await (await self._sandbox).stop()
+        elif self.made_workspace is not None:
+            self.sandboxes.release(self.made_workspace)
+
+    async def _start_sandbox(self, spec: SandboxSpec) -> Sandbox:
+        sandbox = await self.sandboxes.start(spec, self.workspace)
+        self.sandbox_used = await self.sandboxes.describe(spec)
+        return sandbox
 
     def toolbox(self) -> Toolbox:
         """The tools that the case exposes. Raises UnavailableError where one of them cannot work here."""
@@ -105,6 +117,10 @@ class RunContext:
             sandbox=self.sandbox,
             needs_sandbox=self.needs_sandbox,
             search=self.search,
+            fetch=self.fetch,
+            network=self.network,
+            note=self.trace.event,
+            state=self._tool_state,
         )
         return Toolbox((self.tools[name] for name in self.case.tools), context)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.tools.fetching import Fetch
 from pytest_agentbench.workspaces import Sandbox, Workspace
 
 
@@ -22,18 +24,28 @@ Search = Callable[[str], Awaitable[Sequence[SearchResult]]]
 """A web search: the query in, the hits out, best first."""
 
 
+def _no_trace(name: str, **data: Any) -> None:
+    """For tools that are called outside of a run."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """What tools may use of a run. `workspace` gives the run's folder, made at first use.
 
     `sandbox` gives where the run's commands are executed, started at first use; `needs_sandbox` raises UnavailableError
-    where that is not to be had. `search` is None where no web search is set up.
+    where that is not to be had. `search` and `fetch` are None where they are not set up; `network` says what web tools
+    may reach. `note` adds an event of that name to the run's trace. `state` is what tools keep between the calls of one
+    run, by their names; what has to end with the run lives in its sandbox.
     """
 
     workspace: Callable[[], Workspace]
     sandbox: Callable[[], Awaitable[Sandbox]]
     needs_sandbox: Callable[[], object]
     search: Search | None = None
+    fetch: Fetch | None = None
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    note: Callable[..., None] = _no_trace
+    state: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,21 @@ class ToolOutput:
 
 def always_available(context: ToolContext) -> None:
     """For tools that need nothing of their surroundings."""
+
+
+def needs_sandbox(context: ToolContext) -> None:
+    """For tools that run commands."""
+    context.needs_sandbox()
+
+
+def object_schema(required: Sequence[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of arguments: an object with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

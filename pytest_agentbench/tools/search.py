@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, ProviderError
 from pytest_agentbench.tools.base import Search, SearchResult
+from pytest_agentbench.tools.network import tls_context
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx2
 
 _RESULTS = 10
@@ -81,7 +79,7 @@ async def _ask(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> di
     import httpx2
 
     try:
-        async with httpx2.AsyncClient(timeout=_SECONDS, verify=_tls()) as client:
+        async with httpx2.AsyncClient(timeout=_SECONDS, verify=tls_context()) as client:
             response = await request(client)
     except httpx2.HTTPError as error:
         raise SearchError(f"{service} could not be reached ({type(error).__name__})") from error
@@ -97,13 +95,6 @@ async def _ask(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> di
     except ValueError as error:
         raise SearchError(f"{service} answered something that is not JSON") from error
     return reply if isinstance(reply, dict) else {}
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    import httpx2
-
-    return httpx2.create_ssl_context()
 
 
 def _base(url: str) -> str:

@@ -1,0 +1,171 @@
+"""What web tools may reach: decided for each URL, and for each address that its name stands for."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.errors import AgentbenchError, UnavailableError
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx2
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function off the event loop."""
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""A resolver: host and port in, the host's IP addresses out, at least one. Raises OSError where there is none."""
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_METADATA = frozenset(
+    ipaddress.ip_address(text)
+    for text in (
+        "169.254.169.254",  # AWS, Azure, Google Cloud, OpenStack, ...
+        "169.254.170.2",  # AWS ECS
+        "169.254.170.23",  # AWS EKS
+        "fd00:ec2::254",
+        "fd00:ec2::23",
+        "fd20:ce::254",  # Google Cloud
+        "100.100.100.200",  # Alibaba Cloud
+        "168.63.129.16",  # Azure's own services, a public address
+        "192.0.0.192",  # Oracle Cloud
+    )
+)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+_SPECIAL = tuple(  # of IANA's special-purpose address registries, what Python versions do not agree on
+    ipaddress.ip_network(text)
+    for text in (
+        "192.0.0.0/24",
+        "192.88.99.0/24",  # relays of 6to4
+        "2001::/23",  # Teredo and other protocols
+        "2001:db8::/32",
+        "2002::/16",  # 6to4
+        "3fff::/20",
+    )
+)
+
+
+class RefusedError(AgentbenchError):
+    """A URL or an address that the run profile's network settings keep web tools from."""
+
+
+def require_web(settings: NetworkSettings, tool: str) -> None:
+    """Raises UnavailableError where the tool is kept from the web altogether."""
+    if settings.web == "deny":
+        raise UnavailableError(f"{tool} is kept from the web: the run profile says `network: {{web: deny}}`")
+
+
+def checked_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = None) -> httpx2.URL:
+    """The URL, relative to `base`, whose scheme, credentials, host and port are sound. Nothing is resolved yet.
+
+    Raises RefusedError.
+    """
+    import httpx2
+
+    try:
+        url = httpx2.URL(text.strip()) if base is None else base.join(text)
+        if url.port is not None and not 0 < url.port < 2**16:
+            raise ValueError(f"no port {url.port}")
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise RefusedError(
+            f"found {text[:200]!r}, expected a URL such as https://example.org/page ({error})"
+        ) from error
+    if url.scheme not in ("http", "https") or not url.raw_host:
+        raise RefusedError(
+            f"found {text[:200]!r}, expected a URL that begins with http:// or https:// and names a host"
+        )
+    if url.userinfo:
+        raise RefusedError(f"a URL with a user name or password for {host_of(url)} is refused: leave them out")
+    if not host_allowed(host_of(url), settings):
+        raise RefusedError(f"{host_of(url)} is none of the hosts that the run profile allows ({_shown(settings)})")
+    return url
+
+
+def host_of(url: httpx2.URL) -> str:
+    """The host as it is resolved: lower-case ASCII; an IPv6 address without brackets."""
+    return url.raw_host.decode("ascii").rstrip(".")
+
+
+def host_allowed(host: str, settings: NetworkSettings) -> bool:
+    """Whether `network.hosts` names it, or nothing."""
+    if not settings.hosts:
+        return True
+    return any(host.endswith(name[1:]) if name.startswith("*.") else host == name for name in settings.hosts)
+
+
+async def checked_addresses(url: httpx2.URL, settings: NetworkSettings, resolve: Resolve) -> list[str]:
+    """The addresses of the URL's host, every one of which may be connected to. Raises RefusedError.
+
+    A name with a single address that may not is refused whole. OSError and UnicodeError come from `resolve`.
+    """
+    host = host_of(url)
+    addresses = list(await resolve(host, url.port or (443 if url.scheme == "https" else 80)))
+    for address in addresses:
+        if problem := address_problem(address, settings):
+            name = address if address == host else f"{host} ({address})"
+            raise RefusedError(f"{name} is refused: {problem}")
+    return addresses
+
+
+def address_problem(text: str, settings: NetworkSettings) -> str | None:
+    """Why no connection is made to an IP address; None where one may be."""
+    address = _plain(ipaddress.ip_address(text))
+    if address in _METADATA:
+        return "it is a metadata service of a cloud"
+    if _is_public(address) or any(address in network for network in _networks(settings.allow_private)):
+        return None
+    return "it is not a public address; the run profile's network.allow_private may name it"
+
+
+def system_resolver(in_thread: InThread) -> Resolve:
+    """The system's own resolver, off the event loop."""
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        found = await in_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+    return resolve
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """The certificates that HTTPS is checked by, read once."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+def _plain(address: Address) -> Address:
+    """An IPv4 address that is written as an IPv6 one, as IPv4; without a scope."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return ipaddress.IPv6Address(int(address))
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
+        return False
+    if address.is_multicast or address.is_reserved or not address.is_global:
+        return False
+    return not any(address in network for network in _SPECIAL)
+
+
+@lru_cache(maxsize=64)
+def _networks(texts: tuple[str, ...]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    return tuple(ipaddress.ip_network(text) for text in texts)
+
+
+def _shown(settings: NetworkSettings) -> str:
+    return ", ".join(settings.hosts[:10]) + (", ..." if len(settings.hosts) > 10 else "")
