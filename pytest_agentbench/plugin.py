@@ -82,7 +82,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Cassettes and results of earlier sessions hold no tests: tens of thousands of files to be left alone."""
+    """Cassettes and results of earlier sessions are tens of thousands of files without tests.
+
+    The folder `verify` of a case holds its hidden tests, which are not for this session.
+    """
+    if collection_path.name == "verify":
+        return True if any((collection_path.parent / name).is_file() for name in ("test.yaml", "test.yml")) else None
+    if collection_path.name.endswith(".artifacts"):  # what agents left, whatever folder it was stored in
+        return True if collection_path.match("run_*.artifacts") else None
     if collection_path.name == "cassettes":
         return True if _holds_cassettes(collection_path) else None
     if collection_path.name not in ("runs", "evaluations"):  # the folder itself may be the project's own

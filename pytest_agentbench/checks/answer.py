@@ -119,10 +119,9 @@ def _last_message(context: CheckContext) -> str:
 
 def _key_output(context: CheckContext) -> str:
     """The text of the first file in the workspace diff that is UTF-8."""
-    for each in context.artifact.output_artifacts:
-        if each.artifact_type == "workspace_file":
-            try:
-                return read_text(context, each.uri)[0]
-            except (Unmet, ValueError):
-                continue
+    for path in context.artifact.changed_files:
+        try:
+            return read_text(context, path)[0]
+        except (Unmet, ValueError):
+            continue
     return ""

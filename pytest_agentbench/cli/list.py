@@ -105,7 +105,7 @@ def _row(case: Case) -> dict[str, Any]:
 def decided_by(case: Case) -> list[str]:
     """What can fail the case: checks, metrics with a threshold, a judge where it has a measure; thresholds of these."""
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations
-    deciders = [check.kind for check in case.checks]
+    deciders = [check.kind for check in case.checks] + ["verify"] * bool(case.verify)
     deciders += [f"{metric.name}>={metric.threshold:g}" for metric in case.metrics if metric.threshold is not None]
     if case.rubric is not None or expectations:
         deciders.append("judge")

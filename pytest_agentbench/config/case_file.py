@@ -25,6 +25,7 @@ from pytest_agentbench.config.base import (
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.servers import McpServer
 from pytest_agentbench.config.settings import settings_problems
+from pytest_agentbench.config.verify import Verify, verify_problems
 from pytest_agentbench.records import (
     BUILTIN_KINDS,
     Check,
@@ -190,8 +191,8 @@ class TestCaseFile(ConfigFile):
     """The expected answer that metrics compare with."""
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
     """MCP servers whose tools the agent may call, by name."""
-    verify: dict[str, Any] | None = None
-    """How a verifier decides the case after the agent has stopped."""
+    verify: Verify | None = None
+    """Hidden files, and the command or tests that decide the case after the agent has stopped; or a list of these."""
     must_pass: StrictBool = False
     """A failure fails the session, whatever its pass rate."""
     report_only: StrictBool = False
@@ -202,6 +203,12 @@ class TestCaseFile(ConfigFile):
     """What the repetitions must reach together."""
     tags: Tags = ()
     """For selection: `-k`, `-m` and suites."""
+
+    @field_validator("verify")
+    @classmethod
+    def _own_check_ids(cls, value: Verify | None, info: ValidationInfo) -> Verify | None:
+        complain(verify_problems(value, [check.check_id for check in info.data.get("deterministic_checks", ())]))
+        return value
 
     @field_validator("input")
     @classmethod

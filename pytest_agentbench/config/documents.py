@@ -24,6 +24,8 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 100
 MAX_ALIASED = 100_000
 """How many values aliases may add to a file."""
+MAX_NUMBER = 1000
+"""Characters of a number: reading `1:59:59:...` takes time that grows with their square."""
 
 _PREFIX = "tag:yaml.org,2002:"
 _STR, _MAP, _SEQ, _MERGE = (_PREFIX + name for name in ("str", "map", "seq", "merge"))
@@ -225,6 +227,8 @@ class _Builder:
         if tag in _AS_TEXT:
             return node.value
         try:
+            if len(node.value) > MAX_NUMBER:
+                raise ValueError
             if tag == _PREFIX + "bool":
                 return _scalars.construct_yaml_bool(node)
             if tag == _PREFIX + "int":

@@ -12,6 +12,7 @@ from pytest_agentbench.engine.measuring import measure_all
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.taping import kept, paid
 from pytest_agentbench.engine.verdict import is_judged, verdict, wants_judge
+from pytest_agentbench.engine.verifying import verify_all
 from pytest_agentbench.errors import AgentbenchError, JudgeError
 from pytest_agentbench.judging import Judgement, NoVerdictError, judge, taped_judges
 from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, RunArtifact, Usage
@@ -31,6 +32,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         case, artifact, result.workspace, services.registry.metrics, profile.compat, services.threads.run
     )
     checks = await run_checks(context, profile.security_policy, services.registry.checks)
+    checks += await verify_all(services, job, case, context)
     with kept(tape):
         metrics = await measure_all(services, job, case, artifact, tape)
     try:

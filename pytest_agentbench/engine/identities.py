@@ -14,6 +14,7 @@ from uuid import uuid4
 from pytest_agentbench.engine.code import Code, CodeReader, Stamp, Untold, changed, is_plain
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.store import Plain
+from pytest_agentbench.workspaces import template_digest
 
 Shown = Mapping[str, Any]
 """An identity as JSON, to be part of a fingerprint."""
@@ -76,6 +77,7 @@ class Identities:
     _brief: dict[Any, _Agent] = field(default_factory=dict)
     _parts: dict[tuple[str, str], _Told] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
+    _templates: dict[Path, str] = field(default_factory=dict)
 
     def made(self, agent: object, scope: object, origin: Origin, brief: Any = None) -> None:
         """Remembers what made an agent. `scope` is where the fixture applies, as jobs' groups say it.
@@ -105,6 +107,12 @@ class Identities:
     def part(self, kind: str, name: str, thing: object) -> Shown:
         """The identity of what a plugin added: the check, metric, runner ... of that name."""
         return self._part(kind, name, lambda: self.reader.of(thing))
+
+    def template(self, path: Path) -> str:
+        """The digest of a workspace template. Raises ConfigError for one that no workspace can be a copy of."""
+        if path not in self._templates:
+            self._templates[path] = template_digest(path)
+        return self._templates[path]
 
     def file(self, kind: str, path: Path) -> Shown:
         """The identity of a Python file that another process runs."""

@@ -10,22 +10,27 @@ from typing import Any
 from pytest_agentbench.config import EvaluationProfile
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.registry import is_ours
+from pytest_agentbench.engine.sandboxing import sandbox_identity
 from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
 from pytest_agentbench.engine.taping import verdict_cassette
 from pytest_agentbench.engine.verdict import metrics_of
+from pytest_agentbench.engine.verifying import verifiers_identity
 from pytest_agentbench.records import Case, Model, PythonHook, RunArtifact
 from pytest_agentbench.store import fingerprint
-from pytest_agentbench.tools import WEB_SEARCH, Tool
+from pytest_agentbench.tools import WEB_FETCH, WEB_SEARCH, Tool
 
 
 def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model) -> dict[str, Any]:
-    """Part of the run's fingerprint: what runs the case, a prediction's digest, a scripted model's script, tools.
+    """Part of the run's fingerprint: what runs the case, a prediction's digest, a scripted model's script, tools, what
+    the workspace begins with.
 
-    Raises ConfigError for a script that is wrong.
+    Raises ConfigError for a script or a workspace template that is wrong.
     """
     if job.plan.predictions is not None:
         return {"prediction": job.plan.predictions.digest(case, job.repetition)}
     extra: dict[str, Any] = {}
+    if case.workspace is not None:
+        extra["workspace"] = services.identities.template(case.workspace)
     if not isinstance(agent, CaseRunner):
         extra["agent"] = services.identities.agent(agent, job.runner_scope, agent_name(agent))
         extra["metadata"] = case.metadata
@@ -36,7 +41,9 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
     elif found := _added(services, "model provider", [model.provider]):
         extra["provider"] = found
     if case.tools:
-        extra["tools"] = {name: _tool(services, name, model) for name in case.tools}
+        extra["tools"] = {name: _tool(services, job, name, model) for name in case.tools}
+    if sandbox := sandbox_identity(services, job, case):
+        extra["sandbox"] = sandbox
     return extra
 
 
@@ -63,6 +70,8 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
         hooks = [check.python_hook for check in case.checks if check.python_hook is not None]
         if hooks:
             found["hooks"] = {hook.path or hook.import_path or "": _hook(services, hook, case) for hook in hooks}
+    if case.verify:
+        found["verify"] = verifiers_identity(job, case)
     if any(judge.scripted for judge in judges):
         found["script"] = services.scripts.verdict_digest(case)
     return found
@@ -90,7 +99,7 @@ def _judges_used(profile: EvaluationProfile) -> Iterator[str]:
     yield from (judge.type for judge in profile.judges if judge.judge_id in used)
 
 
-def _tool(services: Services, name: str, model: Model) -> dict[str, Any]:
+def _tool(services: Services, job: Job, name: str, model: Model) -> dict[str, Any]:
     tool = services.registry.tools.get(name)
     if tool is None:
         return {}
@@ -99,6 +108,8 @@ def _tool(services: Services, name: str, model: Model) -> dict[str, Any]:
         found["code"] = services.identities.part("tool", name, tool.call)
     if name == WEB_SEARCH and not model.scripted and services.registry.search is not None:
         found["backend"] = services.identities.part("search backend", name, services.registry.search)
+    if name in (WEB_SEARCH, WEB_FETCH) and (network := job.plan.run_profile.network.model_dump(exclude_defaults=True)):
+        found["network"] = network
     return found
 
 

@@ -24,7 +24,7 @@ def wants_judge(case: Case, profile: EvaluationProfile) -> bool:
         return False
     expectations = case.expectations
     measured = case.rubric or expectations.hard_expectations or expectations.soft_expectations
-    return bool(measured) or not (case.checks or _gating_metrics(case, profile))
+    return bool(measured) or not (case.checks or case.verify or _gating_metrics(case, profile))
 
 
 def is_judged(case: Case, artifact: RunArtifact) -> bool:
@@ -34,7 +34,7 @@ def is_judged(case: Case, artifact: RunArtifact) -> bool:
 
 def require_decision(case: Case, profile: EvaluationProfile) -> None:
     """Raises ConfigError for a case that nothing can fail, before anything is paid for it."""
-    if case.report_only or wants_judge(case, profile) or _gating_metrics(case, profile):
+    if case.report_only or case.verify or wants_judge(case, profile) or _gating_metrics(case, profile):
         return
     hooks_run = profile.security_policy.allow_local_python_hooks
     if any(check.declarative is not None or hooks_run for check in case.checks):
@@ -50,7 +50,7 @@ def require_decision(case: Case, profile: EvaluationProfile) -> None:
             "evaluator; give it one, or name an evaluation profile with a judge"
         )
     raise ConfigError(
-        f"{case.path}:{case.line}: nothing decides this case; give it a check, an answer, a metric with a threshold, "
+        f"{case.path}:{case.line}: nothing decides this case; give it a check, a verifier, an answer, a metric with a threshold, "
         "expectations and an evaluation profile with a judge, or report_only: true"
     )
 

@@ -61,17 +61,21 @@ from pytest_agentbench.records.evaluation import (
 )
 from pytest_agentbench.records.run import (
     Event,
+    FileChange,
+    FileFacts,
     FinalOutputEvent,
     MessageEvent,
     OutputArtifact,
     RunArtifact,
     RunError,
     RunnerEvent,
+    SandboxUsed,
     ToolCallEvent,
     ToolResultEvent,
     TraceEvent,
     Usage,
 )
+from pytest_agentbench.records.verify import Expected, HiddenFile, InsidePath, PytestTests, Verifier
 
 __all__ = [
     "BUILTIN_KINDS",
@@ -92,11 +96,16 @@ __all__ = [
     "Expectation",
     "ExpectationVerdict",
     "Expectations",
+    "Expected",
+    "FileChange",
     "FileContains",
     "FileExists",
+    "FileFacts",
     "FinalOutputEvent",
     "FinalResponsePresent",
     "Fraction",
+    "HiddenFile",
+    "InsidePath",
     "JsonPathEquals",
     "JsonSchema",
     "JudgeIteration",
@@ -118,6 +127,7 @@ __all__ = [
     "OutputArtifactPresent",
     "PathExists",
     "Prices",
+    "PytestTests",
     "PythonHook",
     "Record",
     "RegexMatch",
@@ -130,6 +140,7 @@ __all__ = [
     "RunnerEvent",
     "RunnerSpec",
     "SandboxNeeds",
+    "SandboxUsed",
     "Scored",
     "Slug",
     "StatusIs",
@@ -143,4 +154,5 @@ __all__ = [
     "ToolResultEvent",
     "TraceEvent",
     "Usage",
+    "Verifier",
 ]

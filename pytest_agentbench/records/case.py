@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, mode
 
 from pytest_agentbench.records.base import Record, Tags
 from pytest_agentbench.records.check_specs import Check, Fraction, Text
+from pytest_agentbench.records.verify import Verifier
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -124,7 +125,7 @@ class Case(Record):
 
     `path` and `line` (1-based) say where it was written. `reference` is the expected answer, None where there is none.
     `workspace` is the folder that a run's workspace starts as a copy of, None for an empty one.
-    `context` and `metadata` are the file's own mappings; `checks`, `metrics` and the judge decide the outcome.
+    `context` and `metadata` are the file's own mappings; `checks`, `verify`, `metrics` and the judge decide.
     """
 
     case_id: str
@@ -146,6 +147,7 @@ class Case(Record):
     checks: tuple[Check, ...] = ()
     metrics: tuple[MetricSpec, ...] = ()
     reference: str | None = None
+    verify: tuple[Verifier, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
     must_pass: StrictBool = False
     report_only: StrictBool = False

@@ -45,7 +45,7 @@ ANSWERED = frozenset({"prediction", "predictions"})
 """What only answers to a dataset have."""
 
 _LONGEST_ID = 200
-_ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True)

@@ -14,29 +14,33 @@ from pydantic import TypeAdapter
 from pytest_agentbench.config import (
     UNVERIFIED,
     CaseSandbox,
+    CaseVerifier,
     ConfigRoot,
     Known,
     MessageSource,
     MessageSpec,
     Scope,
     TestCaseFile,
+    load_compose,
     load_in,
     located,
+    named_verifiers,
     parse_json,
     parse_yaml,
     read_bytes,
     resolve_file,
     resolve_folder,
+    resolve_path,
     validate,
 )
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Attachment, Case, Message, SandboxNeeds
+from pytest_agentbench.records import Attachment, Case, Expected, HiddenFile, Message, SandboxNeeds, Verifier
 
 CASE_FILES = ("test.yaml", "test.yml")
 """The names of case files."""
 
 _FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
-_NOT_YET = ("mcp_servers", "verify")
+_NOT_YET = ("mcp_servers",)
 
 
 def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Case:
@@ -70,6 +74,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         checks=file.deterministic_checks,
         metrics=file.metrics,
         reference=file.reference,
+        verify=tuple(_verifier(each, scope) for each in named_verifiers(file.verify)),
         metadata=file.metadata,
         must_pass=file.must_pass,
         report_only=file.report_only,
@@ -81,10 +86,29 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
 def _sandbox(given: CaseSandbox | None, scope: Scope) -> SandboxNeeds | None:
     if given is None:
         return None
+    compose = None if given.compose is None else resolve_file(given.compose, scope)
+    if compose is not None:
+        load_compose(compose)
     return SandboxNeeds(
         image=given.image,
         dockerfile=None if given.dockerfile is None else resolve_file(given.dockerfile, scope),
-        compose=None if given.compose is None else resolve_file(given.compose, scope),
+        compose=compose,
+    )
+
+
+def _verifier(given: CaseVerifier, scope: Scope) -> Verifier:
+    command = given.command
+    return Verifier(
+        check_id=given.check_id or "",
+        files=tuple(
+            HiddenFile(target=target, source=Path(resolve_path(source, scope)))
+            for target, source in given.files.items()
+        ),
+        command=("/bin/sh", "-c", command) if isinstance(command, str) else command,
+        expected=given.expected or Expected(),
+        pytest=given.pytest,
+        keep=given.keep,
+        timeout_seconds=given.timeout_seconds,
     )
 
 

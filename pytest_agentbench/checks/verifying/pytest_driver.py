@@ -1,0 +1,282 @@
+"""Runs tests with pytest and says what became of each. A program of its own: `python -I -B -c THIS_TEXT`.
+
+It runs on the Python of a sandbox: standard library only, Python 3.8 or later. Its stdin is one line of JSON, `{token,
+tests, pythonpath, plugins, config, seconds}`, its stdout one line, `{token, pytest, tests, problems, ended, exit,
+stopped, output}`.
+
+Two processes. The one that the caller started never imports or runs anything of the workspace. It alone has the
+caller's stdin and stdout, and reads the token only when the other process, which runs pytest and with it the code under
+test, has been split off. It says what was reported to it, and how that process really ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from typing import Any, NoReturn
+
+_OUTPUT = 16_384
+_MESSAGE = 2_000
+_MAX_MESSAGES = 50
+_MAX_REPORTED = 32 * 2**20
+_MAX_TESTS = 20_000
+_LAST_READS = 32
+_PR_SET_DUMPABLE = 4
+_WORST_LAST = ("passed", "xpassed", "xfailed", "skipped", "failed")
+
+
+def main() -> None:
+    """Answer the request on stdin."""
+    _shut_off()
+    wake, wakened = os.pipe()
+    os.set_blocking(wakened, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
+    asked, asking = os.pipe()
+    events, reporting = os.pipe()
+    output, printing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _become_tests(asked, reporting, printing, (wake, wakened, asking, events, output))
+    for theirs in (asked, reporting, printing):
+        os.close(theirs)
+    request = json.loads(sys.stdin.buffer.readline())
+    token = request.pop("token")
+    _send(asking, request)
+    os.close(asking)
+    reply = _watch(child, events, output, wake, time.monotonic() + request["seconds"])
+    _write(1, json.dumps({"token": token, **reply}).encode("ascii") + b"\n")
+
+
+def _shut_off() -> None:
+    """Keep this user's other processes from reading this one's memory and taking its open files, where Linux can."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    except (ImportError, AttributeError, OSError):
+        return
+
+
+# -- the process that the caller started
+
+
+def _watch(child: int, events: int, output: int, wake: int, deadline: float) -> dict[str, Any]:
+    """What the tests' process reports until it has ended. It is killed at the deadline, and where it says too much."""
+    heard = _Heard()
+    selector = selectors.DefaultSelector()
+    for source in (events, output, wake):
+        os.set_blocking(source, False)
+        selector.register(source, selectors.EVENT_READ)
+    stopped, status = None, None
+    while status is None:
+        left = deadline - time.monotonic()
+        if left <= 0 or heard.too_much:
+            stopped = "said too much" if heard.too_much else "time-out"
+            _kill(child)
+            status = os.waitpid(child, 0)[1]
+            break
+        for key, _ in selector.select(left):
+            if key.fd == wake:
+                _read(wake)
+                ended, found = os.waitpid(child, os.WNOHANG)
+                status = found if ended else None
+            elif data := _read(key.fd):
+                heard.take(data, printed=key.fd == output)
+            elif data is not None:
+                selector.unregister(key.fd)
+    _kill(child)
+    for source in (events, output):  # what is in the pipes yet; who else holds them is not waited for
+        for _ in range(_LAST_READS):
+            heard.take(_read(source) or b"", printed=source == output)
+    return {**heard.told(), "exit": _exit_code(status), "stopped": stopped}
+
+
+class _Heard:
+    """What the tests' process has said so far. Nothing of it is trusted to have a form."""
+
+    def __init__(self) -> None:
+        self._line, self._printed, self._size = b"", b"", 0
+        self._facts: dict[str, Any] = {"pytest": None, "ended": None}
+        self._tests: dict[str, dict[str, Any]] = {}
+        self._problems: list[list[str]] = []
+        self._messages = 0
+
+    @property
+    def too_much(self) -> bool:
+        return self._size > _MAX_REPORTED or len(self._tests) > _MAX_TESTS
+
+    def take(self, data: bytes, *, printed: bool) -> None:
+        if printed:
+            self._printed = (self._printed + data)[-_OUTPUT:]
+            return
+        self._size += len(data)
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            self._event(line)
+
+    def told(self) -> dict[str, Any]:
+        tests = {name: {key: each[key] for key in each if key != "phases"} for name, each in self._tests.items()}
+        for name, each in self._tests.items():
+            if each["outcome"] == "passed" and each["phases"] != {"setup", "call", "teardown"}:
+                tests[name]["outcome"] = "unfinished"
+        output = self._printed.decode("utf-8", "replace")
+        return {**self._facts, "tests": tests, "problems": self._problems, "output": output}
+
+    def _event(self, line: bytes) -> None:
+        try:
+            event = json.loads(line)
+            kind = event["event"]
+            if kind == "collected":
+                for name in event["tests"]:
+                    self._test(name)
+            elif kind == "report":
+                self._report(event)
+            elif kind == "problem":
+                self._problems.append([str(event["where"]), self._message(event["message"])])
+            elif kind in ("pytest", "ended"):
+                self._facts[kind] = event["value"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            self._problems.append(["", "the tests' process reported something that cannot be read"])
+
+    def _test(self, name: Any) -> dict[str, Any]:
+        if not isinstance(name, str):
+            raise TypeError(name)
+        return self._tests.setdefault(name, {"outcome": "not run", "phases": set()})
+
+    def _report(self, event: dict[str, Any]) -> None:
+        test = self._test(event["test"])
+        test["phases"].add(event["when"])
+        outcome, before = event["outcome"], test["outcome"]
+        if before == "not run" or _WORST_LAST.index(outcome) > _WORST_LAST.index(before):
+            test["outcome"] = outcome
+            if outcome != "passed":
+                test["message"] = self._message(event["message"])
+
+    def _message(self, message: Any) -> str:
+        self._messages += 1
+        return str(message)[-_MESSAGE:] if self._messages <= _MAX_MESSAGES else ""
+
+
+def _read(source: int) -> bytes | None:
+    try:
+        return os.read(source, 65_536)
+    except BlockingIOError:
+        return None
+
+
+def _kill(child: int) -> None:
+    """Kill it with what stayed in its process group."""
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except OSError:  # nobody is left
+        return
+
+
+def _exit_code(status: int) -> int:
+    """The exit code, -n for signal n."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _send(pipe: int, message: Any) -> None:
+    try:
+        _write(pipe, json.dumps(message).encode("ascii") + b"\n")
+    except BrokenPipeError:  # the other side has ended, which says more
+        return
+
+
+def _write(pipe: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(pipe, view) :]
+
+
+# -- the process that runs the tests
+
+
+def _become_tests(asked: int, reporting: int, printing: int, others: tuple[int, ...]) -> NoReturn:
+    try:
+        os.setpgid(0, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for standard in (1, 2):
+            os.dup2(printing, standard)
+        for each in (printing, *others):
+            os.close(each)
+        with os.fdopen(asked, "rb") as request:
+            options = json.loads(request.readline())
+        code = _run_tests(options, reporting)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _send(reporting, {"event": "ended", "value": code})
+        os._exit(code)
+    except BaseException as error:  # noqa: BLE001  this process must not go on as the other one
+        _send(reporting, {"event": "problem", "where": "", "message": f"{type(error).__name__}: {error}"})
+        os._exit(70)
+
+
+def _run_tests(options: dict[str, Any], reporting: int) -> int:
+    """pytest's exit code. pytest and its plugins are loaded before anything of the workspace can be imported."""
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
+        os.environ.pop(name, None)
+    import pytest
+
+    here = os.getcwd()
+    files = dict.fromkeys(name.partition("::")[0] for name in options["tests"])
+    arguments = [
+        *("-c", options["config"] or os.devnull),
+        *(f"--rootdir={here}", f"--confcutdir={here}", "--import-mode=append", "--color=no", "-q"),
+        *("-p", "no:cacheprovider"),
+        *(part for plugin in options["plugins"] for part in ("-p", plugin)),
+        *(name for name in files if os.path.exists(name)),
+    ]
+    folders = [os.path.normpath(os.path.join(here, folder)) for folder in options["pythonpath"]]
+    wanted = tuple(options["tests"])
+
+    class Reporter:
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_load_initial_conftests(self) -> None:
+            _send(reporting, {"event": "pytest", "value": pytest.__version__})
+            at = next((at for at, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
+            sys.path[at:at] = folders
+
+        def pytest_collectreport(self, report: Any) -> None:
+            if report.outcome != "passed":
+                _send(reporting, {"event": "problem", "where": report.nodeid, "message": _tail(report)})
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+            items[:] = [item for item in items if _is_wanted(item.nodeid, wanted)]
+
+        def pytest_collection_finish(self, session: Any) -> None:
+            _send(reporting, {"event": "collected", "tests": [item.nodeid for item in session.items]})
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            outcome = report.outcome
+            if hasattr(report, "wasxfail"):
+                outcome = "xpassed" if outcome == "passed" else "xfailed"
+            event = {"event": "report", "test": report.nodeid, "when": report.when, "outcome": outcome}
+            message = "" if outcome == "passed" else _tail(report)
+            _send(reporting, {**event, "message": message})
+
+    return int(pytest.main(arguments, plugins=[Reporter()]))
+
+
+def _is_wanted(name: str, wanted: tuple[str, ...]) -> bool:
+    """Whether a test is named: itself, its function, its class, its file or a folder above."""
+    return any(name == each or name.startswith((each + "[", each + "::", each.rstrip("/") + "/")) for each in wanted)
+
+
+def _tail(report: Any) -> str:
+    said = getattr(report, "longrepr", "") or getattr(report, "wasxfail", "")
+    return str(said[-1] if isinstance(said, tuple) else said)[-_MESSAGE:]  # of a skip: file, line, reason
+
+
+if __name__ == "__main__":
+    main()

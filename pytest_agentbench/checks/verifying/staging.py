@@ -1,0 +1,142 @@
+"""The folder of a verifier: a copy of what the agent left, without what steers Python, and with hidden files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pytest_agentbench.records import Case, HiddenFile, Verifier
+from pytest_agentbench.workspaces import PRIVATE_TMP, PathRefusedError, Workspace, copy_tree, take_snapshot
+from pytest_agentbench.workspaces.confined import open_folder
+
+_STEERING = re.compile(
+    r"conftest\.py|(sitecustomize|usercustomize)(\..*)?|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml"
+    r"|pyvenv\.cfg|\.pdbrc|.*\.(pth|egg-link|dist-info|egg-info)",
+    re.IGNORECASE,
+)
+"""Names of files and folders that Python or pytest obey where they find them."""
+
+_COMPILED = re.compile(r"__pycache__|.*\.py[co]", re.IGNORECASE)
+"""What Python runs in place of a source; never needed."""
+
+Content = Mapping[str, str]
+"""Paths below the workspace, and what says whether they have changed."""
+
+
+def stage(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> Content:
+    """Fills the empty folder `target` from what the run has `left`, None for nothing. Takes its time: for a thread.
+
+    Files that steer Python or pytest are as in the case's template, or gone; the agent's private /tmp is not copied.
+    Then the hidden files are put in, whatever the agent had in their place; what they hold is returned. Raises
+    TreeError where the run has left too much, PathRefusedError and OSError for want of room, or of a hidden file.
+    """
+    if left is not None:
+        copy_tree(left.path, target)
+        _unlock(target.path)
+    _remove(target.path / PRIVATE_TMP)
+    kept = {_normal(path) for path in verifier.keep}
+    for path in list(_steering(target.path)):
+        if path not in kept:
+            _remove(target.path / path)
+    if case.workspace is not None:
+        for path in _steering(case.workspace):
+            if path not in kept and not _COMPILED.fullmatch(path.rpartition("/")[2]):
+                _put(case.workspace / path, path, target)
+    for hidden in sorted(verifier.files, key=lambda each: _normal(each.target).count("/")):
+        _put(hidden.source, _normal(hidden.target), target)
+    return hidden_content(verifier, target)
+
+
+def hidden_content(verifier: Verifier, target: Workspace) -> Content:
+    """What lies now where the hidden files were put."""
+    found: dict[str, str] = {}
+    for hidden in verifier.files:
+        path = _normal(hidden.target)
+        if stat.S_ISDIR(_mode(target.path / path)):
+            found |= {f"{path}/{below}": told for below, told in _held(target.path / path).items()}
+            continue
+        try:
+            with target.open_read(path) as file:
+                found[path] = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        except (OSError, PathRefusedError):
+            found[path] = "missing"
+    return found
+
+
+def source_digest(hidden: HiddenFile) -> str:
+    """SHA-256 of a hidden file, or of all that a hidden folder holds, and of what of it is executable."""
+    if hidden.source.is_dir():
+        held = sorted(_held(hidden.source).items())
+        return hashlib.sha256(repr(held).encode("utf-8", "surrogateescape")).hexdigest()
+    with open(hidden.source, "rb") as file:
+        executable = bool(os.fstat(file.fileno()).st_mode & stat.S_IXUSR)
+        return f"{hashlib.file_digest(file, 'sha256').hexdigest()}{' executable' if executable else ''}"
+
+
+def _held(folder: Path) -> Content:
+    """The files and links below a folder; not the caches that Python makes."""
+    facts = take_snapshot(str(folder)).facts
+    return {
+        "/".join(names): f"{each.kind} {each.sha256} {each.target} {each.mode & stat.S_IXUSR}"
+        for names, each in facts.items()
+        if each.kind != "folder" and not any(map(_COMPILED.fullmatch, names))
+    }
+
+
+def _normal(path: str) -> str:
+    return "/".join(name for name in path.split("/") if name not in ("", "."))
+
+
+def _unlock(root: Path) -> None:
+    """Lets this process write in all folders of a copy, whatever the agent allowed in its own."""
+    for folder, folders, _ in os.walk(root):
+        for name in folders:
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700 | stat.S_IMODE(os.lstat(path).st_mode))
+
+
+def _steering(root: Path) -> Iterator[str]:
+    """The paths below `root` of all that has such a name, outermost only. Links are not followed."""
+    for folder, folders, files in os.walk(root):
+        below = os.path.relpath(folder, root)
+        named = [name for name in [*folders, *files] if _STEERING.fullmatch(name) or _COMPILED.fullmatch(name)]
+        yield from (_normal(f"{below}/{name}") for name in named)
+        folders[:] = [name for name in folders if name not in named]
+
+
+def _put(source: Path, path: str, target: Workspace) -> None:
+    """A file or folder in place of whatever lies at the path; what is no folder on the way becomes one."""
+    names = path.split("/")
+    for depth in range(1, len(names)):
+        above = target.path.joinpath(*names[:depth])
+        if not stat.S_ISDIR(_mode(above)):
+            _remove(above)
+    _remove(target.path / path)
+    if source.is_dir():
+        with open_folder(str(target.path), names, create=True, owner=target.owner):
+            copy_tree(source, Workspace(target.path / path, target.owner))
+        return
+    with open(source, "rb") as content, target.open_write(path) as copy:
+        shutil.copyfileobj(content, copy)
+        os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(content.fileno()).st_mode) & 0o777)
+
+
+def _mode(path: Path) -> int:
+    """0 where nothing is."""
+    try:
+        return path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
+def _remove(path: Path) -> None:
+    if stat.S_ISDIR(_mode(path)):
+        shutil.rmtree(path)
+    elif _mode(path):
+        path.unlink()

@@ -1,0 +1,106 @@
+"""A workspace that an agent left, a case with hidden files, and the verifier that decides it in a real sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
+
+from pytest_agentbench.checks import CheckContext
+from pytest_agentbench.checks.verifying.run import run_verifiers
+from pytest_agentbench.records import Case, CheckResult, RunArtifact, RunnerSpec
+from pytest_agentbench.workspaces import Sandboxes, SandboxSpec, Workspaces
+
+HELD = [
+    pytest.param("bubblewrap", marks=[needs_bubblewrap, pytest.mark.slow]),
+    pytest.param("docker", marks=[needs_docker, pytest.mark.slow]),
+]
+KINDS = ["local", *HELD]
+"""Sandboxes to verify in. `local` is for what does not rest on isolation."""
+
+GOOD = "def median(values):\n    return sorted(values)[len(values) // 2]\n"
+BAD = "def median(values):\n    return values[0]\n"
+HIDDEN = """
+import pytest
+from solution import median
+
+def test_odd():
+    assert median([3, 1, 2]) == 2
+
+@pytest.mark.parametrize("values", [[5], [5, 5, 5]])
+def test_same(values):
+    assert median(values) == 5
+"""
+
+
+class VerifierBench:
+    """`left` is what the agent left: path to text. The case's folder is `folder`."""
+
+    def __init__(self, kind: str, tmp_path: Path, runner: asyncio.Runner) -> None:
+        self.runner = runner
+        self.folder = tmp_path / "case"
+        self.folder.mkdir()
+        self.sandboxes = Sandboxes(Workspaces(tmp_path))
+        self.workspace = self.sandboxes.workspaces.create("left")
+        self.template: Path | None = None
+        self.spec = SandboxSpec(kind, image=IMAGE if kind == "docker" else None)  # type: ignore[arg-type]
+
+    def left(self, files: Mapping[str, str]) -> None:
+        for path, text in files.items():
+            self.workspace.write_text(path, text)
+
+    def hidden(self, path: str, text: str) -> dict[str, Any]:
+        """A hidden file, as `files` of a verifier lists it."""
+        source = self.folder / "verify" / path
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(text)
+        return {"target": path, "source": source}
+
+    def network(self) -> None:
+        """The run's sandbox has one."""
+        self.spec = replace(self.spec, network=True)
+
+    def tests(self, text: str = HIDDEN, **fields: Any) -> CheckResult:
+        """What a verifier says that runs hidden tests."""
+        wanted = {"tests": ["tests/test_hidden.py"], **fields.pop("pytest", {})}
+        files = [self.hidden("tests/test_hidden.py", text), *fields.pop("files", [])]
+        return self.verify(pytest=wanted, files=files, **fields)
+
+    def verify(self, **fields: Any) -> CheckResult:
+        verifier = {"check_id": "verify", "timeout_seconds": 60.0, **fields}
+        case = Case(
+            case_id="c",
+            title="C",
+            path=self.folder / "test.yaml",
+            runner=RunnerSpec(type="llm_probe"),
+            workspace=self.template,
+            verify=(verifier,),
+        )
+        artifact = RunArtifact(
+            run_id="1",
+            case_id="c",
+            runner_type="llm_probe",
+            model={},
+            repetition=1,
+            status="success",
+            started_at=datetime.now(UTC),
+            duration_seconds=1.0,
+        )
+        context = CheckContext(case, artifact, self.workspace, {})
+        [result] = self.runner.run(run_verifiers(context, self.sandboxes, self.spec))
+        return result
+
+
+def open_bench(kind: str, tmp_path: Path) -> Iterator[VerifierBench]:
+    """For a fixture: a bench in the sandbox that the test's parameter `kind` names, closed after it."""
+    with asyncio.Runner() as runner:
+        bench = VerifierBench(kind, tmp_path, runner)
+        yield bench
+        runner.run(bench.sandboxes.close())
+        bench.sandboxes.workspaces.close()
