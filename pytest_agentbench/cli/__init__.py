@@ -16,6 +16,7 @@ COMMANDS = {
     "merge": "join the reports of a session's shards",
     "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",
+    "doctor": "say what works on this machine of what the cases need",
     "serve": "answer chat completions from the scripts beside the cases, on loopback",
 }
 

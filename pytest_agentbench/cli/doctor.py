@@ -1,0 +1,72 @@
+"""`agentbench doctor [PATH]`: what works on this machine of what the cases need, and what to do about the rest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_agentbench.cli.findings import Finding
+
+_MARKS = {True: "ok", False: "no", None: "-"}
+_NEEDED_AND_MISSING = "MISSING"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="say what works on this machine of what the cases need",
+        description="Try the sandboxes, look for MCP programs and keys, ask the endpoints of models.yaml and of the "
+        "judges for their models, and say which cases would be skipped. Exit status 1 where something that the cases "
+        "need under their profiles does not work.",
+    )
+    parser.add_argument(
+        "path", nargs="?", type=Path, default=Path(), metavar="PATH", help="folder or case (default: .)"
+    )
+    parser.add_argument(
+        "--profile", metavar="NAME", help="only the run profile and evaluation profile of this name (default: all)"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what it finds. Values of keys are never shown."""
+    import asyncio
+
+    from pytest_agentbench.cli.examining import examine
+    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.store import Redactor
+
+    (path,) = existing([args.path])
+    findings = asyncio.run(examine(path, args.profile, args.output))
+    lacking = [finding for finding in findings if finding.lacking]
+    if args.json:
+        document = {"works": not lacking, "findings": [asdict(finding) for finding in findings]}
+        print(json.dumps(Redactor().value(document), indent=2, ensure_ascii=False))
+    else:
+        for line in _lines(findings, len(lacking)):
+            print(Redactor().text(line))
+    return 1 if lacking else 0
+
+
+def _lines(findings: Sequence[Finding], lacking: int) -> list[str]:
+    from pytest_agentbench.cli.printing import printable
+
+    lines: list[str] = []
+    for area, group in groupby(findings, key=lambda finding: finding.area):
+        lines.append(area)
+        for finding in group:
+            mark = _NEEDED_AND_MISSING if finding.lacking else _MARKS[finding.works]
+            lines.append(printable(f"  {mark:<{len(_NEEDED_AND_MISSING)}}  {finding.name}: {finding.said}"))
+        lines.append("")
+    verdict = f"{lacking} of what is needed here does not work." if lacking else "Everything that is needed here works."
+    return [*lines, verdict]

@@ -1,0 +1,160 @@
+"""What `agentbench doctor` looks at, in the order it tells."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pytest_agentbench.cli.examining_models import examine_models
+from pytest_agentbench.cli.examining_sandboxes import examine_sandboxes
+from pytest_agentbench.cli.findings import Finding
+from pytest_agentbench.cli.needs import Cases, Needs, cases_below, has_hooks, needs_of
+from pytest_agentbench.cli.places import project_of
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, McpServer, RunProfile, find_root
+from pytest_agentbench.engine import build_registry
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.workspaces import Sandboxes, Workspaces
+
+_PACKAGES = ("pytest-agentbench", "pytest", "openai", "docker")
+_SHOWN = 3
+
+
+async def examine(path: Path, profile: str | None, output: Path) -> list[Finding]:
+    """Everything about the cases below a path. Raises ConfigError for profiles that cannot be read."""
+    root = _root(path)
+    run_profiles = _run_profiles(root, profile)
+    evaluation_profiles = _evaluation_profiles(root, profile)
+    registry, workspaces = build_registry(), Workspaces()
+    sandboxes = Sandboxes(workspaces)
+    found = cases_below(path, root)
+    try:
+        needs = [needs_of(found.cases, each, sandboxes, registry) for each in run_profiles]
+        hooks = any(has_hooks(found.cases, each) for each in evaluation_profiles)
+        tried = await examine_sandboxes(run_profiles, needs, sandboxes, hooks=hooks)
+    finally:
+        await sandboxes.close()
+        workspaces.close()
+    return [
+        *_versions(),
+        *tried,
+        *_cases(found, run_profiles, needs),
+        *_servers(found, run_profiles),
+        *await examine_models(root, evaluation_profiles),
+        _search(registry.search is not None),
+        *_places(output, run_profiles),
+    ]
+
+
+def _root(path: Path) -> ConfigRoot:
+    return find_root(path if path.is_file() else path / "any", project_of(path), None)
+
+
+def _run_profiles(root: ConfigRoot, name: str | None) -> list[RunProfile]:
+    if name is not None:
+        return [root.run_profile(name)]
+    return [root.run_profile(str(path)) for path in _files(root, "run_profiles")] or [RunProfile.default()]
+
+
+def _evaluation_profiles(root: ConfigRoot, name: str | None) -> list[EvaluationProfile]:
+    if name is None:
+        return [root.evaluation_profile(str(path)) for path in _files(root, "evaluation_profiles")]
+    try:
+        return [root.evaluation_profile(name)]
+    except ConfigError:
+        if not _files(root, "evaluation_profiles"):
+            return []
+        raise
+
+
+def _files(root: ConfigRoot, folder: str) -> list[Path]:
+    return sorted(path for path in (root.path / folder).glob("*.*") if path.suffix in (".yaml", ".yml"))
+
+
+def _versions() -> Iterator[Finding]:
+    system = f"{platform.python_version()} on {platform.system()} {platform.release()} ({platform.machine()})"
+    yield Finding("versions", "python", None, system)
+    for name in _PACKAGES:
+        try:
+            yield Finding("versions", name, None, version(name))
+        except PackageNotFoundError:
+            yield Finding("versions", name, False, f"not installed: pip install {name}")
+
+
+def _cases(found: Cases, profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[Finding]:
+    area = "cases"
+    if found.problems:
+        said = f"{len(found.problems)} cannot be read; `agentbench validate` says why"
+        yield Finding(area, "files", False, said, needed=True)
+    for profile, need in zip(profiles, needs, strict=True):
+        skipped = sum(map(len, need.skipped.values()))
+        counted = f"{len(found.cases) - skipped} of {len(found.cases)} cases can run"
+        yield Finding(area, f"profile {profile.run_profile_id}", not skipped, counted)
+        for reason, ids in need.skipped.items():
+            yield Finding(area, f"skipped: {_listed(ids)}", False, reason, needed=True)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _servers(found: Cases, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
+    declared: list[tuple[Path | None, str, McpServer]] = []
+    declared += [(path.parent, f"{path.parent.name}/{name}", server) for path, name, server in found.servers]
+    for profile in profiles:
+        servers = profile.mcp_servers.items()
+        declared += [(None, f"{profile.run_profile_id}/{name}", server) for name, server in servers]
+    for folder, name, server in declared:
+        works, said = _server(folder, server)
+        yield Finding("MCP servers", name, works, said, needed=True)
+
+
+def _server(folder: Path | None, server: McpServer) -> tuple[bool | None, str]:
+    if server.command is None:
+        return None, f"is at {server.url}; it is asked when a run needs it"
+    unset = [name for name in server.env_from if name not in os.environ]
+    program = server.command
+    if folder is not None and os.sep in program:
+        program = str(folder / program)
+    where = shutil.which(program)
+    if where is None:
+        return False, f"there is no program {server.command!r} on PATH; install it, or correct `command`"
+    if unset:
+        return False, f"{where}; but its `env_from` names variables that are not set: {', '.join(unset)}"
+    return True, where
+
+
+def _search(works: bool) -> Finding:
+    variables = "AGENTBENCH_SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY"
+    if works:
+        return Finding("web", "web_search", True, f"a backend is set by one of {variables}")
+    return Finding("web", "web_search", False, f"no backend; set {variables} for cases that use it")
+
+
+def _places(output: Path, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
+    temporary = tempfile.gettempdir()
+    free, wanted = shutil.disk_usage(temporary).free, max(each.sandbox_settings.workspace_mb for each in profiles)
+    said = f"{temporary}: {free / 2**30:.1f} GB free"
+    if free < wanted * 2**20:
+        said += f", and one run's workspace may take {wanted} MB; make room, or set TMPDIR to another folder"
+    yield Finding("places", "temporary folder", free >= wanted * 2**20, said, needed=True)
+    problem = _not_writable(output)
+    said = str(output) if problem is None else f"{output}: {problem}; name another with --agentbench-output"
+    yield Finding("places", "store", problem is None, said, needed=True)
+
+
+def _not_writable(output: Path) -> str | None:
+    """Why no file can be made below the folder, or where it would be made; None where one can."""
+    folder = output.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or type(error).__name__

@@ -1,0 +1,104 @@
+"""The sandboxes of this machine: each is tried with a command, in the way that sessions use it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from pytest_agentbench.cli.findings import Finding
+from pytest_agentbench.cli.needs import Needs
+from pytest_agentbench.config import RunProfile, SandboxSettings
+from pytest_agentbench.errors import AgentbenchError, UnavailableError
+from pytest_agentbench.workspaces import (
+    Sandboxes,
+    SandboxSpec,
+    bubblewrap_problem,
+    compose_problem,
+    docker_problem,
+    has_image,
+)
+
+_AREA = "sandboxes"
+_SECONDS = 30.0
+_TRIAL = ("/bin/sh", "-c", "echo works")
+
+
+async def examine_sandboxes(
+    profiles: Sequence[RunProfile], needs: Sequence[Needs], sandboxes: Sandboxes, *, hooks: bool
+) -> list[Finding]:
+    """What works of docker and bubblewrap, and what each profile takes. `hooks` says that Python hooks need the latter.
+
+    Images are looked for and never pulled here; those that cases build are not built.
+    """
+    wanted = {spec for need in needs for spec in need.sandboxes}
+    kinds = {spec.kind for spec in wanted}
+    needed = {spec.image for spec in wanted if spec.image is not None}
+    found = [_docker(needed="docker" in kinds)]
+    if found[0].works:
+        images = needed | {image for each in profiles if (image := each.sandbox_settings.image) is not None}
+        found += [await _image(sandboxes, image, needed=image in needed) for image in sorted(images)]
+        if any(spec.compose is not None for spec in wanted):
+            found.append(_compose())
+    found.append(await _bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
+    return [*found, *(_choice(profile, sandboxes) for profile in profiles)]
+
+
+def _docker(*, needed: bool) -> Finding:
+    problem = docker_problem()
+    return Finding(_AREA, "docker", problem is None, problem or "a daemon answers", needed=needed)
+
+
+async def _image(sandboxes: Sandboxes, image: str, *, needed: bool) -> Finding:
+    name = f"image {image}"
+    try:
+        if not has_image(image):
+            said = f"is not on this machine; the first run that needs it pulls it, or `docker pull {image}` does"
+            return Finding(_AREA, name, None, said, needed=needed)
+        said = f"a container ran a command in {await _try(sandboxes, SandboxSettings(type='docker', image=image))}"
+    except AgentbenchError as error:
+        return Finding(_AREA, name, False, str(error), needed=needed)
+    return Finding(_AREA, name, True, said, needed=needed)
+
+
+def _compose() -> Finding:
+    problem = compose_problem()
+    return Finding(_AREA, "compose", problem is None, problem or "services of cases can be started", needed=True)
+
+
+async def _bubblewrap(sandboxes: Sandboxes, *, needed: bool) -> Finding:
+    problem = bubblewrap_problem()
+    if problem is None:
+        try:
+            said = f"ran a command in {await _try(sandboxes, SandboxSettings(type='bubblewrap'))}"
+            return Finding(_AREA, "bubblewrap", True, said, needed=needed)
+        except AgentbenchError as error:
+            problem = str(error)
+    return Finding(_AREA, "bubblewrap", False, problem, needed=needed)
+
+
+async def _try(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
+    """How long a sandbox took to start and to run a command. Raises AgentbenchError where it did not."""
+    started = time.perf_counter()
+    spec: SandboxSpec = sandboxes.spec(settings)
+    sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "doctor"))
+    try:
+        result = await sandbox.exec(_TRIAL, seconds=_SECONDS)
+        seconds = time.perf_counter() - started
+    finally:
+        await sandbox.stop()
+    if result.exit_code != 0:
+        end = result.killed or f"exit code {result.exit_code}"
+        raise UnavailableError(f"a trial command failed ({end}): {result.output.strip() or 'no output'}")
+    return f"{seconds:.2f} s"
+
+
+def _choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
+    """What the profile gives a case that names nothing of its own. Whether one needs it is told with the cases."""
+    settings = profile.sandbox_settings
+    name = f"profile {profile.run_profile_id}"
+    try:
+        kind = sandboxes.spec(settings).kind
+    except UnavailableError as error:
+        return Finding(_AREA, name, False, str(error))
+    said = f"`sandbox: {settings.type}` takes {kind}" if settings.type == "auto" else f"`sandbox: {kind}`"
+    return Finding(_AREA, name, True, said + (", which isolates nothing" if kind == "local" else ""))

@@ -1,0 +1,123 @@
+"""What cases need of a machine under a profile, found as a session finds it, and nothing is run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, McpServer, RunProfile, TestCaseFile, load
+from pytest_agentbench.engine import Registry
+from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.records import Case
+from pytest_agentbench.runners import RunContext
+from pytest_agentbench.sources import (
+    CASE_FILES,
+    BadRow,
+    CodeNotRun,
+    find_cases,
+    load_case,
+    open_dataset,
+    read_rows,
+    row_case,
+)
+from pytest_agentbench.tools import web_fetcher
+from pytest_agentbench.workspaces import Sandboxes, SandboxSpec
+
+
+@dataclass
+class Cases:
+    """The cases below a path; of a dataset its first, as all of them need the same. `servers` are theirs by file."""
+
+    cases: list[Case] = field(default_factory=list)
+    servers: list[tuple[Path, str, McpServer]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Needs:
+    """What the cases need under one run profile: sandboxes, and why cases would be skipped, each with case ids."""
+
+    sandboxes: dict[SandboxSpec, list[str]] = field(default_factory=dict)
+    skipped: dict[str, list[str]] = field(default_factory=dict)
+
+
+def cases_below(path: Path, root: ConfigRoot) -> Cases:
+    """What can be read; `problems` holds the errors of the rest."""
+    found = Cases()
+    try:
+        paths = [*find_cases(path)] if path.is_dir() else [path]
+    except ConfigError as error:
+        found.problems.append(str(error))
+        return found
+    for file in paths:
+        try:
+            if file.name in CASE_FILES:
+                servers = load(file, TestCaseFile).mcp_servers
+                found.servers += [(file, name, server) for name, server in servers.items()]
+                found.cases.append(load_case(file, root))
+            else:
+                found.cases += _first_of(file, root)
+        except CodeNotRun:
+            continue
+        except ConfigError as error:
+            found.problems.append(str(error))
+    return found
+
+
+def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
+    dataset = open_dataset(file, root.path)
+    if (
+        dataset.recipe is not None
+        and dataset.recipe.descriptor.local_source is None
+        and dataset.recipe.descriptor.source
+    ):
+        return  # nothing is downloaded to see what it needs
+    row = next((row for row in read_rows(dataset) if not isinstance(row, BadRow)), None)
+    if row is not None:
+        yield row_case(dataset, row)
+
+
+def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, registry: Registry) -> Needs:
+    """What the cases need under the profile. Tools and runners of plugins are taken to work."""
+    needs = Needs()
+    for case in cases:
+        wanted: set[SandboxSpec] = set()
+        try:
+            _ask(case, profile, sandboxes, registry, wanted)
+        except UnavailableError as error:
+            needs.skipped.setdefault(str(error), []).append(case.case_id)
+        for spec in wanted:
+            needs.sandboxes.setdefault(spec, []).append(case.case_id)
+    return needs
+
+
+def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Registry, wanted: set[SandboxSpec]) -> None:
+    """Adds the sandboxes that the case will have. Raises UnavailableError where it would be skipped."""
+
+    def sandbox() -> SandboxSpec:
+        spec = sandboxes.spec(profile.sandbox_settings, case.sandbox)
+        wanted.add(spec)
+        return spec
+
+    known = tuple(tool for tool in case.tools if tool in registry.tools)
+    context = RunContext(
+        case=case.model_copy(update={"tools": known}),
+        sandboxes=sandboxes,
+        tools=registry.tools,
+        sandbox_spec=sandbox,
+        search=registry.search,
+        fetch=web_fetcher(profile.network, asyncio.to_thread),
+        network=profile.network,
+    )
+    context.toolbox()
+    if case.verify:
+        sandbox()
+
+
+def has_hooks(cases: Sequence[Case], profile: EvaluationProfile) -> bool:
+    """Whether the profile runs Python hooks of the cases, without network."""
+    policy = profile.security_policy
+    allowed = policy.allow_local_python_hooks and policy.network_access == "deny"
+    return allowed and any(check.python_hook is not None for case in cases for check in case.checks)

@@ -1,0 +1,239 @@
+"""`agentbench doctor` as a process, with an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
+
+KEY = "zebra-crossing-4711"
+RUN = "import sys; from pytest_agentbench.cli import main; sys.exit(main(['doctor', *sys.argv[1:]]))"
+NO_DOCKER = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+
+
+class Project:
+    """A folder with configuration, and the doctor's word on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "pyproject.toml").touch()
+
+    def write(self, name: str, **fields) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump({"schema_version": 1, **fields}))
+
+    def case(self, case_id: str, *tools: str) -> None:
+        self.write(
+            f"{case_id}/test.yaml",
+            case_id=case_id,
+            title=case_id,
+            runner={"type": "llm_probe"},
+            input={"messages": [{"role": "user", "content": "?"}], "context": {"llm_probe": {"tools": [*tools]}}},
+            deterministic_checks=[{"check_id": "any", "declarative": {"kind": "final_response_present"}}],
+        )
+
+    def judge(self, base_url: str) -> None:
+        """A judge with a key, and the profile that asks it."""
+        entry = {"model_id": "careful", "base_url": base_url, "api_key_env": "JUDGE_KEY"}
+        self.write("models.yaml", models=[entry])
+        self.write(
+            "evaluation_profiles/p.yaml",
+            evaluation_profile_id="p",
+            title="p",
+            judges=[{"judge_id": "j", "type": "llm_probe", "model": "careful"}],
+            judge_runs=[{"judge_run_id": "r", "judge_id": "j"}],
+        )
+
+    def profile(self, **sandbox) -> None:
+        self.write("run_profiles/p.yaml", run_profile_id="p", title="p", sandbox=sandbox)
+
+    def doctor(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        keep = {name: os.environ[name] for name in ("PATH", "HOME", "DOCKER_HOST", "TMPDIR") if name in os.environ}
+        command = [sys.executable, "-c", RUN, *arguments]
+        return subprocess.run(
+            command, cwd=self.folder, env=keep | environ, capture_output=True, text=True, timeout=120, check=False
+        )
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(tmp_path)
+
+
+@contextmanager
+def endpoint() -> Iterator[str]:
+    """An endpoint on loopback that lists its models to KEY only; it quotes what it was given."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given = self.headers.get("Authorization", "")
+            found = 404 if self.path != "/v1/models" else 200 if given == f"Bearer {KEY}" else 401
+            self.send_response(found, given)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def line(done: subprocess.CompletedProcess[str], about: str) -> str:
+    """What is said about a thing, after its mark."""
+    found = [each for each in done.stdout.splitlines() if f"  {about}: " in each]
+    assert len(found) == 1, done.stdout + done.stderr
+    return found[0].strip()
+
+
+def test_where_nothing_is_needed_nothing_is_missing(project):
+    project.case("plain")
+    done = project.doctor(**NO_DOCKER)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 cases can run" in done.stdout
+    assert "docker: no docker daemon answers at /nowhere/docker.sock" in done.stdout
+    assert done.stdout.endswith("Everything that is needed here works.\n")
+
+
+def test_a_case_that_would_be_skipped_is_named_with_what_to_do(project):
+    project.case("plain")
+    project.case("shell", "exec_shell")
+    project.profile(type="docker", image="some:1")
+    done = project.doctor(**NO_DOCKER)
+    assert done.returncode == 1
+    assert "1 of 2 cases can run" in done.stdout
+    said = line(done, "skipped: shell")
+    assert said.startswith("MISSING")
+    assert "start docker, or set DOCKER_HOST" in said
+
+
+def test_a_search_without_backend(project):
+    project.case("asks-the-web", "web_search")
+    assert "AGENTBENCH_SEARXNG_URL" in line(project.doctor(), "skipped: asks-the-web")
+    assert project.doctor(AGENTBENCH_SEARXNG_URL="http://127.0.0.1:9").returncode == 0
+
+
+def test_a_judge_that_answers(project):
+    project.case("plain")
+    with endpoint() as base_url:
+        project.judge(base_url)
+        done = project.doctor(JUDGE_KEY=KEY)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert line(done, "judge careful").startswith("ok")
+
+
+def test_a_judge_whose_key_is_wrong(project):
+    with endpoint() as base_url:
+        project.judge(base_url)
+        done = project.doctor(JUDGE_KEY="another-key-0815")
+    assert done.returncode == 1
+    assert "refuses the key in JUDGE_KEY (HTTP 401)" in line(done, "judge careful")
+
+
+def test_a_judge_without_key_and_one_that_is_not_there(project):
+    with endpoint() as base_url:
+        project.judge(base_url)
+        done = project.doctor()
+        assert done.returncode == 1
+        assert "JUDGE_KEY is not set" in line(done, "judge careful")
+    done = project.doctor(JUDGE_KEY=KEY)
+    assert done.returncode == 1
+    assert "cannot be reached" in line(done, "judge careful")
+
+
+def test_a_model_that_no_judge_needs_fails_nothing(project):
+    project.write("models.yaml", models=[{"model_id": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "none"}])
+    done = project.doctor()
+    assert done.returncode == 0
+    assert line(done, "m").startswith("no")
+
+
+def test_no_value_of_a_key_is_shown(project):
+    with endpoint() as base_url:
+        project.judge(f"{base_url}/{KEY}")
+        for arguments in ((), ("--json",)):
+            done = project.doctor(*arguments, JUDGE_KEY=KEY)
+            assert KEY not in done.stdout + done.stderr
+
+
+def test_programs_of_mcp_servers(project):
+    project.write(
+        "run_profiles/p.yaml",
+        run_profile_id="p",
+        title="p",
+        mcp_servers={"here": {"command": "sh"}, "gone": {"command": "no-such-program", "args": ["x"]}},
+    )
+    done = project.doctor()
+    assert done.returncode == 1
+    assert line(done, "p/here").startswith("ok")
+    assert "there is no program 'no-such-program' on PATH" in line(done, "p/gone")
+
+
+def test_a_store_that_cannot_be_written(project):
+    (project.folder / "file").touch()
+    done = project.doctor("--output", "file/outputs")
+    assert done.returncode == 1
+    assert "Not a directory" in line(done, "store")
+    assert not (project.folder / "outputs").exists()  # nothing is made by looking
+
+
+def test_only_the_profile_that_is_named(project):
+    project.case("shell", "exec_shell")
+    project.profile(type="docker", image="some:1")
+    project.write("run_profiles/trusting.yaml", run_profile_id="trusting", title="t", sandbox="local")
+    assert project.doctor(**NO_DOCKER).returncode == 1
+    done = project.doctor("--profile", "trusting", **NO_DOCKER)
+    assert done.returncode == 0, done.stdout
+    assert "isolates nothing" in done.stdout
+    done = project.doctor("--profile", "nowhere")
+    assert done.returncode == 1
+    assert "there is no run profile 'nowhere'" in done.stderr
+
+
+def test_json(project):
+    project.case("shell", "exec_shell")
+    project.profile(type="docker", image="some:1")
+    found = json.loads(project.doctor("--json", **NO_DOCKER).stdout)
+    assert found["works"] is False
+    lacking = [each for each in found["findings"] if each["needed"] and each["works"] is False]
+    assert [each["name"] for each in lacking] == ["skipped: shell"]
+
+
+@pytest.mark.slow
+@needs_docker
+def test_docker_is_tried_and_no_image_is_pulled(project):
+    project.case("shell", "exec_shell")
+    project.profile(type="auto", image=IMAGE)
+    done = project.doctor()
+    assert done.returncode == 0, done.stdout
+    assert "a container ran a command in" in line(done, f"image {IMAGE}")
+    assert "takes docker" in done.stdout
+    project.profile(type="docker", image="no/such-image:1")
+    assert "is not on this machine" in line(project.doctor(), "image no/such-image:1")
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_bubblewrap_is_tried(project):
+    project.case("shell", "exec_shell")
+    done = project.doctor(**NO_DOCKER)
+    assert done.returncode == 0, done.stdout
+    assert "ran a command in" in line(done, "bubblewrap")
+    assert "takes bubblewrap" in done.stdout
