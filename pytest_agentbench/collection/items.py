@@ -111,8 +111,8 @@ def trace_place(item: pytest.Item, result: Result) -> str | None:
 
 
 def _legal(text: str) -> str:
-    """The text as node ids and xdist can carry it: no brackets, `::`, control characters or lone surrogates."""
-    return re.sub(r"[\[\]\x00-\x1f\x7f\ud800-\udfff]|::", "_", text)
+    """The text as node ids and xdist carry it: no brackets, `::`, lone surrogates, nothing that steers a terminal."""
+    return re.sub(r"[\[\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|::", "_", text)
 
 
 def item_name(case_id: str, model_id: str, repetition: int) -> str:

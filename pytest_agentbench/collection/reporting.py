@@ -9,7 +9,7 @@ import pytest
 
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.engine import JOB, RESULT, Job, Result, agent_name, filter_capture_handlers
-from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.errors import AgentbenchError, visible
 from pytest_agentbench.records import Model
 from pytest_agentbench.reports import Row, headline, run_row, user_properties
 from pytest_agentbench.store import Redactor
@@ -19,8 +19,10 @@ from pytest_agentbench.workspaces import Workspaces
 class CaseReports:
     """Registered in sessions with cases, in every process that runs items."""
 
-    def __init__(self, workspaces: Workspaces) -> None:
+    def __init__(self, workspaces: Workspaces, *, keep: bool) -> None:
+        """`keep` leaves the workspaces of runs that did not pass where they are."""
         self.workspaces = workspaces
+        self.keep = keep
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
@@ -50,10 +52,14 @@ class CaseReports:
     ) -> None:
         outcome = "error" if report.failed and call.when == "setup" else report.outcome
         row = make_row(item, job, result, outcome, _message(call, result))
+        if self.keep and outcome in ("failed", "error"):
+            report.sections.append(("Workspace", self._keep(result)))
         if result.logs:
             report.sections.append(("Captured log run", "\n".join(result.logs)))
         if job.plan.lane.redactor is not None:
             _redact(job.plan.lane.redactor, report, row)
+        if report.failed and (shown := visible(report.longreprtext)) != report.longreprtext:
+            report.longrepr = shown  # an exception's text may be the agent's
         report.agentbench_row = row  # type: ignore[attr-defined]  # extra attributes travel from xdist's workers
         if result.not_run is not None:
             report.agentbench_not_run = True  # type: ignore[attr-defined]
@@ -66,6 +72,20 @@ class CaseReports:
         if stop := stop_reason(job, result, outcome):
             report.agentbench_stop = stop  # type: ignore[attr-defined]
             item.session.shouldfail = stop
+
+    def _keep(self, result: Result) -> str:
+        """Leaves the run's workspace where it is; a sentence that says where that is."""
+        if result.workspace is None:
+            archive = result.artifact.workspace if result.artifact is not None else None
+            if archive is None:
+                return "The run left no workspace."
+            return f"The run was made before; what it left is in {archive}, below the output folder."
+        try:
+            self.workspaces.keep(result.workspace)
+        except OSError as error:
+            return f"The run's workspace cannot be kept: {error}"
+        kept, result.workspace = result.workspace.path, None
+        return f"The run's workspace is kept: {kept}"
 
     def _release(self, item: pytest.Item) -> None:
         result = item.stash.get(RESULT, None)

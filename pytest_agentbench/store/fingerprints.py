@@ -137,6 +137,8 @@ def _messages(messages: Iterable[Message]) -> list[dict[str, str | None]]:
 def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     """The effective settings of a run profile: not its names, and not how many runs go at once or how often."""
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
+    if not profile.network.model_dump(exclude_defaults=True):
+        names.add("network")  # so that what ran before there was such a setting keeps its place
     settings: dict[str, Any] = profile.model_dump(exclude=names)
     return settings
 
