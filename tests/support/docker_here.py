@@ -1,0 +1,64 @@
+"""Marks for tests of real sandboxes: they are skipped, with the reason, where a machine has none.
+
+What is tried here is not what the package tries, so that its own trial cannot skip the tests that would show it wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import os
+import socket
+import subprocess
+
+import pytest
+
+IMAGE = "agentbench-test:1"
+"""Debian with dash, python3 and pytest, made by tests/support/make_image."""
+
+_SECONDS = 5
+
+
+def docker_lacks() -> str | None:
+    """Why no container of IMAGE can be had here; None where it can. Asked once."""
+    return _docker_lacks(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
+
+
+@functools.cache
+def bubblewrap_lacks() -> str | None:
+    """Why bubblewrap does not work here; None where it does. Tried once."""
+    command = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except FileNotFoundError:
+        return "bubblewrap (bwrap) is not installed"
+    except subprocess.TimeoutExpired:
+        return "bubblewrap does not answer"
+    return f"bubblewrap does not work here: {done.stderr.strip()}" if done.returncode else None
+
+
+@functools.cache
+def _docker_lacks(address: str) -> str | None:
+    scheme, _, path = address.partition("://")
+    if scheme != "unix":
+        return f"no docker daemon on this machine (DOCKER_HOST={address})"
+    try:
+        status = _status(path, f"/images/{IMAGE}/json")
+    except OSError as error:
+        return f"no docker daemon at {address}: {error.strerror or error}"
+    return None if status == 200 else f"the docker daemon has no image {IMAGE}: make it with tests/support/make_image"
+
+
+def _status(socket_path: str, path: str) -> int:
+    """The status of a GET over a unix socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_SECONDS)
+        connection.connect(socket_path)
+        connection.sendall(f"GET {path} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
+        with http.client.HTTPResponse(connection) as response:
+            response.begin()
+            return response.status
+
+
+needs_docker = pytest.mark.skipif(docker_lacks() is not None, reason=docker_lacks() or "")
+needs_bubblewrap = pytest.mark.skipif(bubblewrap_lacks() is not None, reason=bubblewrap_lacks() or "")
