@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sysconfig
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,17 +165,19 @@ def test_many_at_once_leave_nothing_behind(workspace: Workspace) -> None:
         sandbox = BubblewrapSandbox(workspace, SPEC, Watchdog())
         return await asyncio.gather(*(sandbox.exec(["echo", str(n)], seconds=30) for n in range(12)))
 
-    def opened() -> set[str]:
-        gc.collect()  # what earlier tests left
-        return {f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}" for fd in os.listdir("/proc/self/fd") if _is_open(fd)}
-
     before = opened()
     assert [result.output for result in asyncio.run(scene())] == [f"{n}\n" for n in range(12)]
     assert opened() - before == set()
 
 
-def _is_open(descriptor: str) -> bool:
-    return os.path.lexists(f"/proc/self/fd/{descriptor}")
+def opened() -> set[str]:
+    """The descriptors of this process, each with what it leads to."""
+    gc.collect()  # what earlier tests left
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the listing itself
+            found.add(f"{descriptor} {os.readlink(f'/proc/self/fd/{descriptor}')}")
+    return found
 
 
 @needs_bubblewrap
