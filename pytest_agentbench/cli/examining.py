@@ -42,7 +42,7 @@ async def examine(path: Path, profile: str | None, output: Path) -> list[Finding
     return [
         *_versions(),
         *tried,
-        *_cases(found, run_profiles, needs),
+        *_cases(path, found, run_profiles, needs),
         *_servers(found, run_profiles),
         *await examine_models(root, evaluation_profiles),
         _search(registry.search is not None),
@@ -85,11 +85,14 @@ def _versions() -> Iterator[Finding]:
             yield Finding("versions", name, False, f"not installed: pip install {name}")
 
 
-def _cases(found: Cases, profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[Finding]:
+def _cases(path: Path, found: Cases, profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[Finding]:
     area = "cases"
     if found.problems:
         said = f"{len(found.problems)} cannot be read; `agentbench validate` says why"
         yield Finding(area, "files", False, said, needed=True)
+    elif not found.cases:
+        yield Finding(area, "files", None, f"none to look at below {path}; name the folder that your cases are in")
+        return
     for profile, need in zip(profiles, needs, strict=True):
         skipped = sum(map(len, need.skipped.values()))
         counted = f"{len(found.cases) - skipped} of {len(found.cases)} cases can run"

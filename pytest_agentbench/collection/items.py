@@ -72,7 +72,9 @@ class CaseItem(pytest.Function, _TextId):
         result = self.stash[RESULT]
         case, artifact, evaluation = result.case, result.artifact, result.evaluation
         if case is not None and artifact is not None and evaluation is not None and evaluation.outcome == "failed":
-            pytest.fail(failure_report(case, artifact, evaluation, trace_place(self, result)), pytrace=False)
+            shown = self.stash[JOB].plan.lane.shown
+            text = failure_report(case, shown(artifact), shown(evaluation), trace_place(self, result))
+            pytest.fail(text, pytrace=False)
 
 
 def fetch(item: pytest.Item, runner: Any) -> Result:
@@ -89,7 +91,8 @@ def fetch(item: pytest.Item, runner: Any) -> Result:
     if isinstance(error, UnavailableError) and not item.config.stash[STRICT]:
         _skip(str(error))
     if isinstance(error, AgentbenchError):
-        _fail(error_report(error, result.artifact, trace_place(item, result)))
+        artifact = result.artifact and item.stash[JOB].plan.lane.shown(result.artifact)
+        _fail(error_report(error, artifact, trace_place(item, result)))
     if error is not None:
         raise error
     return result

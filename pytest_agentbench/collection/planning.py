@@ -165,6 +165,9 @@ class Planner:
         models: list[Model | None] = [
             resolve_model(model_id, models=root.models(), suite=suite, environ=self.environ) for model_id in ids
         ]
+        keys = [entry.api_key_env for entry in root.models().models]
+        keys += [model.api_key_env for model in models if model is not None]  # a suite may name others
+        self.store.redactor.know(filter(None, keys))
         plans = [self._plan(root, model, own_agent, suite, run_profile, evaluation) for model in models or [None]]
         self.metric_judges(plans, (), evaluation.evaluation_profile_id)
         if settings.metric is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,21 +46,21 @@ class CaseReports:
             self._decide(item, job, result, call, report)
         elif call.when == "teardown":
             self._release(item)
+        if job.plan.lane.redactor is not None:
+            _redact(job.plan.lane.redactor, report)
+        if report.failed and (shown := visible(report.longreprtext)) != report.longreprtext:
+            report.longrepr = shown  # an exception's text may be the agent's
         return report
 
     def _decide(
         self, item: pytest.Item, job: Job, result: Result, call: pytest.CallInfo[Any], report: pytest.TestReport
     ) -> None:
         outcome = "error" if report.failed and call.when == "setup" else report.outcome
-        row = make_row(item, job, result, outcome, _message(call, result))
+        row = _row(item, job, result, outcome, call)
         if self.keep and outcome in ("failed", "error"):
             report.sections.append(("Workspace", self._keep(result)))
         if result.logs:
             report.sections.append(("Captured log run", "\n".join(result.logs)))
-        if job.plan.lane.redactor is not None:
-            _redact(job.plan.lane.redactor, report, row)
-        if report.failed and (shown := visible(report.longreprtext)) != report.longreprtext:
-            report.longrepr = shown  # an exception's text may be the agent's
         report.agentbench_row = row  # type: ignore[attr-defined]  # extra attributes travel from xdist's workers
         if result.not_run is not None:
             report.agentbench_not_run = True  # type: ignore[attr-defined]
@@ -97,15 +98,32 @@ class CaseReports:
             self.workspaces.remove(result.workspace)
 
 
-def _redact(redactor: Redactor, report: pytest.TestReport, row: Row) -> None:
-    """Removes secrets from what people and CI get to see of an item: answers and providers may echo keys."""
+def _redact(redactor: Redactor, report: pytest.TestReport) -> None:
+    """Removes secrets from what people and CI get to see of a phase: agents print keys, providers echo them."""
     if report.failed and (shown := redactor.text(report.longreprtext)) != report.longreprtext:
         report.longrepr = shown
+    elif isinstance(report.longrepr, tuple):
+        path, line, reason = report.longrepr
+        report.longrepr = (path, line, redactor.text(reason))
     report.sections[:] = [(title, redactor.text(text)) for title, text in report.sections]
-    row["message"] = redactor.value(row["message"])
-    row["fields"] = redactor.value(row["fields"])
+
+
+def _row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]) -> Row:
+    """The item's entry in report.json, without secrets."""
+    lane = job.plan.lane
+    if outcome != "passed":
+        artifact, evaluation = result.artifact, result.evaluation
+        result = replace(
+            result, artifact=artifact and lane.shown(artifact), evaluation=evaluation and lane.shown(evaluation)
+        )
+    message = _message(call, result)
+    if lane.redactor is None:
+        return make_row(item, job, result, outcome, message)
+    row = make_row(item, job, result, outcome, lane.redactor.value(message))
+    row["fields"] = lane.redactor.value(row["fields"])
     for check in row["checks"]:
-        check["message"] = redactor.text(check["message"])
+        check["message"] = lane.redactor.text(check["message"])
+    return row
 
 
 def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message: str | None) -> Row:

@@ -23,7 +23,7 @@ from pytest_agentbench.store.layout import slug
 from pytest_agentbench.store.locks import allow_open_files
 from pytest_agentbench.store.reading import load_evaluation, load_run
 from pytest_agentbench.store.redaction import REDACTED, Redactor
-from pytest_agentbench.store.remote import Remote
+from pytest_agentbench.store.remote import Remote, without_credentials
 from pytest_agentbench.store.remote_results import (
     pull_evaluation,
     pull_run,
@@ -81,5 +81,6 @@ __all__ = [
     "slug",
     "waste",
     "whole_archive",
+    "without_credentials",
     "write_atomically",
 ]

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pydantic_core import PydanticSerializationError
 
@@ -50,6 +50,7 @@ PROFILE_FILE = ".fingerprint.json"
 
 
 _log = logging.getLogger(__name__)
+R = TypeVar("R", bound=Record)
 
 
 class Store:
@@ -285,6 +286,12 @@ class Lane:
         except OSError as error:
             raise UnwritableError(why_unwritable(self.output, error)) from error
         return f"{relative}/{result}"
+
+    def shown(self, record: R) -> R:
+        """The record as it is stored: without secrets. Texts are cut short from this, as half a key is not found."""
+        document = _document(record)
+        text = _redacted(document, self.redactor)
+        return record if text is document else type(record).model_validate_json(text.encode("utf-8", "replace"))
 
     def _text(self, document: str) -> bytes:
         """JSON as a file holds it: without secrets; lone surrogates, which no file holds, become "?"."""

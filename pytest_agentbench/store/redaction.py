@@ -5,59 +5,65 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
+from urllib.parse import quote, quote_plus
 
 from pytest_agentbench.records import Record
+from pytest_agentbench.store.key_forms import without_keys
 
 REDACTED = "[redacted]"
 MIN_SECRET_LENGTH = 8
 """Shorter values (`true`, `none`, a port) would blank out ordinary words."""
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASS$|PASSPHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))", re.IGNORECASE)
-
-# The well-known forms: literals one of which every match holds (found fast, mostly absent), and the expression.
-_KEY_FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("sk-",), r"sk-[A-Za-z0-9_-]{20,}"),
-    (("sk_live_", "sk_test_"), r"sk_(?:live|test)_[A-Za-z0-9]{16,}"),
-    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"gh[pousr]_[A-Za-z0-9]{36,}"),
-    (("github_pat_",), r"github_pat_[A-Za-z0-9_]{40,}"),
-    (("glpat-",), r"glpat-[A-Za-z0-9_-]{20,}"),
-    (("hf_",), r"hf_[A-Za-z0-9]{30,}"),
-    (("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"), r"xox[abprs]-[A-Za-z0-9-]{20,}"),
-    (("AKIA", "ASIA"), r"A[KS]IA[0-9A-Z]{16}(?![A-Za-z0-9])"),
-    (("AIza",), r"AIza[A-Za-z0-9_-]{35}"),
-    (("npm_",), r"npm_[A-Za-z0-9]{36}"),
-    (("eyJ",), r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
-    (("earer ",), r"[Bb]earer [A-Za-z0-9._~+/-]{20,}=*"),
-    (
-        ("PRIVATE KEY-----",),
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----"
-        r"(?:(?:(?!-----)[\s\S]){0,8000}-----END [A-Z ]*PRIVATE KEY-----|(?:(?:\s|\\+[nr])*[A-Za-z0-9+/=]{40,})*)",
-    ),
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|PASS$|PASSPHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))|WEBHOOK|CONNECTION_?STRING|_(?:PWD|PAT|DSN)$",
+    re.IGNORECASE,
 )
-# A key begins after no letter or digit. Inside JSON it may follow `\n` or `\u001b`, which are characters of their own.
-_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4}))"
+
+_KEY_LINES = r"(?:(?:\s|\\+[nr])*[A-Za-z0-9+/=]{40,})*"
+_PRIVATE_KEY = (
+    r"-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+    r"(?:(?:(?!----)[\s\S]){0,8000}-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}|" + _KEY_LINES + ")"
+)
+_PUTTY_KEY = r"Private-Lines: [0-9]+(?:(?:(?!Private-)[\s\S]){0,8000}Private-MAC: [0-9a-f]+|" + _KEY_LINES + ")"
+_IN_URL = r"(?<=://)[^\s:/?#@\"'<>\\]{1,100}:(?=[^\s/@]{0,200}[0-9])[^\s/@\"'<>\\]{8,200}(?=@)"
+"""User and password of a URL; one without a digit is an example."""
+_MARKERS = ("PRIVATE KEY", "Private-Lines: ", "://")
 
 
 class Redactor:
     """Replaces secrets by `[redacted]` in texts, JSON-like values and JSON documents.
 
-    Secrets are the values of the variables of `environ` whose names look like keys, and the well-known key forms.
-    A value that names an existing path (`GOOGLE_APPLICATION_CREDENTIALS`) only says where a secret lies, and stays.
+    Secrets are the values of the variables of `environ` whose names look like keys, those of variables that `know` is
+    told of, the well-known forms of keys, and passwords in URLs. A value that names an existing path
+    (`GOOGLE_APPLICATION_CREDENTIALS`) only says where a secret lies, and stays.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        secrets = {form for secret in _secrets(environ) for form in _forms(secret)}
-        literals = sorted(secrets, key=len, reverse=True)
-        self._markers = (*literals, *(marker for markers, _ in _KEY_FORMS for marker in markers))
-        forms = "|".join(form for _, form in _KEY_FORMS)
-        self._pattern = re.compile("|".join([*map(re.escape, literals), f"{_START}(?:{forms})"]))
+        self._environ = environ
+        self._secrets = {value for name, value in environ.items() if _SECRET_NAME.search(name)}
+        self._prepare()
+
+    def know(self, names: Iterable[str]) -> None:
+        """Takes the values of these variables for secrets too, whatever their names look like."""
+        values = {self._environ[name] for name in names if name in self._environ}
+        if not values <= self._secrets:
+            self._secrets |= values
+            self._prepare()
+
+    def _prepare(self) -> None:
+        literals = sorted({form for secret in _worth_hiding(self._secrets) for form in _forms(secret)}, key=len)[::-1]
+        self._markers = (*literals, *_MARKERS)
+        self._pattern = re.compile("|".join([*map(re.escape, literals), _PRIVATE_KEY, _PUTTY_KEY, _IN_URL]))
 
     def text(self, text: str) -> str:
         """`text` without secrets; the same object where it holds none."""
-        return self._pattern.sub(REDACTED, text) if self._suspects(text) else text
+        if any(map(text.__contains__, self._markers)):
+            shown = self._pattern.sub(REDACTED, text)
+            text = text if shown == text else shown
+        return without_keys(text, REDACTED)
 
     def value(self, value: Any) -> Any:
         """A JSON-like value without secrets in any string, keys of mappings included."""
@@ -71,23 +77,14 @@ class Redactor:
 
     def json(self, document: str) -> str:
         """A JSON document without secrets in any string; only its strings change, so it stays one."""
-        if not (self._suspects(document) and self._pattern.search(document)):
+        if self.text(document) is document:
             return document
         return json.dumps(self.value(json.loads(document)), ensure_ascii=False, separators=(",", ":"))
 
-    def _suspects(self, text: str) -> bool:
-        return any(map(text.__contains__, self._markers))
 
-
-def _secrets(environ: Mapping[str, str]) -> Iterator[str]:
-    for name, raw in environ.items():
-        value = raw.strip()
-        if (
-            len(value) >= MIN_SECRET_LENGTH
-            and _SECRET_NAME.search(name)
-            and value not in _vocabulary()
-            and not os.path.exists(value)
-        ):
+def _worth_hiding(values: Iterable[str]) -> Iterator[str]:
+    for value in map(str.strip, values):
+        if len(value) >= MIN_SECRET_LENGTH and value not in _vocabulary() and not os.path.exists(value):
             yield value
 
 
@@ -113,8 +110,9 @@ def _vocabulary() -> frozenset[str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """The secret as it stands, as it stands inside a JSON string, and as it stands inside JSON inside a JSON string."""
-    once = {secret, *_inside_json(secret)}
+    """The secret as it stands, inside a URL, inside a JSON string, and inside JSON inside a JSON string."""
+    in_urls = (write(secret, safe="", errors="surrogateescape") for write in (quote, quote_plus))
+    once = {secret, *in_urls, *_inside_json(secret)}
     return once | {twice for form in once for twice in _inside_json(form)}
 
 

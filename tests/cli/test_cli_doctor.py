@@ -124,6 +124,18 @@ def test_a_case_that_would_be_skipped_is_named_with_what_to_do(project):
     assert "start docker, or set DOCKER_HOST" in said
 
 
+def test_a_folder_without_cases_is_told(project):
+    assert line(project.doctor(**NO_DOCKER), "files").startswith("-        files: none to look at below ")
+
+
+def test_a_password_in_the_url_of_an_endpoint_is_not_shown(project):
+    entry = {"model_id": "proxied", "base_url": "http://me:hunterhunter@127.0.0.1:9/v1", "api_key_env": "none"}
+    project.write("models.yaml", models=[entry])
+    done = project.doctor(**NO_DOCKER)
+    assert "http://[redacted]@127.0.0.1:9/v1" in line(done, "proxied")
+    assert "hunter" not in done.stdout + done.stderr
+
+
 def test_a_search_without_backend(project):
     project.case("asks-the-web", "web_search")
     assert "AGENTBENCH_SEARXNG_URL" in line(project.doctor(), "skipped: asks-the-web")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.fault_endpoint import FaultEndpoint
 
-from conftest import case_yaml
+from conftest import case_yaml, check
 
 SECRET = "zebra-crossing-4711"
 
@@ -43,3 +43,156 @@ def test_a_provider_that_echoes_the_key_shows_none(bench, monkeypatch):
         done = bench.run("--model=local", "--junit-xml=junit.xml")
     assert done.outcomes == {"one[local]": "failed"}
     assert SECRET not in done.text + (bench.path / "junit.xml").read_text() + str(done.report)
+
+
+def test_a_variable_that_an_entry_names_for_its_key_is_a_secret_whatever_its_name(bench, monkeypatch):
+    monkeypatch.setenv("MY_ENDPOINT", SECRET)
+    bench.case("one")
+    echo = {"role": "assistant", "content": f"Authorization: {SECRET}"}
+    with FaultEndpoint(answer=lambda body: echo) as endpoint:
+        bench.models({"model_id": "local", "base_url": endpoint.base_url, "api_key_env": "MY_ENDPOINT"})
+        done = bench.run("--model=local", "--junit-xml=junit.xml", "-rA")
+    stored = "".join(path.read_text() for path in bench.path.rglob("*.json") if path.is_file())
+    assert "[redacted]" in stored
+    assert SECRET not in done.text + (bench.path / "junit.xml").read_text() + stored
+
+
+JUDGED = {
+    "schema_version": 1,
+    "evaluation_profile_id": "judged",
+    "title": "judged",
+    "judges": [{"judge_id": "main", "type": "llm_probe", "model": "judge"}],
+    "judge_runs": [{"judge_run_id": "main", "judge_id": "main"}],
+}
+
+
+def test_a_judge_gets_no_half_of_a_key_where_its_prompt_is_cut(bench, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "0123456789" * 40)
+    bench.write("conftest.py", CUT)
+    bench.write("cases/evaluation_profiles/judged.yaml", JUDGED)
+    asked = []
+
+    def answer(body):
+        asked.append(str(body))
+        return {"role": "assistant", "content": "no verdict"}
+
+    rubric = {"criteria": [{"name": "right", "what_good_looks_like": "Says Paris"}]}
+    with FaultEndpoint(answer=answer) as endpoint:
+        bench.models({"model_id": "judge", "base_url": endpoint.base_url, "api_key_env": "none"})
+        bench.case("a-says-39900", rubric=rubric, deterministic_checks=None)
+        bench.run("--agentbench-evaluation-profile=judged")
+    assert "characters left out" in asked[0]
+    assert "012345678901234" not in "".join(asked)
+
+
+LEAVING = """
+import os
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    def agent(case, context):
+        key = os.environ["MY_API_KEY"]
+        write = context.workspace.write_text
+        write("config.ini", f"[service]\\nkey = {key}\\n")
+        write(f"folder-{key}/{key}.txt", "named after it")
+        write("github.txt", "token: ghp_" + "a1" * 18)
+        return f"written to {key}.txt"
+    return agent
+"""
+HOOK = """
+from pathlib import Path
+
+def look(artifact, context):
+    text = Path(context.workspace, "config.ini").read_text()
+    print("I saw", text)
+    return {"passed": False, "message": text, "outputs": {text: text}, "metadata": {"seen": text}}
+"""
+
+
+def test_what_a_run_leaves_and_hooks_and_verifiers_print_of_it_shows_no_key(bench, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", SECRET)
+    bench.write("conftest.py", LEAVING)
+    bench.write("cases/one/hooks.py", HOOK)
+    hook = {"check_id": "hook", "python_hook": {"path": "hooks.py", "callable_name": "look"}}
+    holds = {"check_id": "holds", "declarative": {"kind": "file_contains", "path": "config.ini", "text": "no such"}}
+    verify = {"command": ["cat", "config.ini", "github.txt"], "expected": {"exit_code": 1}}
+    bench.case("one", deterministic_checks=[hook, holds], verify=verify)
+    bench.profile("plain", sandbox="local")
+    policy = {"allow_local_python_hooks": True, "network_access": "allow"}
+    profile = {"schema_version": 1, "evaluation_profile_id": "plain", "title": "plain", "security_policy": policy}
+    bench.write("cases/evaluation_profiles/plain.yaml", profile)
+    done = bench.run("--agentbench-profile=plain", "--junit-xml=junit.xml", "-rA")
+    assert done.outcomes == {"one[agent]": "failed"}
+    assert "key = [redacted]" in done.text
+    stored = [path for path in bench.path.rglob("*") if path.is_file() and "outputs" in path.parts]
+    kept = [path.name for path in stored if "outputs/" in path.as_posix().partition(".artifacts/")[2]]
+    assert any(name.endswith(".ini") for name in kept), stored
+    for text in (done.text, str(done.report), (bench.path / "junit.xml").read_text()):
+        assert SECRET not in text
+    for path in stored:
+        content = path.read_bytes()
+        assert SECRET.encode() not in content + path.as_posix().encode(), path
+        assert b"ghp_a1" not in content, path
+
+
+PRINTING = """
+import logging
+import os
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    def agent(case):
+        print("printed", os.environ["MY_API_KEY"])
+        logging.getLogger("agent").warning("logged %s", os.environ["MY_API_KEY"])
+        return "Paris"
+    return agent
+
+@pytest.fixture(autouse=True)
+def at_the_end():
+    yield
+    print("at the end", os.environ["MY_API_KEY"])
+"""
+
+
+def test_what_is_printed_in_any_phase_shows_no_key(bench, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", SECRET)
+    bench.write("conftest.py", PRINTING)
+    bench.case("one")
+    done = bench.run("--junit-xml=junit.xml", "-o", "junit_logging=all", "-rA")
+    assert done.outcomes == {"one[agent]": "passed"}
+    junit = (bench.path / "junit.xml").read_text()
+    assert "printed [redacted]" in junit
+    assert "at the end [redacted]" in junit
+    assert SECRET not in junit + done.text
+
+
+CUT = """
+import os
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    def agent(case):
+        *_, kind, before = case.case_id.split("-")
+        text = "x" * int(before) + os.environ["MY_API_KEY"] + "y" * 90000
+        if kind == "raises":
+            raise RuntimeError(text)
+        return text
+    return agent
+"""
+
+
+def test_a_key_at_the_place_where_a_text_is_cut_shows_no_half(bench, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "0123456789" * 40)
+    bench.write("conftest.py", CUT)
+    wrong = [check("json", kind="json_path_equals", json_path="$.a", value=1)]
+    for before in (0, 50, 90, 300, 380, 1900, 3900):
+        bench.case(f"a-says-{before}", deterministic_checks=wrong)
+        bench.case(f"a-raises-{before}")
+    done = bench.run("--junit-xml=junit.xml", "-rA", "-vv")
+    assert set(done.outcomes.values()) == {"failed", "error"}
+    assert "[redacted]" in done.text
+    for text in (done.text, str(done.report), (bench.path / "junit.xml").read_text()):
+        assert "012345678901234" not in text

@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import json
 import os
+import random
 import re
+import string
+import time
+import uuid
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,13 +23,17 @@ redactor = Redactor({"SERVICE_API_KEY": SECRET})
 
 
 @pytest.mark.parametrize(
-    "name", ["OPENAI_API_KEY", "db_password", "GH_TOKEN", "Client-Secret", "AWS_CREDENTIALS", "SMTP_PASS", "NPM_AUTH"]
+    "name",
+    [
+        *("OPENAI_API_KEY", "db_password", "GH_TOKEN", "Client-Secret", "AWS_CREDENTIALS", "SMTP_PASS", "NPM_AUTH"),
+        *("MYSQL_PWD", "GITHUB_PAT", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "DB_CONNECTION_STRING"),
+    ],
 )
 def test_values_of_variables_that_look_like_keys_are_removed(name):
     assert Redactor({name: SECRET}).text(f"curl -u me:{SECRET}@host") == f"curl -u me:{REDACTED}@host"
 
 
-@pytest.mark.parametrize("name", ["HOME", "LANG", "GIT_AUTHOR_NAME", "PASSENGER_COUNT"])
+@pytest.mark.parametrize("name", ["HOME", "LANG", "GIT_AUTHOR_NAME", "PASSENGER_COUNT", "PATTERN", "PWD_HELPER"])
 def test_other_variables_stay(name):
     assert Redactor({name: SECRET}).text(SECRET) == SECRET
 
@@ -65,15 +76,134 @@ def test_well_known_forms_are_removed_wherever_they_stand(key, before):
         assert key.splitlines()[-1] not in found
 
 
+def random_text(length: int, characters: str = string.ascii_letters + 3 * string.digits) -> str:
+    chosen = random.Random(f"{length} {characters}")
+    return "".join(chosen.choices(characters, k=length))
+
+
+HEX = string.digits + "abcdef"
+MORE_KEYS = [
+    "sk-or-v1-" + random_text(64, HEX),
+    "gsk_" + random_text(52),
+    "xai-" + random_text(80),
+    "pplx-" + random_text(48),
+    "nvapi-" + random_text(64),
+    "tvly-dev-" + random_text(32),
+    "r8_" + random_text(37),
+    "ya29." + random_text(60),
+    "lsv2_pt_" + random_text(32, HEX) + "_" + random_text(10, HEX),
+    "npm_" + random_text(36),
+    "pypi-AgEIcHlwaS5vcmc" + random_text(100),
+    "dckr_pat_" + random_text(27),
+    "dop_v1_" + random_text(64, HEX),
+    "dapi" + random_text(32, HEX),
+    "shpat_" + random_text(32, HEX),
+    "xoxe.xoxp-1-" + random_text(60),
+    "xapp-1-A0" + random_text(9) + "-" + random_text(13, string.digits) + "-" + random_text(64, HEX),
+    "SG." + random_text(22) + "." + random_text(43),
+    "hvs." + random_text(24),
+    "AGE-SECRET-KEY-1" + random_text(58, string.ascii_uppercase + string.digits),
+    base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\n" + 80 * b"A").decode(),
+    base64.b64encode(b"-----BEGIN PRIVATE KEY-----\n" + 80 * b"A").decode(),
+    # known to detect-secrets alone
+    "https://hooks.slack.com/services/T024BE7LD/B08AB1CD2/" + random_text(24),
+    "1234567890:AA" + random_text(33),
+    "AccountKey=" + random_text(86) + "==",
+]
+
+
+@pytest.mark.parametrize("key", MORE_KEYS, ids=lambda key: key[:12])
+def test_keys_of_many_providers_go_whole_wherever_they_stand(key):
+    for before in ("", " ", "\n", "\x1b", "export KEY=", "https://example.org/?key="):
+        found = json.loads(redactor.json(json.dumps({"content": f"{before}{key} and more"})))["content"]
+        assert found.rstrip("= adnmore") == f"{before}{REDACTED}"
+    assert redactor.text(f"{key} {key}\n{key}").split() == [REDACTED] * 3 or key.endswith("==")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQOYBF\n=abcd\n-----END PGP PRIVATE KEY BLOCK-----",
+        "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: x\nAAAAlQOYBF\n---- END SSH2 ENCRYPTED PRIVATE KEY ----",
+        "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPublic-Lines: 1\nAAAAC3\n"
+        "Private-Lines: 1\nlQOYBF\nPrivate-MAC: 01ab",
+    ],
+)
+def test_private_keys_of_other_programs_go(block):
+    for text in (block, json.dumps(block), json.dumps(json.dumps(block))):
+        assert "lQOYBF" not in redactor.text(f"before {text} after")
+        assert redactor.text(f"before {text} after").endswith("after")
+
+
+def test_passwords_in_urls_are_removed_and_examples_stay():
+    assert redactor.text("postgres://app:Tr0ub4dor&3@db/x") == f"postgres://{REDACTED}@db/x"
+    for url in ("https://user:password@example.com", "http://localhost:8080/@scope", "git@github.com:a/b.git"):
+        assert redactor.text(f"see {url} there") == f"see {url} there"
+
+
+def test_the_projects_own_pages_and_code_stay_as_they_are():
+    root = Path(__file__).parents[2]
+    paths = [*root.glob("docs/*.md"), *root.glob("pytest_agentbench/**/*.py"), root / "README.md"]
+    assert len(paths) > 200
+    assert [path for path in paths if redactor.text(text := path.read_text()) is not text] == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(
+            "-eyJ",
+            ".eyJaaaaaaaaaa",
+            "sk-",
+            "-glpat-",
+            "-glagent-a1",
+            "-AIza",
+            "-M1",
+            "-1234567890:",
+            "-xoxb-1-",
+            "-tskey-a-",
+        ),
+        *("https://hooks.slack.com/services/Ta1/B", "AccountKey=a1", "aws key 'a1", "Bearer a.", "Basic a", "a1-", "a"),
+        *("://a:1", "-----BEGIN PRIVATE KEY-----", "PuTTY-User-Key-File-3: Private-Lines: ", "deadbeef"),
+    ],
+)
+def test_a_hostile_text_takes_time_in_proportion_to_its_length(part):
+    text = part * (1_000_000 // len(part))
+    started = time.process_time()
+    redactor.text(text)
+    assert time.process_time() - started < 20  # squared, it would be hours
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "pina_bausch_and_the_tanztheater_of_wuppertal",
+        "lip_synchronization_of_dubbed_films",
         "task-management-improvements-for-the-next-quarter",
         "the risk-adjusted-returns-of-the-portfolio-manager",
+        "sk-learn-estimators-and-their-pipelines",
+        "an internet bearer authentication/authorization overview",
+        "Basic internationalization",
         "eyJ is how JSON begins in base64",
+        "APFELKUCHENREZEPT AKCELERATOR2024",
+        "AC" + hashlib.md5(b"1").hexdigest(),
+        "MultiHeadAttentionEncoder.config.default_attention_parameters",
+        "1234567890:the-quick-brown-fox-jumps-over-the-lazy-dog",
+        "arn:aws:iam::123456789012:role/service-role/MyExecutionRole1",
+        "https://example.org/watch?v=dQw4w9WgXcQ&list=PLrAXtmErZgOeiKm4sgNOknGvNjby9efdf#t=1m30s",
+        "https://user:password@example.org/",
+        "postgresql://user:password@localhost:5432/db",
+        "registry.example.org:5000/team/image@sha256:" + hashlib.sha256(b"1").hexdigest(),
+        *(hashlib.new(name, b"text").hexdigest() for name in ("md5", "sha1", "sha256", "sha512")),
+        "sha512-" + base64.b64encode(hashlib.sha512(b"1").digest()).decode(),
+        str(uuid.UUID(int=2**127 + 12345)),
+        "2026-11-21T10:11:12.123456+00:00",
+        "data:image/png;base64," + base64.b64encode(random.Random(1).randbytes(100_000)).decode(),
+        base64.b64encode(b"-----BEGIN CERTIFICATE-----\n" + 80 * b"A").decode(),
         "a bearer of good news",
         "sk-short",
     ],
+    ids=lambda text: text[:20],
 )
 def test_ordinary_text_stays(text):
     assert redactor.text(text) is text
@@ -113,6 +243,17 @@ def test_no_secret_survives_in_json_inside_json():
     for outer, inner in itertools.product((True, False), repeat=2):
         document = json.dumps({"arguments": json.dumps({"path": secret}, ensure_ascii=inner)}, ensure_ascii=outer)
         assert json.loads(redactor.json(document)) == {"arguments": f'{{"path": "{REDACTED}"}}'}
+
+
+def test_a_secret_in_a_url_goes_as_it_is_written_there():
+    redactor = Redactor({"MY_PASSWORD": "a/b c&d+0123"})
+    for shown in ("https://x.org/?key=a%2Fb%20c%26d%2B0123", "https://x.org/?key=a%2Fb+c%26d%2B0123"):
+        assert redactor.text(f"GET {shown} failed") == f"GET https://x.org/?key={REDACTED} failed"
+        assert json.loads(redactor.json(json.dumps([shown]))) == [f"https://x.org/?key={REDACTED}"]
+
+
+def test_a_secret_that_is_no_unicode_goes():
+    assert Redactor({"MY_KEY": "0123456\udcff"}).text("it is 0123456\udcff.") == f"it is {REDACTED}."
 
 
 def test_a_secret_of_digits_leaves_numbers_alone():
