@@ -21,6 +21,7 @@ from pytest_agentbench.config.case_file import (
 )
 from pytest_agentbench.config.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, Example, FewShot, RowFields, is_descriptor_name
+from pytest_agentbench.config.dockerfile import base_images, downloads
 from pytest_agentbench.config.documents import Document, Loc, Problem, parse_json, parse_yaml, read, read_bytes
 from pytest_agentbench.config.evaluation_profile import (
     Anchor,
@@ -102,6 +103,8 @@ __all__ = [
     "SuiteOpenClaw",
     "TestCaseFile",
     "Turn",
+    "base_images",
+    "downloads",
     "find_config_files",
     "find_root",
     "is_descriptor_name",

@@ -23,6 +23,7 @@ from pytest_agentbench.config.base import (
     unregistered,
 )
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.run_profile import SandboxSettings
 from pytest_agentbench.config.servers import McpServer
 from pytest_agentbench.config.settings import settings_problems
 from pytest_agentbench.config.verify import Verify, verify_problems
@@ -121,6 +122,17 @@ class CaseSandbox(Record):
     """A Dockerfile to build the image from, in its own folder; relative to test.yaml."""
     compose: LocalFile | None = None
     """A compose file with services that run beside the container; relative to test.yaml."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_is_no_matter_of_a_case(cls, given: Any) -> Any:
+        theirs = SandboxSettings.model_fields.keys() - cls.model_fields.keys()
+        if isinstance(given, str) or (isinstance(given, dict) and theirs & given.keys()):
+            raise ValueError(
+                f"found {given!r}, expected image, dockerfile or compose, which all mean docker; the kind of sandbox, "
+                "its network and limits stand in the run profile's `sandbox`"
+            )
+        return given
 
     @model_validator(mode="after")
     def _one_image(self) -> Self:

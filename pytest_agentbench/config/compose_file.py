@@ -6,13 +6,15 @@ this machine: host folders, ports, devices, capabilities, the host's namespaces,
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
-from pytest_agentbench.config.base import AtLeastOne, Scope, complain, resolve_folder, scope_of
+from pytest_agentbench.config.base import AtLeastOne, Scope, complain, resolve_file, resolve_folder, scope_of
+from pytest_agentbench.config.dockerfile import base_images
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.config.run_profile import pinning_problem
@@ -26,6 +28,15 @@ def _without_variables(text: str) -> str:
     if _VARIABLE.search(text):
         raise ValueError(f"found {text!r}: variables are not filled in; write $$ for a dollar sign")
     return text
+
+
+def _problem_of_build(folder: str, name: str, scope: Scope) -> str | None:
+    try:
+        dockerfile = resolve_file(os.path.join(folder, name), scope)
+    except ValueError as error:
+        return str(error)
+    problems = (problem for image in base_images(dockerfile) if (problem := pinning_problem(image)))
+    return next((f"{name}: {problem.partition('; ')[0]}" for problem in problems), None)
 
 
 def _in_its_folder(text: str, info: ValidationInfo) -> str:
@@ -139,6 +150,15 @@ class ComposeService(Record):
     def _one_image(self) -> Self:
         if (self.image is None) == (self.build is None):
             raise ValueError("a service has either 'image' or 'build'")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_built(self, info: ValidationInfo) -> Self:
+        scope, build = scope_of(info), self.build
+        if scope is not None and build is not None:
+            given = build if isinstance(build, ComposeBuild) else ComposeBuild(context=build)
+            if problem := _problem_of_build(given.context, given.dockerfile, scope):
+                complain([(("build",), problem)])
         return self
 
 

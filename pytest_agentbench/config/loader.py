@@ -153,3 +153,5 @@ def _step(node: dict[str, Any], part: int | str, definitions: dict[str, Any]) ->
             yield flat["properties"][part]
         elif isinstance(flat.get("additionalProperties"), dict):
             yield flat["additionalProperties"]
+        else:
+            yield from flat.get("patternProperties", {}).values()

@@ -7,7 +7,16 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from pytest_agentbench.config.base import AtLeastOne, ConfigFile, Problems, Seconds
 from pytest_agentbench.config.servers import McpServer
@@ -50,6 +59,10 @@ class SandboxSettings(Record):
     """Processes and threads of a run."""
     workspace_mb: AtLeastOne = 512
     """What a run's workspace may hold."""
+
+
+def _form(sandbox: Any) -> str:
+    return "settings" if isinstance(sandbox, dict | SandboxSettings) else "type"
 
 
 def _host(text: str) -> str:
@@ -132,7 +145,9 @@ class RunProfile(ConfigFile):
     """Settings by model_id."""
     execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
     """Concurrency, repetitions, stopping."""
-    sandbox: SandboxType | SandboxSettings = "auto"
+    sandbox: Annotated[
+        Annotated[SandboxType, Tag("type")] | Annotated[SandboxSettings, Tag("settings")], Discriminator(_form)
+    ] = "auto"
     """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
     network: NetworkSettings = Field(default_factory=NetworkSettings)
     """What web tools may reach."""

@@ -37,10 +37,20 @@ def with_end(output: str, end: str) -> str:
     return f"{output}{separator}[{end}]"
 
 
+def refusal(tool: str, command: str) -> ToolOutput | None:
+    """The answer to a command that no shell takes; None to all others."""
+    if "\0" not in command:
+        return None
+    return ToolOutput(f"error: {tool}: command: found a NUL character, which no shell takes", is_error=True)
+
+
 async def _exec_shell(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
     seconds = arguments.get("timeout_seconds", DEFAULT_COMMAND_SECONDS)
+    if (refused := refusal("exec_shell", arguments["command"])) is not None:
+        return refused
+    command = arguments["command"].encode("utf-8", "replace").decode("utf-8")  # no argument holds lone surrogates
     sandbox = await context.sandbox()
-    return _shown(await sandbox.exec(["/bin/sh", "-c", arguments["command"]], seconds=seconds), seconds)
+    return _shown(await sandbox.exec(["/bin/sh", "-c", command], seconds=seconds), seconds)
 
 
 async def _exec_python(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:

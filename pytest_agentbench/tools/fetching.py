@@ -20,7 +20,7 @@ from pytest_agentbench.tools.network import (
     system_resolver,
     tls_context,
 )
-from pytest_agentbench.tools.pages import can_read_html, is_text, readable
+from pytest_agentbench.tools.pages import UnreadableError, can_read_html, is_text, readable
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 MAX_PAGE_BYTES = 5 * 2**20
 """The largest body that is fetched, unpacked."""
 
-_MAX_TEXT = 200_000
 _MAX_REDIRECTS = 5
 _MAX_ADDRESSES = 3
 _SECONDS = 30.0
@@ -95,15 +94,22 @@ def web_fetcher(settings: NetworkSettings, in_thread: InThread, resolve: Resolve
         try:
             async with asyncio.timeout(_SECONDS):
                 reply = await _follow(url, settings, resolver, hops)
-                text = await in_thread(lambda: readable(reply.body, reply.media_type, reply.charset))
+                text = await _text(reply, hops)
         except TimeoutError as error:
             raise FetchError(_way(hops) + f"no complete answer within {_SECONDS:g} s") from error
         except RefusedError as error:
             raise FetchError(_way(hops) + str(error)) from error
         digest = hashlib.sha256(reply.body).hexdigest()
-        return Page(tuple(hops), reply.media_type, len(reply.body), digest, _clipped(text))
+        return Page(tuple(hops), reply.media_type, len(reply.body), digest, text)
 
     return fetch
+
+
+async def _text(reply: _Reply, hops: Sequence[Hop]) -> str:
+    try:
+        return await readable(reply.body, reply.media_type, reply.charset)
+    except UnreadableError as error:
+        raise FetchError(f"{_way(hops[:-1])}{hops[-1].url}: {error}") from error
 
 
 async def _follow(url: str, settings: NetworkSettings, resolve: Resolve, hops: list[Hop]) -> _Reply:
@@ -164,18 +170,15 @@ async def _ask(url: httpx2.URL, address: str) -> _Reply:
 
 
 async def _body(response: httpx2.Response, url: httpx2.URL) -> bytes:
+    """The body, unpacked as it comes: what is packed twice could unpack to nothing, for hours, between two parts."""
+    if "," in response.headers.get("content-encoding", ""):
+        raise FetchError(f"{url}: its body is packed more than once: it was not fetched")
     body = bytearray()
     async for part in response.aiter_bytes():
         body += part
         if len(body) > MAX_PAGE_BYTES:
             raise FetchError(f"{url}: found over {MAX_PAGE_BYTES // 2**20} MB, expected less: it was not fetched")
     return bytes(body)
-
-
-def _clipped(text: str) -> str:
-    if len(text) <= _MAX_TEXT:
-        return text
-    return f"{text[:_MAX_TEXT]}\n[... {len(text) - _MAX_TEXT:,} characters left out ...]"
 
 
 def _way(hops: Sequence[Hop]) -> str:

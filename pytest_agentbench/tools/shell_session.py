@@ -13,7 +13,7 @@ import shlex
 from typing import Any
 
 from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput, needs_sandbox, object_schema
-from pytest_agentbench.tools.commands import DEFAULT_COMMAND_SECONDS, MAX_COMMAND, timeout_schema, with_end
+from pytest_agentbench.tools.commands import DEFAULT_COMMAND_SECONDS, MAX_COMMAND, refusal, timeout_schema, with_end
 from pytest_agentbench.workspaces import Capture, Process, Sandbox
 
 _NAME = "shell_session"
@@ -70,7 +70,7 @@ class ShellSession:
         line = re.compile(rb"\n%s (\d+)\n" % mark.encode())
         longest = len(mark) + 8
         seen, self._early = self._early, b""
-        sent = f"command eval {shlex.quote(command)} </dev/null\nprintf '\\n{mark} %d\\n' $?\n"
+        sent = f"command eval {shlex.quote(command)} </dev/null\ncommand printf '\\n{mark} %d\\n' $?\n"
         try:
             await process.write(sent.encode("utf-8", "replace"))
             while not capture.endless and (data := await process.read()):
@@ -94,8 +94,8 @@ async def _shell_session(arguments: dict[str, Any], context: ToolContext) -> str
     command, restart = arguments.get("command"), arguments.get("restart", False)
     if command is None and not restart:
         return ToolOutput("error: shell_session: found neither 'command' nor 'restart': true", is_error=True)
-    if command is not None and "\0" in command:
-        return ToolOutput("error: shell_session: command: found a NUL character, which no shell takes", is_error=True)
+    if command is not None and (refused := refusal(_NAME, command)) is not None:
+        return refused
     sandbox = await context.sandbox()
     session: ShellSession = context.state.setdefault(_NAME, ShellSession(sandbox))
     if restart:

@@ -25,13 +25,19 @@ volumes:
 
 
 def write(folder: Path, text: str) -> Path:
+    """A compose file in a folder that has one to build from."""
     (folder / "web").mkdir(exist_ok=True)
+    (folder / "web/Dockerfile.test").write_text("FROM debian:12\n")
+    (folder / "web/Floating").write_text("FROM debian\n")
+    (folder / "web/Linked").symlink_to(folder.parent / "Dockerfile")
+    (folder.parent / "Dockerfile").write_text("FROM debian:12\nCOPY . /\n")
     (folder / "compose.yaml").write_text(text)
     return folder / "compose.yaml"
 
 
 def test_a_file_with_services_volumes_and_builds(tmp_path: Path) -> None:
-    file = load_compose(write(tmp_path, GOOD))
+    (tmp_path / "case").mkdir()
+    file = load_compose(write(tmp_path / "case", GOOD))
     assert list(file.services) == ["db", "web"]
     assert file.services["db"].volumes == ("data:/var/lib/postgresql/data",)
 
@@ -39,7 +45,7 @@ def test_a_file_with_services_volumes_and_builds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("privileged: true", "services.s.privileged"),
+        ("privileged: true", "services.s.privileged: Extra inputs are not permitted; there is build, command, "),
         ("network_mode: host", "services.s.network_mode"),
         ("pid: host", "services.s.pid"),
         ("ipc: host", "services.s.ipc"),
@@ -62,11 +68,26 @@ def test_a_file_with_services_volumes_and_builds(tmp_path: Path) -> None:
         ("depends_on: [nobody]", "a service of this file"),
         ("image: 'x:latest'", "a pinned image"),
         ("build: ..", "beside the compose file"),
+        ("build: web", "web/Dockerfile"),
+        ("build: {context: web, dockerfile: ..}", "an existing file"),
+        ("build: {context: web, dockerfile: Linked}", "which leaves"),
+        ("build: {context: web, dockerfile: Floating}", "found 'debian', expected a pinned image"),
+        ("build: {context: web, dockerfile: Dockerfile.test, network: host}", "services.s.build"),
+        ("build: {context: web, dockerfile: Dockerfile.test, args: [KEY]}", "services.s.build"),
+        ("networks: {default: {driver: host}}", "services.s.networks"),
+        ("cgroup_parent: /", "services.s.cgroup_parent"),
+        ("sysctls: {kernel.shmmax: 1}", "services.s.sysctls"),
+        ("extra_hosts: ['me:host-gateway']", "services.s.extra_hosts"),
+        ("configs: [x]", "services.s.configs"),
+        ("x-any: 1", "services.s.x-any"),
+        ("hostname: '${HOME}'", "write $$"),
+        ("tmpfs: '${HOME}'", "write $$"),
     ],
 )
 def test_what_would_reach_this_machine_is_refused(tmp_path: Path, line: str, said: str) -> None:
     given = "" if line.startswith(("image", "build")) else "    image: a:1\n"
-    path = write(tmp_path, f"services:\n  s:\n{given}    {line}\n")
+    (tmp_path / "case").mkdir()
+    path = write(tmp_path / "case", f"services:\n  s:\n{given}    {line}\n")
     with pytest.raises(ConfigError) as caught:
         load_compose(path)
     assert said in str(caught.value)
@@ -87,5 +108,7 @@ def test_what_would_reach_this_machine_is_refused(tmp_path: Path, line: str, sai
     ],
 )
 def test_what_is_no_such_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "case").mkdir()
+    path = write(tmp_path / "case", text)
     with pytest.raises(ConfigError):
-        load_compose(write(tmp_path, text))
+        load_compose(path)

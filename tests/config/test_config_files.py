@@ -316,6 +316,25 @@ def test_a_run_profile_is_refused(errors, text, expected):
 
 
 @pytest.mark.parametrize(
+    ("sandbox", "expected"),
+    [
+        ("podman", "4:10: sandbox: found 'podman', expected 'auto', 'docker', 'bubblewrap' or 'local'"),
+        ("{memory: 5}", "4:11: sandbox.memory: Extra inputs are not permitted; did you mean 'memory_mb'?"),
+        ("{type: podman}", "4:17: sandbox.type: found 'podman', expected 'auto', 'docker', 'bubblewrap' or 'local'"),
+    ],
+)
+def test_one_mistake_in_a_sandbox_is_one_problem(errors, sandbox, expected):
+    assert errors(RunProfile, RUN + f"sandbox: {sandbox}\n") == [expected]
+
+
+@pytest.mark.parametrize("sandbox", ["local", "{type: docker, image: 'a:1'}", "{image: 'a:1', memory_mb: 5}"])
+def test_a_case_that_chooses_its_kind_of_sandbox_is_told_where_that_is_done(errors, sandbox):
+    (line,) = errors(TestCaseFile, CASE + f"sandbox: {sandbox}\n")
+    assert "expected image, dockerfile or compose, which all mean docker" in line
+    assert line.endswith("stand in the run profile's `sandbox`")
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("judges: [{judge_id: a, type: t}, {judge_id: a, type: t}]", "Duplicate judge_id 'a'"),

@@ -56,7 +56,6 @@ def test_a_text_is_for_the_shell_and_a_list_has_names(tmp_path: Path) -> None:
         ("verify: {command: []}", ["6:19: verify.command: found an empty list"]),
         ("verify: {command: x, expectd: 1}", ["expectd: Extra inputs are not permitted; did you mean 'expected'?"]),
         ("verify: {pytest: {}}", ["6:18: verify.pytest: found no test"]),
-        ("verify: {pytest: {tests: [a], count: 0}}", ["6:38: verify.pytest.count: found 0"]),
         (
             "verify: {pytest: {tests: [a]}, expected: {exit_code: 1}}",
             ["6:42: verify.expected: belongs to 'command'"],

@@ -64,6 +64,12 @@ def test_every_built_in_name_is_explained(page: str, names: dict[str, object]) -
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=["README", "index"])
+def test_every_page_can_be_found(page: Path) -> None:
+    links = {Path(target).name for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))}
+    assert {each.name for each in DOCS.glob("*.md")} - links - {page.name} == set()
+
+
 def test_links_lead_somewhere() -> None:
     broken = []
     for page in PAGES:

@@ -92,6 +92,8 @@ def test_nothing_that_a_command_does_confuses_where_its_output_ends(kind: Sandbo
         "set -x; echo traced",
         "{ set +x; } 2>/dev/null; echo $(( 6 * 7 ))\n\n# a comment",
         "printf 'a\\000b\\377c'",
+        "printf() { echo mine; }; shopt -s expand_aliases 2>/dev/null; alias printf=false",
+        "echo still here",
     )
     assert answers[0] == "<>\n[exit code 0]"
     assert answers[1] == "no newline\n[exit code 0]"
@@ -103,6 +105,7 @@ def test_nothing_that_a_command_does_confuses_where_its_output_ends(kind: Sandbo
     assert answers[5].endswith("\n[exit code 0]")
     assert answers[6].endswith("42\n[exit code 0]")
     assert answers[7] == "a\0b\ufffdc\n[exit code 0]"
+    assert answers[9] == "still here\n[exit code 0]"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -211,6 +214,20 @@ def test_a_python_program_is_run_in_the_workspace(kind: SandboxKind) -> None:
     assert 'File "<stdin>", line 1' in failed.content
     assert failed.content.endswith("ZeroDivisionError: division by zero\n[exit code 1]")
     assert "helping.py" in shell.content
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_that_no_command_can_hold_is_told_or_replaced(kind: SandboxKind) -> None:
+    async def run() -> list[str]:
+        async with a_run(kind) as call:
+            commands = [await call("exec_shell", command=command) for command in ("echo a\0b", "echo '\ud800x'")]
+            return [output.content for output in (*commands, await call("exec_python", code="print('\ud800x')"))]
+
+    assert asyncio.run(run()) == [
+        "error: exec_shell: command: found a NUL character, which no shell takes",
+        "?x\n[exit code 0]",
+        "?x\n[exit code 0]",
+    ]
 
 
 @pytest.mark.slow

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench.config import base_images, downloads
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "Dockerfile").write_text(text)
+    return folder / "Dockerfile"
+
+
+def test_the_images_that_it_needs(tmp_path: Path) -> None:
+    text = """
+    ARG V=12
+    FROM --platform=linux/amd64 registry:5000/made AS Build
+    # FROM comment:1
+    from debian:$V \\
+      as other
+    FROM scratch
+    COPY --from=build --chown=1 /a /b
+    COPY --from=0 /a /b
+    COPY --from=tool:1 /a /b
+    FROM build
+    """
+    assert base_images(written(tmp_path, text)) == ["registry:5000/made", "debian:$V", "tool:1"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ADD http://127.0.0.1/x /x",
+        " add --chown=1 https://a/x /x",
+        "ADD \\\n# comment\n\n  http://a/x /x",
+        "ONBUILD ADD http://a/x /x",
+        "ARG U=http://a/x\nADD ${U} /x",
+        'ADD ["http\\u003a//a/x", "/x"]',
+        "# escape=`\nADD `\n http://a/x /x",
+        "RUN echo `\nADD http://a/x /x",
+        "# said\n# escape=`\nRUN echo `date`\nADD http://a/x /x",
+        "\ufeffADD http://a/x /x",
+        "ADD\thttp://a/x /x",
+    ],
+)
+def test_what_the_daemon_would_download(tmp_path: Path, text: str) -> None:
+    assert len(downloads(written(tmp_path, f"{text}\n"))) == 1
+
+
+@pytest.mark.parametrize("text", ["ADD data.tar /x", "COPY a:b /x", "RUN echo ADD http://a/x", "# ADD http://a/x"])
+def test_what_is_of_its_folder(tmp_path: Path, text: str) -> None:
+    assert downloads(written(tmp_path, f"{text}\n")) == []
