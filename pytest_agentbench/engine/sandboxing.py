@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import pinning_problem
+from pytest_agentbench.config import base_images, pinning_problem
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.records import Case
+from pytest_agentbench.records import Case, SandboxNeeds
 from pytest_agentbench.tools import needs_sandbox
 from pytest_agentbench.workspaces import SandboxSpec, build_digest, compose_digest
 
@@ -22,10 +22,17 @@ def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
     Raises ConfigError for an image that is not pinned, UnavailableError where there is no such sandbox here.
     """
     profile = job.plan.run_profile
-    image = None if case.sandbox is None or profile.allow_floating_image else case.sandbox.image
-    if image is not None and (problem := pinning_problem(image)):
-        raise ConfigError(f"{case.path}:{case.line}: sandbox.image: {problem}")
+    if case.sandbox is not None and not profile.allow_floating_image:
+        _refuse_floating(case, case.sandbox)
     return services.sandboxes.spec(profile.sandbox_settings, case.sandbox)
+
+
+def _refuse_floating(case: Case, needs: SandboxNeeds) -> None:
+    if needs.image is not None and (problem := pinning_problem(needs.image)):
+        raise ConfigError(f"{case.path}:{case.line}: sandbox.image: {problem}")
+    for image in () if needs.dockerfile is None else base_images(needs.dockerfile):
+        if problem := pinning_problem(image):
+            raise ConfigError(f"{needs.dockerfile}: {problem}")
 
 
 async def expected_sandbox(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec | None:
@@ -65,12 +72,13 @@ def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
     needs = case.sandbox
     if needs is None:
         return found
+    network = settings.build_network == "allow"
     if needs.image is not None:
         found["image"] = needs.image
     if needs.dockerfile is not None:
-        found |= {"image": None, "build": build_digest(needs.dockerfile, network=settings.build_network == "allow")}
+        found |= {"image": None, "build": build_digest(needs.dockerfile, network=network)}
     if needs.compose is not None:
-        found["compose"] = compose_digest(needs.compose)
+        found["compose"] = compose_digest(needs.compose, network=network)
     return found
 
 

@@ -108,15 +108,18 @@ def test_a_run_is_reused_until_what_its_container_is_made_of_changes(bench: Benc
     (folder / "made").write_text("first")
     assert run(bench, type="docker").outcomes == {"one[demo]": "passed"}
     assert "1 reused" in run(bench, type="docker").text
-    assert [results(each) for each in artifacts(bench)] == [["first"]]
+    [before] = artifacts(bench)
     (folder / "made").write_text("second")
     assert run(bench, type="docker").outcomes == {"one[demo]": "passed"}
-    [artifact] = artifacts(bench)
-    assert results(artifact) == ["second"]
+    [after] = artifacts(bench)
+    forget(before["sandbox"]["image"], after["sandbox"]["image"])
+    assert (results(before), results(after)) == (["first"], ["second"])
+
+
+def forget(*images: str) -> None:
     client = docker.from_env()
-    for image in client.images.list("agentbench-case"):
-        if any(tag == artifact["sandbox"]["image"] for tag in image.tags):
-            client.images.remove(image.id, force=True)
+    for image in images:
+        client.images.remove(image, force=True)
     client.close()
 
 
@@ -172,6 +175,17 @@ def test_a_floating_image_of_a_case(bench: Bench, monkeypatch: pytest.MonkeyPatc
     refused = run(bench, type="docker")
     assert refused.outcomes == {"one[demo]": "error"}
     assert "sandbox.image: found 'debian:latest', expected a pinned image" in refused.text
+    allowed = run(bench, profile={"allow_floating_image": True}, type="docker")
+    assert allowed.outcomes == {"one[demo]": "skipped"}
+
+
+def test_a_floating_image_in_a_dockerfile(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{bench.path}/none.sock")
+    bench.write("cases/one/image/Dockerfile", "FROM debian\n")
+    case(bench, "one", "true", sandbox={"dockerfile": "image/Dockerfile"})
+    refused = run(bench, type="docker")
+    assert refused.outcomes == {"one[demo]": "error"}
+    assert "image/Dockerfile: found 'debian', expected a pinned image" in refused.text
     allowed = run(bench, profile={"allow_floating_image": True}, type="docker")
     assert allowed.outcomes == {"one[demo]": "skipped"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,3 +69,11 @@ class docker_client:
 
     def __exit__(self, *error: object) -> None:
         self._client.close()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Waits for it."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)

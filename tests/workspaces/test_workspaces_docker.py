@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from docker_support import containers_of, docker_client, in_container
+from docker_support import containers_of, docker_client, in_container, until
 from support.docker_here import needs_docker
 
 from pytest_agentbench.workspaces import ExecResult, Sandbox
@@ -59,6 +57,9 @@ def test_input_output_and_environment(tmp_path: Path) -> None:
         assert counted.output.strip() == str(len(given))
         unread = await sandbox.exec(["true"], seconds=20, stdin=given)
         assert unread.exit_code == 0
+        async with asyncio.timeout(20):
+            late = await sandbox.exec(["sleep", "60"], seconds=0.3, stdin=given)
+        assert late.killed == "time-out"
         shown = await sandbox.exec(["sh", "-c", 'echo "$A $B"'], seconds=20, environment={"A": "1 2", "B": "x=y"})
         assert shown.output == "1 2 x=y\n"
         cut = await sandbox.exec(["seq", "1", "100000"], seconds=20, output_limit=100)
@@ -231,10 +232,3 @@ async def answer(process: Any, line: bytes, end: bytes) -> bytes:
         assert piece, got
         got += piece
     return got
-
-
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import asyncio
+import errno
+import fcntl
+import json
 import shutil
+import socket
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
-from docker_support import docker_client, docker_spec, in_session
+from docker_support import docker_client, docker_spec, in_session, until
 from support.docker_here import IMAGE, needs_docker
 
-from pytest_agentbench.errors import ConfigError, SandboxError
+from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.records import SandboxNeeds
 from pytest_agentbench.workspaces import Sandboxes, build_digest, compose_digest, compose_problem
 
@@ -135,10 +141,118 @@ def test_services_run_beside_and_end_with_the_run(tmp_path: Path, monkeypatch: p
         assert {"GREETING=a$b", "MISSING="} <= set(by_service["store"].attrs["Config"]["Env"])
         assert [each.attrs["Internal"] for each in made["networks"]] == [True]
         assert len(made["volumes"]) == 1
+        assert [has_address_here(each.id) for each in made["networks"]] == [False]
+        assert {tuple(each.attrs["HostConfig"]["Dns"]) for each in made["containers"]} == {("127.0.0.1",)}
+        assert by_service["store"].attrs["HostConfig"]["NanoCpus"] == spec.limits.cpus * 10**9
         await sandbox.stop()
+        forget(*by_service["web"].image.tags)
         assert made_in(session) == {"containers": [], "networks": [], "volumes": []}
 
     in_session(tmp_path, act)
+
+
+def has_address_here(network: str) -> bool:
+    """Whether this machine has an IPv4 address in a network."""
+    asked = struct.pack("256s", f"br-{network[:12]}".encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            fcntl.ioctl(asking, 0x8915, asked)  # SIOCGIFADDR
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            return False
+    return True
+
+
+@needs_compose
+def test_a_session_that_ends_does_not_wait_for_services(tmp_path: Path) -> None:
+    never = f"{{image: '{IMAGE}', command: [sleep, '1000'], healthcheck: {{test: [CMD, 'false'], retries: 1000}}}}"
+    compose = project(tmp_path / "case", f"services:\n  never: {never}\nvolumes: {{data: }}\n")
+
+    async def act(sandboxes: Sandboxes) -> Path:
+        spec = docker_spec(sandboxes, SandboxNeeds(compose=compose))
+        workspace = sandboxes.workspace(spec, "case")
+        starting = asyncio.ensure_future(sandboxes.start(spec, workspace))
+        await until(lambda: bool(made_in(workspace.path.parent)["containers"]))
+        starting.cancel()
+        return workspace.path.parent
+
+    session = in_session(tmp_path, act)
+    assert made_in(session) == {"containers": [], "networks": [], "volumes": []}
+
+
+@needs_compose
+def test_the_images_of_services_are_had_before_anything_is_paid(tmp_path: Path) -> None:
+    compose = project(tmp_path / "case", "services:\n  none: {image: '127.0.0.1:1/none:1'}\n")
+
+    async def act(sandboxes: Sandboxes) -> None:
+        await sandboxes.prepare(docker_spec(sandboxes, SandboxNeeds(compose=compose)))
+
+    with pytest.raises(UnavailableError, match="cannot be pulled"):
+        in_session(tmp_path, act)
+
+
+@pytest.fixture
+def proxied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A docker configuration of this user that names a proxy, with its password."""
+    (tmp_path / "docker").mkdir()
+    proxies = {"proxies": {"default": {"httpProxy": "http://me:secret@127.0.0.1:1"}}}
+    (tmp_path / "docker/config.json").write_text(json.dumps(proxies))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+
+
+@pytest.mark.usefixtures("proxied")
+def test_no_proxy_of_this_user_is_given_to_builds_and_commands(tmp_path: Path) -> None:
+    dockerfile = build_folder(tmp_path / "case", "RUN env > /made", "RUN env; echo of a build")
+
+    async def act(sandboxes: Sandboxes) -> tuple[str, str]:
+        spec = docker_spec(sandboxes, SandboxNeeds(dockerfile=dockerfile), image=None)
+        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
+        seen = (await sandbox.exec(["sh", "-c", "env; cat /made"], seconds=20)).output
+        await sandbox.stop()
+        return (await sandboxes.describe(spec)).image or "", seen
+
+    name, seen = in_session(tmp_path, act)
+    forget(name)
+    assert "HOME=" in seen
+    assert "secret" not in seen
+
+
+@needs_compose
+@pytest.mark.usefixtures("proxied")
+def test_no_proxy_of_this_user_is_given_to_services(tmp_path: Path) -> None:
+    compose = project(tmp_path / "case", f"services:\n  one: {{image: '{IMAGE}', command: [sleep, '1000']}}\n")
+
+    async def act(sandboxes: Sandboxes) -> list[list[str]]:
+        spec = docker_spec(sandboxes, SandboxNeeds(compose=compose))
+        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
+        return [each.attrs["Config"]["Env"] for each in made_in(sandbox.workspace.path.parent)["containers"]]
+
+    given = in_session(tmp_path, act)
+    assert len(given) == 2
+    assert "secret" not in str(given)
+
+
+def test_a_build_that_writes_much_is_not_kept_in_memory(tmp_path: Path) -> None:
+    dockerfile = build_folder(tmp_path / "case", "RUN seq 1 500000; echo the reason; exit 3")
+    with pytest.raises(SandboxError, match=r"(?s)cannot be built: .*the reason") as caught:
+        image_of(tmp_path, dockerfile)
+    assert "499999" in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 21
+
+
+def test_a_build_without_network_downloads_nothing(tmp_path: Path) -> None:
+    dockerfile = build_folder(tmp_path / "case", "ADD http://127.0.0.1:1/x /made")
+    with pytest.raises(ConfigError, match=r"case/Dockerfile: found 'ADD http:.*', expected a plain path"):
+        image_of(tmp_path, dockerfile)
+
+
+@pytest.mark.parametrize("volume", ["/tmp", "/workspace/", "/data"])
+def test_an_image_with_a_volume(tmp_path: Path, volume: str) -> None:
+    dockerfile = build_folder(tmp_path / "case", f"VOLUME {volume}", "RUN echo built > /made")
+    name, said = image_of(tmp_path, dockerfile)
+    forget(name)
+    assert said == "built\n\n"
 
 
 @needs_compose
@@ -159,4 +273,4 @@ def test_a_service_that_fails_is_told_and_removed(tmp_path: Path) -> None:
 def test_a_compose_file_that_asks_for_too_much_starts_nothing(tmp_path: Path) -> None:
     compose = project(tmp_path / "case", f"services: {{a: {{image: '{IMAGE}', privileged: true}}}}\n")
     with pytest.raises(ConfigError, match=r"compose\.yaml:1:.*services\.a\.privileged"):
-        compose_digest(compose)
+        compose_digest(compose, network=False)

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from docker_support import containers_of, docker_client, docker_spec, in_session
+from docker_support import containers_of, docker_client, docker_spec, in_session, until
 from support.docker_here import IMAGE, needs_docker
 
 from pytest_agentbench.config import SandboxSettings
@@ -63,6 +64,49 @@ def test_what_was_made_ahead_and_not_used_is_removed(tmp_path: Path) -> None:
 
     in_session(tmp_path, act)
     assert containers_of(str(tmp_path)) == []
+
+
+def test_a_start_that_is_cancelled_leaves_no_container_to_the_session(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        spec = docker_spec(sandboxes)
+        await sandboxes.prepare(spec)
+        starting = asyncio.ensure_future(sandboxes.start(spec, sandboxes.workspace(spec, "case")))
+        await until(lambda: bool(containers_of(str(tmp_path))))
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await until(lambda: not containers_of(str(tmp_path)))
+
+    in_session(tmp_path, act)
+
+
+def test_a_sandbox_that_outlives_its_session_can_be_stopped(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        spec = docker_spec(sandboxes)
+        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
+        await sandboxes.close()
+        async with asyncio.timeout(20):
+            await sandbox.stop()
+
+    in_session(tmp_path, act)
+    assert containers_of(str(tmp_path)) == []
+
+
+def test_the_owner_of_a_workspace_cannot_end_its_container(tmp_path: Path) -> None:
+    """Nor one that is the user who keeps other containers alive, as `nobody` is who runs a session in many a CI."""
+
+    async def act(sandboxes: Sandboxes) -> None:
+        spec = docker_spec(sandboxes)
+        workspace = replace(sandboxes.workspace(spec, "case"), owner=65534)
+        sandbox = await sandboxes.start(spec, workspace)
+        found = await sandbox.exec(["sh", "-c", "id -u; kill -9 -1; stat -c %u /proc/1"], seconds=20)
+        [container] = containers_of(str(tmp_path))
+        with docker_client() as client:
+            state = client.api.inspect_container(container["Id"])
+        assert found.output == "65534\n65533\n"
+        assert state["State"]["Running"]
+
+    in_session(tmp_path, act)
 
 
 def test_another_limit_is_another_pool(tmp_path: Path) -> None:
@@ -148,6 +192,32 @@ def next_session(env: dict[str, str]) -> None:
 def test_a_session_that_forgets_to_close_removes_its_containers_at_exit(tmp_path: Path) -> None:
     next_session({**os.environ, "TMPDIR": str(tmp_path)})
     assert containers_of(str(tmp_path)) == []
+
+
+def test_the_environment_may_change_meanwhile(tmp_path: Path) -> None:
+    """As pytest changes it with every test, while containers are made on other threads."""
+    over = threading.Event()
+
+    def change() -> None:
+        while not over.is_set():
+            os.environ["AGENTBENCH_CHANGING"] = "1"
+            del os.environ["AGENTBENCH_CHANGING"]
+
+    async def act(sandboxes: Sandboxes) -> None:
+        for number in range(20):
+            spec = docker_spec(sandboxes)
+            with pytest.raises(UnavailableError):
+                await sandboxes.prepare(replace(spec, image=f"127.0.0.1:1/none:{number}"))
+
+    changing, interval = threading.Thread(target=change), sys.getswitchinterval()
+    changing.start()
+    sys.setswitchinterval(1e-6)
+    try:
+        in_session(tmp_path, act)
+    finally:
+        sys.setswitchinterval(interval)
+        over.set()
+        changing.join()
 
 
 def test_no_thread_is_left(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.docker.container import NO_RESOLVER
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.images import Images, build_digest
 from pytest_agentbench.workspaces.docker.labels import SERVICE
@@ -29,6 +32,8 @@ _UP_SECONDS = 300
 _READY_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
 _SHOWN_LINES = 20
+_NO_GATEWAY = {"com.docker.network.bridge.inhibit_ipv4": "true"}
+"""This machine has no address in the network, at which what listens here could be reached."""
 _KEPT = ("command", "entrypoint", "environment", "working_dir", "user", "hostname", "depends_on", "healthcheck")
 _KEPT_TOO = ("tmpfs", "volumes", "read_only", "init")
 
@@ -40,10 +45,10 @@ def compose_problem() -> str | None:
     return None
 
 
-def compose_digest(path: Path) -> str:
+def compose_digest(path: Path, *, network: bool) -> str:
     """SHA-256 of what the services are, with what their images are built from. Raises ConfigError."""
     file = load_compose(path)
-    built = {name: build_digest(found, network=False) for name, found in _dockerfiles(path, file).items()}
+    built = {name: build_digest(found, network=network) for name, found in _dockerfiles(path, file).items()}
     return hashlib.sha256(json.dumps([file.model_dump(), built], sort_keys=True).encode()).hexdigest()
 
 
@@ -60,43 +65,59 @@ class Project:
         return f"{self.name}_default"
 
 
-def start_services(daemon: Daemon, images: Images, spec: SandboxSpec, project: Project) -> None:
+def service_images(images: Images, spec: SandboxSpec) -> dict[str, str]:
+    """The image of each service of `spec.compose`, on this machine. For threads: it may take minutes.
+
+    Raises ConfigError for a file that asks for too much, UnavailableError, SandboxError.
+    """
+    assert spec.compose is not None
+    file = load_compose(spec.compose)
+    dockerfiles = _dockerfiles(spec.compose, file)
+    return {
+        name: images.get(service.image, dockerfiles.get(name), build_network=spec.build_network).name
+        for name, service in file.services.items()
+    }
+
+
+def start_services(daemon: Daemon, images: Images, spec: SandboxSpec, project: Project, ended: threading.Event) -> None:
     """Start the services of `spec.compose`; they are ready when this returns. For threads: it may take minutes.
 
-    Raises ConfigError for a file that asks for too much, UnavailableError and SandboxError for what cannot be started.
-    What was started by then is there, under the project's labels.
+    Raises ConfigError for a file that asks for too much, UnavailableError and SandboxError for what cannot be started,
+    and where `ended` is set meanwhile. What was started by then is there, under the project's labels.
     """
     assert spec.compose is not None
     program = _program()
     if program is None:
         raise SandboxError(f"compose: {compose_problem()}")
     file = load_compose(spec.compose)
-    dockerfiles = _dockerfiles(spec.compose, file)
-    names = {
-        name: images.get(service.image, dockerfiles.get(name), build_network=spec.build_network).name
-        for name, service in file.services.items()
-    }
+    made = _document(file, service_images(images, spec), spec, project, daemon.cpus)
     with tempfile.TemporaryDirectory(prefix="agentbench-compose-") as folder:
         document = Path(folder, "compose.json")
-        document.write_text(json.dumps(_document(file, names, spec, project)), encoding="utf-8")
-        _up([*program, "--project-name", project.name, "--project-directory", folder, "--file", str(document)])
-    _wait(daemon, project)
+        document.write_text(json.dumps(made), encoding="utf-8")
+        options = ["--project-name", project.name, "--project-directory", folder, "--file", str(document)]
+        _up([*program, *options, "up", "--detach", "--no-color"], _environment(daemon, Path(folder)), ended)
+    _wait(daemon, project, ended)
 
 
-def _document(file: ComposeFile, images: Mapping[str, str], spec: SandboxSpec, project: Project) -> dict[str, Any]:
-    labels = dict(project.labels)
+def _document(
+    file: ComposeFile, images: Mapping[str, str], spec: SandboxSpec, project: Project, cpus: int
+) -> dict[str, Any]:
+    labels = {name: value.replace("$", "$$") for name, value in project.labels.items()}
+    alone = {} if spec.network else {"dns": list(NO_RESOLVER)}
+    network = {} if spec.network else {"internal": True, "driver_opts": _NO_GATEWAY}
     return {
         "services": {
             name: {
                 **_given(service),
-                **_bounds(spec.limits),
+                **_bounds(spec.limits, cpus),
+                **alone,
                 "image": images[name],
                 "labels": {**labels, SERVICE: name},
             }
             for name, service in file.services.items()
         },
         "volumes": {name: {"labels": labels} for name in file.volumes},
-        "networks": {"default": {"internal": not spec.network, "labels": labels}},
+        "networks": {"default": {**network, "labels": labels}},
     }
 
 
@@ -104,11 +125,12 @@ def _given(service: ComposeService) -> dict[str, Any]:
     return service.model_dump(include={*_KEPT, *_KEPT_TOO}, exclude_none=True, exclude_defaults=True, mode="json")
 
 
-def _bounds(limits: ResourceLimits) -> dict[str, Any]:
+def _bounds(limits: ResourceLimits, cpus: int) -> dict[str, Any]:
     return {
         "restart": "no",
         "security_opt": ["no-new-privileges:true"],
         "cap_drop": ["NET_RAW", "MKNOD", "SYS_CHROOT", "SETFCAP", "AUDIT_WRITE"],
+        "cpus": min(limits.cpus, cpus),
         "mem_limit": limits.memory_bytes,
         "memswap_limit": limits.memory_bytes,
         "pids_limit": limits.processes,
@@ -123,31 +145,56 @@ def _dockerfiles(path: Path, file: ComposeFile) -> dict[str, Path]:
         name: build if isinstance(build, ComposeBuild) else ComposeBuild(context=build)
         for name, build in builds.items()
     }
-    return {name: (path.resolve().parent / build.context / build.dockerfile).resolve() for name, build in given.items()}
+    folder = path.resolve().parent
+    return {name: (folder / build.context).resolve() / build.dockerfile for name, build in given.items()}
 
 
-def _up(compose: list[str]) -> None:
-    """Nothing of the environment is passed, which compose would fill into the file."""
-    kept = {name: value for name in ("PATH", "HOME", "DOCKER_HOST") if (value := os.environ.get(name)) is not None}
-    try:
-        done = subprocess.run(
-            [*compose, "up", "--detach", "--no-color"],
-            env=kept,
+def _environment(daemon: Daemon, folder: Path) -> dict[str, str]:
+    """Of compose, which would fill it into the file: nothing of this process's but where programs are.
+
+    Its configuration is an empty one: the user's names proxies, with passwords, that services would be given.
+    """
+    kept = {name: value for name in ("PATH", "HOME") if (value := os.environ.get(name)) is not None}
+    configured = Path(os.environ.get("DOCKER_CONFIG") or Path("~/.docker").expanduser())
+    (folder / "docker").mkdir()
+    (folder / "docker/cli-plugins").symlink_to(configured.absolute() / "cli-plugins")
+    return kept | {"DOCKER_HOST": f"unix://{daemon.socket_path}", "DOCKER_CONFIG": str(folder / "docker")}
+
+
+def _up(command: list[str], environment: Mapping[str, str], ended: threading.Event) -> None:
+    deadline = time.monotonic() + _UP_SECONDS
+    with (
+        tempfile.TemporaryFile() as written,
+        subprocess.Popen(
+            command,
+            env=environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_UP_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise SandboxError(f"compose: the services were not started within {_UP_SECONDS} s") from error
-    if done.returncode:
-        last = "\n".join(f"{done.stdout}{done.stderr}".strip().splitlines()[-_SHOWN_LINES:])
-        raise SandboxError(f"compose: the services cannot be started:\n{last}")
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as compose,
+    ):
+        try:
+            while compose.poll() is None:
+                _go_on(ended)
+                if time.monotonic() > deadline:
+                    raise SandboxError(f"compose: the services were not started within {_UP_SECONDS} s")
+        finally:
+            if compose.poll() is None:
+                os.killpg(compose.pid, signal.SIGKILL)
+        if compose.returncode:
+            written.seek(0)
+            last = "\n".join(written.read().decode("utf-8", "replace").strip().splitlines()[-_SHOWN_LINES:])
+            raise SandboxError(f"compose: the services cannot be started:\n{last}")
 
 
-def _wait(daemon: Daemon, project: Project) -> None:
+def _go_on(ended: threading.Event) -> None:
+    """Waits a moment. Raises SandboxError where the session has ended."""
+    if ended.wait(_LOOK_SECONDS):
+        raise SandboxError("the session ended")
+
+
+def _wait(daemon: Daemon, project: Project, ended: threading.Event) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     labels = [f"{name}={value}" for name, value in project.labels.items()]
     waiting = daemon.client.containers.list(all=True, filters={"label": labels})
@@ -157,7 +204,7 @@ def _wait(daemon: Daemon, project: Project) -> None:
             names = ", ".join(container.labels[SERVICE] for container in waiting)
             raise SandboxError(f"compose: not ready within {_READY_SECONDS:g} s: {names}")
         if waiting:
-            time.sleep(_LOOK_SECONDS)
+            _go_on(ended)
 
 
 def _is_ready(container: Container) -> bool:

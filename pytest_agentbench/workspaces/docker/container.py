@@ -12,8 +12,11 @@ from pytest_agentbench.workspaces.docker.images import Image
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
 from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Workspace
 
-_KEEPER = 65534
-"""The user of the process that keeps the container alive: the agent's, which is another, cannot signal it."""
+_KEEPERS = (65534, 65533)
+"""Users of the process that keeps the container alive: the agent's, which is another, cannot signal it."""
+
+NO_RESOLVER = ("127.0.0.1",)
+"""Beside services: all other names end inside. Docker before 26 asks this machine's resolver for them, which leaks."""
 
 _OWN_PROCESSES = 16
 """What the container's own processes and the start of a command take of the limit of processes."""
@@ -26,6 +29,11 @@ def user_of(workspace: Workspace) -> str:
     """Whose rights a command in the container has: the workspace's owner's."""
     owner = workspace.owner
     return f"{os.getuid()}:{os.getgid()}" if owner is None else f"{owner}:{owner}"
+
+
+def _keeper(workspace: Workspace) -> str:
+    taken = user_of(workspace)
+    return next(user for user in (f"{each}:{each}" for each in _KEEPERS) if user.split(":")[0] != taken.split(":")[0])
 
 
 def create_container(
@@ -45,6 +53,7 @@ def create_container(
     from docker.errors import APIError
 
     api = daemon.client.api
+    dns = None if spec.network or spec.compose is None else list(NO_RESOLVER)
     settings = {**_isolation(), **_limits(daemon, spec.limits), **_files(image, spec, workspace)}
     try:
         made = api.create_container(
@@ -52,12 +61,13 @@ def create_container(
             ["2147483647"],
             entrypoint=["sleep"],
             name=name,
-            user=f"{_KEEPER}:{_KEEPER}",
+            user=_keeper(workspace),
             labels=dict(labels),
             environment={"HOME": WORKSPACE, "LANG": "C.UTF-8", "TERM": "dumb"},
             working_dir=WORKSPACE,
             healthcheck={"test": ["NONE"]},
-            host_config=api.create_host_config(network_mode=network, init=True, **settings),
+            use_config_proxy=spec.network,  # its address may hold a password
+            host_config=api.create_host_config(network_mode=network, dns=dns, init=True, **settings),
         )
     except APIError as error:
         if _NO_SOURCE not in (error.explanation or ""):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.docker.cell import Cell
-from pytest_agentbench.workspaces.docker.compose import Project, start_services
+from pytest_agentbench.workspaces.docker.compose import Project, service_images, start_services
 from pytest_agentbench.workspaces.docker.container import create_container, user_of
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.images import Image, Images
@@ -48,11 +48,15 @@ class Containers:
         self._state = threading.Condition()
         self._making = 0
         self._made: dict[str, Callable[[], None]] = {}
-        self._used = self._closed = False
+        self._used = False
+        self._closed = threading.Event()
 
     async def image(self, spec: SandboxSpec) -> Image:
-        """The image of such a container, on this machine. Raises UnavailableError, SandboxError."""
-        return await self._daemon.call(self._image, spec)
+        """The image of such a container, on this machine, with those of its services there too.
+
+        Raises UnavailableError, SandboxError, ConfigError.
+        """
+        return await self._daemon.call(self._all_images, spec)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
         """Makes containers for runs to come. Raises SandboxError where there is no room for their workspaces."""
@@ -75,7 +79,12 @@ class Containers:
     async def start(self, spec: SandboxSpec, workspace: Workspace) -> DockerSandbox:
         """The container of the run that has the workspace. Raises SandboxError, UnavailableError."""
         making = self._handed_out.pop(workspace.path, None) or self._daemon.submit(self._make, spec, workspace)
-        return DockerSandbox(await asyncio.wrap_future(making), workspace, spec.limits, self._watchdog)
+        try:
+            cell = await asyncio.wrap_future(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(_remove_unused)
+            raise
+        return DockerSandbox(cell, workspace, spec.limits, self._watchdog)
 
     def release(self, workspace: Workspace) -> None:
         """Says that the run which has the workspace has ended, and may have started no container."""
@@ -85,22 +94,31 @@ class Containers:
 
     async def close(self) -> None:
         """Removes every container that is left."""
-        await asyncio.gather(*(self._daemon.call(remove) for remove in self._left()))
-        await self._daemon.call(self._end)
+        left = self._left()
+        if self._daemon.is_used:
+            await asyncio.gather(*(self._daemon.call(remove) for remove in left))
+            await self._daemon.call(self._end)
 
     def _image(self, spec: SandboxSpec) -> Image:
         return self._images.get(spec.image, spec.dockerfile, build_network=spec.build_network)
 
+    def _all_images(self, spec: SandboxSpec) -> Image:
+        if spec.compose is not None:
+            service_images(self._images, spec)
+        return self._image(spec)
+
     def _make(self, spec: SandboxSpec, workspace: Workspace) -> Cell:
         """A container that runs, unless the session ends meanwhile."""
-        self._begin()
+        is_first = self._begin()
         name = f"agentbench-{secrets.token_hex(8)}"
         made_for = labels(str(workspace.path.parent), workspace.path.name)
         project = None if spec.compose is None else Project(name, made_for)
         remove = partial(self._remove, name, project)
         try:
+            if is_first:
+                remove_orphans(self._daemon.client)
             if project is not None:
-                start_services(self._daemon, self._images, spec, project)
+                start_services(self._daemon, self._images, spec, project, self._closed)
             container_id = create_container(
                 self._daemon,
                 name,
@@ -112,7 +130,7 @@ class Containers:
             )
             self._daemon.client.api.start(container_id)
             with self._state:
-                if self._closed:
+                if self._closed.is_set():
                     raise SandboxError("the session ended")
                 self._made[name] = remove
             return Cell(self._daemon, container_id, user_of(workspace), remove)
@@ -124,15 +142,16 @@ class Containers:
                 self._making -= 1
                 self._state.notify_all()
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """Whether it is the session's first container that is being made from now on."""
         with self._state:
-            if self._closed:
+            if self._closed.is_set():
                 raise SandboxError("the session ended")
             is_first, self._used = not self._used, True
             self._making += 1
         if is_first:
             atexit.register(self._close)
-            remove_orphans(self._daemon.client)
+        return is_first
 
     def _remove(self, name: str, project: Project | None) -> None:
         remove_container(self._daemon.client, name)
@@ -151,7 +170,7 @@ class Containers:
         """What removes the containers that there are. From now on none is made."""
         atexit.unregister(self._close)
         with self._state:
-            self._closed = True
+            self._closed.set()
             return list(self._made.values())
 
     def _end(self) -> None:
@@ -162,5 +181,5 @@ class Containers:
 
 
 def _remove_unused(making: Future[Cell]) -> None:
-    if making.exception() is None:
+    if not making.cancelled() and making.exception() is None:
         making.result().remove()

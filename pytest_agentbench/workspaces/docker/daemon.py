@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_agentbench.errors import SandboxError
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
     from docker import DockerClient
 
 T = TypeVar("T")
@@ -35,19 +37,22 @@ class Daemon:
 
     def __init__(self) -> None:
         self._client: DockerClient | None = None
-        self._lock = threading.Lock()
+        self._lock, self._connecting = threading.Lock(), threading.Lock()
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads = self._busy = 0
 
     @property
     def client(self) -> DockerClient:
-        """The SDK's client. Raises docker.errors.DockerException where no daemon answers."""
-        with self._lock:
+        """The SDK's client. Raises SandboxError where no daemon answers."""
+        with self._connecting:
             if self._client is None:
-                from docker import DockerClient
-
-                self._client = DockerClient(_address(), timeout=_CALL_SECONDS, max_pool_size=_CONNECTIONS)
+                self._client = _connected(self.socket_path)
             return self._client
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was called yet."""
+        return self._threads > 0
 
     @property
     def socket_path(self) -> str:
@@ -84,8 +89,10 @@ class Daemon:
         return await asyncio.wrap_future(self.submit(function, *args))
 
     def close(self) -> None:
-        """Ends connections, and threads that are idle."""
-        for _ in range(self._threads):
+        """Ends connections, and threads that are idle. A later call has a thread of its own."""
+        with self._lock:
+            ended, self._threads = self._threads, 0
+        for _ in range(ended):
             self._calls.put(None)
         if self._client is not None:
             self._client.close()
@@ -99,6 +106,40 @@ class Daemon:
 
 def _address() -> str:
     return os.environ.get("DOCKER_HOST") or _SOCKET
+
+
+def _connected(path: str) -> DockerClient:
+    """A client that does not look at the environment: to iterate over it fails where another thread changes it.
+
+    Raises SandboxError.
+    """
+    from http.client import HTTPException
+
+    from docker import DockerClient
+    from docker.constants import DEFAULT_DOCKER_API_VERSION
+    from docker.utils import version_lt
+
+    try:
+        spoken = _ping(path).getheader("Api-Version") or DEFAULT_DOCKER_API_VERSION
+    except (OSError, HTTPException) as error:
+        raise SandboxError(f"the docker daemon at {path} does not answer: {error}") from error
+    version = spoken if version_lt(spoken, DEFAULT_DOCKER_API_VERSION) else DEFAULT_DOCKER_API_VERSION
+    client = DockerClient(f"unix://{path}", version=version, timeout=_CALL_SECONDS, max_pool_size=_CONNECTIONS)
+    client.api.trust_env = False
+    return client
+
+
+def _ping(path: str) -> HTTPResponse:
+    """The head of the daemon's answer. Raises OSError, http.client.HTTPException."""
+    from http.client import HTTPResponse  # 10 ms that a session without containers does not pay
+
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_ASK_SECONDS)
+        connection.connect(path)
+        connection.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+        with HTTPResponse(connection) as response:
+            response.begin()
+            return response
 
 
 def _work(future: Future[T], function: Callable[..., T], args: tuple[Any, ...]) -> None:
@@ -118,7 +159,7 @@ def _work(future: Future[T], function: Callable[..., T], args: tuple[Any, ...]) 
 
 @cache
 def _problem(address: str) -> str | None:
-    import http.client  # 10 ms that a session without containers does not pay
+    from http.client import HTTPException
 
     scheme, _, path = address.partition("://")
     if scheme != "unix":
@@ -126,17 +167,11 @@ def _problem(address: str) -> str | None:
             f"the docker daemon at {address} may be another machine's, and containers share the workspace's folder "
             "with this one: set DOCKER_HOST to a daemon of this machine, as unix:///path/to/docker.sock"
         )
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(_ASK_SECONDS)
-    with connection:
-        try:
-            connection.connect(path)
-            connection.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
-            response = http.client.HTTPResponse(connection)
-            response.begin()
-        except PermissionError:
-            return f"no permission to use the docker daemon at {path}: add this user to the socket's group"
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            return f"no docker daemon answers at {path} ({reason}): start docker, or set DOCKER_HOST"
-    return None if response.status == 200 else f"the docker daemon at {path} answers with HTTP status {response.status}"
+    try:
+        status = _ping(path).status
+    except PermissionError:
+        return f"no permission to use the docker daemon at {path}: add this user to the socket's group"
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return f"no docker daemon answers at {path} ({reason}): start docker, or set DOCKER_HOST"
+    return None if status == 200 else f"the docker daemon at {path} answers with HTTP status {status}"

@@ -6,12 +6,13 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections import deque
-from collections.abc import Iterable
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.config import downloads
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.labels import MADE_HERE
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from docker.models.images import Image as DockerImage
 
 _BUILD_SECONDS = 1800
+_BUILD_BYTES = 4 * 2**30
 _SHOWN_LINES = 20
+_SHOWN_CHARACTERS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Images:
         self._daemon = daemon
         self._lock = threading.Lock()
         self._locks: dict[object, threading.Lock] = {}
-        self._found: dict[object, Image] = {}
+        self._found: dict[object, Image | UnavailableError | SandboxError] = {}
 
     def get(self, image: str | None, dockerfile: Path | None, *, build_network: bool) -> Image:
         """The image of that name, or of the Dockerfile.
@@ -54,9 +57,16 @@ class Images:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._found:
-                made = self._built(dockerfile, build_network) if dockerfile is not None else self._named(image or "")
-                self._found[key] = made
-            return self._found[key]
+                try:
+                    made = self._built(dockerfile, build_network) if dockerfile else self._named(image or "")
+                except (UnavailableError, SandboxError) as error:
+                    self._found[key] = error
+                else:
+                    self._found[key] = made
+            found = self._found[key]
+        if isinstance(found, Image):
+            return found
+        raise found.with_traceback(None)
 
     def _named(self, name: str) -> Image:
         from docker.errors import APIError, ImageNotFound
@@ -78,6 +88,11 @@ class Images:
         from docker.errors import ImageNotFound
         from filelock import FileLock
 
+        if not network and (found := downloads(dockerfile)):
+            raise ConfigError(
+                f"{dockerfile}: found {found[0]!r}, expected a plain path of its folder: the build has no network; put "
+                "the file there, or set build_network: allow in the run profile's sandbox"
+            )
         tag = f"agentbench-case:{build_digest(dockerfile, network=network)[:16]}"
         with FileLock(f"{tempfile.gettempdir()}/agentbench-build-{os.getuid()}-{tag.rpartition(':')[2]}.lock"):
             try:
@@ -86,10 +101,10 @@ class Images:
                 return _image(tag, self._build(dockerfile, tag, network))
 
     def _build(self, dockerfile: Path, tag: str, network: bool) -> DockerImage:
-        from docker.errors import APIError, BuildError
+        from docker.errors import APIError
 
         try:
-            image, _ = self._daemon.client.images.build(
+            lines = self._daemon.client.api.build(
                 path=str(dockerfile.parent),
                 dockerfile=dockerfile.name,
                 tag=tag,
@@ -98,12 +113,16 @@ class Images:
                 rm=True,
                 forcerm=True,
                 timeout=_BUILD_SECONDS,
+                container_limits={"memory": _BUILD_BYTES, "memswap": _BUILD_BYTES},
+                use_config_proxy=network,  # its address may hold a password
+                decode=True,
             )
-        except BuildError as error:
-            raise _cannot_build(dockerfile, error.msg, error.build_log) from error
+            problem, last = _followed(lines)
+            if problem is None:
+                return self._daemon.client.images.get(tag)
         except APIError as error:
-            raise _cannot_build(dockerfile, error.explanation or str(error), ()) from error
-        return image
+            problem, last = error.explanation or str(error), ""
+        raise SandboxError("\n".join([f"{dockerfile}: the image cannot be built: {problem}", *last.splitlines()]))
 
 
 def build_digest(dockerfile: Path, *, network: bool) -> str:
@@ -124,7 +143,14 @@ def _image(name: str, found: DockerImage) -> Image:
     return Image(name, str(found.id), tuple(volumes))
 
 
-def _cannot_build(dockerfile: Path, why: str, log: Iterable[Any]) -> SandboxError:
-    texts = (str(line.get("stream") or line.get("error") or "") for line in log if isinstance(line, dict))
-    lines = deque("".join(texts).splitlines(), _SHOWN_LINES)
-    return SandboxError("\n".join([f"{dockerfile}: the image cannot be built: {why}", *lines]))
+def _followed(log: Iterator[dict[str, Any]]) -> tuple[str | None, str]:
+    """Why a build failed, None where it did not, and the last it wrote; it may write without end."""
+    deadline = time.monotonic() + _BUILD_SECONDS
+    last = ""
+    for line in log:
+        last = (last + str(line.get("stream", "")))[-_SHOWN_CHARACTERS:]
+        if "error" in line:
+            return str(line["error"]), "\n".join(last.splitlines()[-_SHOWN_LINES:])
+        if time.monotonic() > deadline:
+            return f"not built within {_BUILD_SECONDS} s", ""
+    return None, ""

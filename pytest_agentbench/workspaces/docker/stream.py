@@ -58,8 +58,8 @@ class ExecStream:
             return
 
     async def close(self) -> None:
-        """Ends the connection; the command goes on."""
-        self._writer.close()
+        """Ends the connection, with what was not sent: nobody may be there to take it. The command goes on."""
+        self._writer.transport.abort()
         try:
             await self._writer.wait_closed()
         except OSError:
