@@ -1,7 +1,8 @@
 """Runs one Python hook and reports its verdict. A program of its own: `python -I hook_driver.py DESCRIPTOR`.
 
-Its stdin is a JSON object with the hook, the artifact, the case and the workspace's path. To the descriptor it writes
-one JSON object: `{passed, message, metadata, outputs}`, or `{error}`. What the hook prints is not read as anything.
+Its stdin is a JSON object with the hook, the folders to import it from, the artifact, the case and
+the workspace's path. To the descriptor it writes one JSON object: `{passed, message, metadata, outputs}`, or `{error}`.
+What the hook prints is not read as anything.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def main(result: int) -> None:
 
 
 def _run(request: Mapping[str, Any]) -> dict[str, Any]:
-    sys.path.append(str(Path(__file__).parents[2]))  # for a checkout that is not installed; last, so it hides nothing
+    # for a checkout that is not installed, and for what only the session's path has; last, so that they hide nothing
+    sys.path += [str(Path(__file__).parents[2]), *request["folders"]]
     sys.meta_path.append(_Reference())
     hook = _load(request["hook"])
     return _verdict(hook(*_arguments(request, _wanted(hook))))

@@ -108,8 +108,10 @@ def _request(hook: PythonHook, context: CheckContext) -> bytes:
     described = hook.model_dump()
     if hook.path is not None:
         described["path"] = str(_file(hook, context))
+    folders = [] if hook.import_path is None else [str(path.parent) for path in _package(hook.import_path)]
     request = {
         "hook": described,
+        "folders": folders,
         "case": context.case.model_dump(mode="json", by_alias=True),
         "artifact": context.artifact.model_dump(mode="json"),
         "workspace": None if context.workspace is None else str(context.workspace.path),

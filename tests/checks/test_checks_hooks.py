@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import socket
 import time
@@ -9,45 +10,49 @@ from pathlib import Path
 
 import pytest
 from support.docker_here import bubblewrap_lacks, needs_bubblewrap
+from support.outer_bound import bounded
+from support.processes import running
+from support.small_disk import small_disk
 
 import pytest_agentbench.checks.hooks as hooks
 from pytest_agentbench.checks import CheckContext, require_hooks, run_checks
 from pytest_agentbench.config import SecurityPolicy
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.metrics import METRICS
-from pytest_agentbench.records import Case, Check, RunArtifact
+from pytest_agentbench.records import Case, Check, CheckResult, RunArtifact
 from pytest_agentbench.workspaces import Workspace, bubblewrap_problem
 
 ALLOWED = SecurityPolicy(allow_local_python_hooks=True)
 WITH_NETWORK = SecurityPolicy(allow_local_python_hooks=True, network_access="allow")
-NAP = f"999.{os.getpid()}"
+NAP = f"999.{os.getpid():07}"
 RUNS_HERE = ALLOWED if bubblewrap_lacks() is None else WITH_NETWORK
 SHARED_HOOK = Path(__file__).parents[3] / "shared/data/config/minimal/cases/example_case/hooks/custom_check.py"
 
 
+def checked(folder: Path, source: str, policy: SecurityPolicy = RUNS_HERE, **hook: str) -> CheckResult:
+    """The result of the function `check` of the given source as the hook of the case in `folder`."""
+    (folder / "case" / "hook.py").write_text(source)
+    described = {"callable_name": "check"} | (hook or {"path": "hook.py"})
+    check = Check.model_validate({"check_id": "h", "python_hook": described})
+    case = Case(case_id="a", title="a", path=folder / "case" / "test.yaml", runner={"type": "x"}, checks=(check,))
+    artifact = RunArtifact.model_validate(
+        {
+            "run_id": "r", "case_id": "a", "runner_type": "x", "model": {}, "repetition": 1, "status": "success",
+            "started_at": datetime.now(UTC), "duration_seconds": 1,
+            "trace": [{"type": "final_output", "content": "42 \ud800", "sequence": 0, "at": 0}],
+        }
+    )  # fmt: skip
+    context = CheckContext(case, artifact, Workspace(folder / "workspace"), METRICS)
+    (result,) = asyncio.run(run_checks(context, policy))
+    return result
+
+
 @pytest.fixture
 def run_hook(tmp_path):
-    """Runs the function `check` of the given source as the hook of a case."""
+    """`checked`, of a case of the test's own."""
     (tmp_path / "case").mkdir()
     (tmp_path / "workspace").mkdir()
-
-    def run(source: str, policy=RUNS_HERE, **hook):
-        (tmp_path / "case" / "hook.py").write_text(source)
-        hook = {"callable_name": "check"} | (hook or {"path": "hook.py"})
-        check = Check.model_validate({"check_id": "h", "python_hook": hook})
-        case = Case(case_id="a", title="a", path=tmp_path / "case" / "test.yaml", runner={"type": "x"}, checks=(check,))
-        artifact = RunArtifact.model_validate(
-            {
-                "run_id": "r", "case_id": "a", "runner_type": "x", "model": {}, "repetition": 1, "status": "success",
-                "started_at": datetime.now(UTC), "duration_seconds": 1,
-                "trace": [{"type": "final_output", "content": "42 \ud800", "sequence": 0, "at": 0}],
-            }
-        )  # fmt: skip
-        context = CheckContext(case, artifact, Workspace(tmp_path / "workspace"), METRICS)
-        (result,) = asyncio.run(run_checks(context, policy))
-        return result
-
-    return run
+    return functools.partial(checked, tmp_path)
 
 
 @pytest.mark.parametrize("hook", [{"path": "hook.py"}, {"import_path": "json"}])
@@ -131,6 +136,17 @@ def test_a_hook_by_import_path(run_hook):
     assert (result.outcome, "No module named 'not_installed'" in result.message) == ("error", True)
 
 
+@pytest.mark.parametrize("name", ["project_checks.py", "project_checks/__init__.py", "project_checks/of_text.py"])
+def test_a_hook_by_import_path_is_found_where_this_process_finds_it(run_hook, tmp_path, monkeypatch, name):
+    file = tmp_path / "project" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("def check(): return True")
+    monkeypatch.syspath_prepend(tmp_path / "project")
+    import_path = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    result = run_hook("", import_path=import_path, callable_name="check")
+    assert result.outcome == "passed", result
+
+
 def test_a_hook_sees_modules_beside_it_but_no_keys_and_none_of_this_processs_path(run_hook, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -176,21 +192,10 @@ def test_a_hook_cannot_take_all_memory(run_hook):
 
 
 @needs_bubblewrap
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         ("import os\ndef check():\n    return os.fork() is not None", "gave more than one verdict"),
-        ("def check():\n    while True: print('x' * 99_999)", "was stopped because it printed without end"),
-        (
-            "import os, time\ndef check():\n    [os.fork() or time.sleep(60) for _ in range(99)]\n    time.sleep(60)",
-            "was stopped because it had more than 64 processes and threads",
-        ),
-        (
-            "import os\ndef check():\n    for n in range(9):\n"
-            "        with open(f'{n}', 'wb') as f: f.write(bytes(1 << 27))",
-            "was stopped because it wrote more than",
-        ),
         ("def check(): return {'passed': True, 'message': 'x' * 2_000_000}", "gave a verdict that is too long"),
         (
             "import os, sys\ndef check():\n    os.write(int(sys.argv[1]), b'{\"passed\": true}')",
@@ -198,11 +203,74 @@ def test_a_hook_cannot_take_all_memory(run_hook):
         ),
         ("import ctypes\ndef check(): ctypes.string_at(0)", "ended with exit code 139 and gave no verdict"),
     ],
-    ids=["fork", "print", "forks", "disk", "long", "early", "crash"],
+    ids=["fork", "long", "early", "crash"],
 )
 def test_a_hook_that_misbehaves_gives_an_error_that_says_so(run_hook, source, message):
     result = run_hook(source)
     assert (result.outcome, message in result.message) == ("error", True), result.message
+
+
+@needs_bubblewrap
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "def check():\n    for _ in range(1024): print('x' * 2**20)\n    return True",
+            "because it printed without end",
+        ),
+        (
+            "import os, time\ndef check():\n    [os.fork() or time.sleep(60) for _ in range(64)]\n    time.sleep(60)",
+            "because it had more than 64 processes and threads",
+        ),
+        (
+            "import os\ndef check():\n    while True:\n        try: os.fork()\n        except OSError: pass",
+            "was stopped",
+        ),
+        (
+            "import os\ndef check():\n    for n in range(9):\n"
+            "        with open(f'{n}', 'wb') as f: f.write(bytes(1 << 27))",
+            "because it wrote more than",
+        ),
+    ],
+    ids=["1 GB", "processes", "fork bomb", "disk"],
+)
+def test_a_hook_that_takes_what_there_is_is_stopped(run_hook, tmp_path, monkeypatch, source, message):
+    with small_disk(tmp_path / "disk", "900m"):
+        monkeypatch.setenv("TMPDIR", str(tmp_path / "disk"))
+        result = bounded(checked, tmp_path, source)
+    assert (result.outcome, message in result.message) == ("error", True), result.message
+
+
+RIGHTS = """
+import os
+def check():
+    status = open("/proc/self/status").read()
+    rights = int(status.partition("CapEff:")[2].split()[0], 16)
+    ours = [place for place in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/swappiness", "/etc/passwd", "/usr/bin")
+            if os.access(place, os.W_OK)]
+    return {"passed": os.getuid() != 0 and rights & ~4 == 0 and not ours,  # 4: to read what it sees
+            "outputs": {"uid": os.getuid(), "rights": rights, "ours": ours}}
+"""
+
+
+@needs_bubblewrap
+def test_a_hook_is_no_root_and_cannot_change_the_kernels_settings(run_hook):
+    result = run_hook(RIGHTS)
+    assert result.outcome == "passed", result
+
+
+@needs_bubblewrap
+def test_a_hook_reads_its_case_and_the_workspace_whoever_they_belong_to(run_hook, tmp_path):
+    for file in (tmp_path / "case" / "expected.txt", tmp_path / "workspace" / "left.txt"):
+        file.write_text("42")
+        file.chmod(0o600)
+    result = run_hook(
+        "def check(artifact, context):\n"
+        "    files = [context.case_folder / 'expected.txt', context.workspace / 'left.txt']\n"
+        "    return all(file.read_text() == '42' for file in files)"
+    )
+    assert result.outcome == "passed", result
 
 
 def test_threads_that_a_hook_leaves_keep_nobody_waiting(run_hook):
@@ -294,16 +362,6 @@ def no_bubblewrap(monkeypatch, tmp_path):
 
     yield hide
     bubblewrap_problem.cache_clear()
-
-
-def running(mark):
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if mark.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return True
-        except OSError:
-            continue
-    return False
 
 
 @pytest.mark.skipif(not SHARED_HOOK.exists(), reason="the conformance data is not here")

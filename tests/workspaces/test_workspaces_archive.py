@@ -162,6 +162,20 @@ def test_folders_without_end_are_not_kept(there, tmp_path):
 
 
 @pytest.mark.slow
+def test_paths_that_nobody_can_open_are_left_out(there, back, tmp_path):
+    folder = os.open(there.path, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=folder)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    left_out = packed(there, tmp_path / "a.tar")
+    assert [path.count("/") for path in left_out] == [15, 16, 17, 18, 19]
+    unpack(tmp_path / "a.tar", back)
+    assert len(tree(back)) == 15
+
+
 def test_files_without_end_are_not_kept(there, tmp_path):
     for number in range(50_001):
         (there.path / str(number)).touch()

@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
@@ -63,13 +64,43 @@ def test_sees_the_system_and_the_workspace_only(workspace: Workspace, tmp_path: 
 
 @needs_bubblewrap
 def test_writes_in_the_workspace_only(workspace: Workspace) -> None:
-    places = "/ /etc /usr /usr/local/bin /dev /run /var /proc/sys/kernel/core_pattern"
+    folders, files = "/ /etc /usr /usr/local/bin /dev /run /var", "/etc/passwd /proc/sys/kernel/core_pattern"
     result = run(
-        workspace, f"for place in {places}; do touch $place/x 2>/dev/null && echo wrote $place; done; touch /tmp/y"
+        workspace,
+        f"for folder in {folders}; do touch $folder/x 2>/dev/null && echo wrote $folder; done; "
+        f"for file in {files}; do test -w $file && echo may write $file; done; touch /tmp/y",
     )
     assert (result.output, result.exit_code) == ("", 0)
     assert result.killed is None
     assert workspace.kind("/tmp/y") == "file"
+
+
+HOMELY = """
+import asyncio, json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, run_isolated
+look = "import os, sys; print(os.path.exists(sys.argv[1]), os.path.exists(sys.argv[2]), sys.prefix)"
+command = [sys.executable, "-I", "-c", look, *sys.argv[2:]]
+print(asyncio.run(run_isolated(command, Isolation("bubblewrap"), seconds=30)).ended.output, end="")
+"""
+
+
+@needs_bubblewrap
+def test_of_the_folders_that_python_shares_it_sees_what_is_pythons(tmp_path: Path) -> None:
+    """An environment in the project's own folder, made of a Python that is linked to from a folder in the home."""
+    home, project = tmp_path / "home", tmp_path / "home" / "project"
+    for folder in (home / "bin", project / "bin", project / "lib"):
+        folder.mkdir(parents=True)
+    (home / "bin" / "python3").symlink_to(os.path.realpath(sys.executable))
+    (project / "bin" / "python3").symlink_to(home / "bin" / "python3")
+    (project / "pyvenv.cfg").write_text(f"home = {home / 'bin'}\n")
+    for secret in (home / "secret.txt", project / "answers.txt"):
+        secret.write_text("for nobody")
+    given = [json.dumps(_for_others()), str(home / "secret.txt"), str(project / "answers.txt")]
+    done = subprocess.run(
+        [project / "bin" / "python3", "-I", "-c", HOMELY, *given], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"False False {project}\n", done.stderr
 
 
 @needs_bubblewrap
@@ -228,6 +259,32 @@ async def scene():
     return [bubblewrap_problem(), owner, quick.output, quick.exit_code, slow.killed, many.killed, most.output]
 print(json.dumps(asyncio.run(scene())))
 """
+
+
+ROOT_OF_ONE_ID = """
+import asyncio, json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from pytest_agentbench.workspaces import Sandboxes, SandboxSpec, Workspaces, bubblewrap_problem
+async def scene():
+    workspaces = Workspaces()
+    sandbox = await Sandboxes(workspaces).start(SandboxSpec("bubblewrap"), workspaces.create("case"))
+    script = "id -u; touch made; test -w /proc/sys/kernel/core_pattern && echo may write it"
+    result = await sandbox.exec(["sh", "-c", script], seconds=30)
+    workspaces.close()
+    return [bubblewrap_problem(), result.output]
+print(json.dumps(asyncio.run(scene())))
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-Ur", "true"], check=False, capture_output=True).returncode != 0,
+    reason="this user may not become the root of a namespace",
+)
+def test_a_root_that_has_no_other_ids_can_use_it() -> None:
+    command = ["unshare", "-Ur", sys.executable, "-c", ROOT_OF_ONE_ID, json.dumps(_for_others())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout or "null") == [None, "0\n"], done.stderr
 
 
 def _for_others() -> list[str]:

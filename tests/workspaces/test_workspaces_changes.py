@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.other_user import NOBODY, as_nobody, needs_root
 
 from pytest_agentbench.records import FileChange
 from pytest_agentbench.workspaces import TreeError, Workspace
@@ -30,7 +32,7 @@ class Folder:
 
     def compared(self) -> tuple[list[FileChange], int]:
         before, after = take_snapshot(str(self.old)), take_snapshot(str(self.path))
-        return compare(before, after, Workspace(self.old), Workspace(self.path))
+        return compare(before, after, self.old, Workspace(self.path))
 
     def changes(self) -> dict[str, FileChange]:
         return {change.path: change for change in self.compared()[0]}
@@ -128,34 +130,26 @@ def test_text_shows_as_a_unified_diff_with_the_lines_numbers(folder):
     ]
 
 
-@given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12), st.booleans())
-def test_the_diff_makes_the_new_text_of_the_old_one(tmp_path_factory, old, new, ended):
+LINES = st.sampled_from(["a", "b", "", "@@ -1 +1 @@", "--- a", "+++ b", "\\ No newline", "\r", "\f\u2028\x85", "é"])
+TEXTS = st.builds(lambda lines, end: "\n".join(lines) + end, st.lists(LINES, max_size=30), st.sampled_from(["", "\n"]))
+
+
+@settings(deadline=None)
+@given(TEXTS, TEXTS)
+@pytest.mark.skipif(shutil.which("patch") is None, reason="patch is not installed")
+def test_patch_makes_the_new_text_of_the_old_one(tmp_path_factory, old, new):
     folder = Folder(tmp_path_factory.mktemp("diff"))
-    one, other = "\n".join(old) + ("\n" if old else ""), "\n".join(new) + ("\n" if new and ended else "")
-    (folder.path / "f").write_text(one)
+    (folder.path / "f").write_bytes(old.encode())
     folder.begin()
-    (folder.path / "f").write_text(other)
+    (folder.path / "f").write_bytes(new.encode())
     change = folder.changes().get("f")
-    assert applied(one, change.diff if change is not None else None) == other
-
-
-def applied(text: str, diff: str | None) -> str:
-    """What `patch` would make of it, written anew."""
-    old, made, at = text.splitlines(keepends=True), [], 0
-    for line in (diff or "").splitlines(keepends=True):
-        if line.startswith("@@"):
-            start, _, count = line.split()[1][1:].partition(",")
-            begin = int(start) - (count != "0")
-            made += old[at:begin]
-            at = begin
-        elif line.startswith("\\"):
-            made[-1] = made[-1].removesuffix("\n")
-        elif line[0] == "-":
-            at += 1
-        else:
-            made.append(line[1:])
-            at += line[0] == " "
-    return "".join(made + old[at:])
+    if change is None:
+        assert old == new
+        return
+    command = ["patch", "--silent", "--binary", "--fuzz=0", "--no-backup-if-mismatch", str(folder.old / "f")]
+    done = subprocess.run(command, input=f"--- f\n+++ f\n{change.diff}".encode(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert (folder.old / "f").read_bytes() == new.encode()
 
 
 def test_what_is_no_text_is_told_by_its_hash(folder):
@@ -212,6 +206,56 @@ def test_the_private_folder_is_no_part_of_it(folder):
     assert folder.told() == {"sub/.tmp": "added"}
 
 
+def test_nothing_in_the_private_folder_is_too_much(folder):
+    folder.path.joinpath(".tmp", *["d"] * 101).mkdir(parents=True)
+    (folder.path / "a").touch()
+    assert folder.told() == {"a": "added"}
+
+
+def test_a_file_that_moved_and_was_edited_is_gone_and_made(folder):
+    (folder.path / "a").write_text("one\ntwo\n")
+    folder.begin()
+    (folder.path / "a").rename(folder.path / "b")
+    (folder.path / "b").write_text("one\nthree\n")
+    found = folder.changes()
+    assert {path: (change.change, change.diff) for path, change in found.items()} == {
+        "a": ("removed", "@@ -1,2 +0,0 @@\n-one\n-two\n"),
+        "b": ("added", "@@ -0,0 +1,2 @@\n+one\n+three\n"),
+    }
+
+
+def test_a_template_of_hard_links_is_compared(folder):
+    (folder.path / "a").write_text("one\n")
+    folder.begin()
+    os.link(folder.old / "a", folder.old.parent / "twin")
+    (folder.path / "a").write_text("two\n")
+    assert folder.changes()["a"].diff == "@@ -1 +1 @@\n-one\n+two\n"
+
+
+@needs_root
+def test_folders_and_files_that_the_agent_closed_are_not_gone(folder, monkeypatch):
+    for name in ("closed", "hollow"):
+        (folder.path / name).mkdir()
+    (folder.path / "closed" / "inside").write_text("x")
+    (folder.path / "file").write_text("x")
+    folder.begin()
+    for path in folder.path.iterdir():
+        path.chmod(0)
+    for path in (folder.path, *folder.path.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    monkeypatch.chdir(folder.path)  # the way here is root's
+    with as_nobody():
+        after = take_snapshot(".")
+    assert set(after.unseen) == {"closed", "hollow"}
+    changes, _ = compare(take_snapshot(str(folder.old)), after, folder.old, Workspace(folder.path))
+    assert [(change.path, change.change, change.after.mode) for change in changes] == [
+        ("closed", "mode", 0),
+        ("file", "modified", 0),
+        ("hollow", "mode", 0),
+    ]
+    assert changes[1].note == "not compared: it was not read"
+
+
 def test_folders_nested_without_end_are_refused(folder):
     deep = folder.path.joinpath(*["d"] * 101)
     deep.mkdir(parents=True)
@@ -227,5 +271,9 @@ def test_equal_folders_have_equal_digests(tmp_path):
         (tmp_path / "a" / name / "sub" / "f").write_text("x")
     one, two = (take_snapshot(str(tmp_path / "a" / name)) for name in ("one", "two"))
     assert digest(one) == digest(two)
+    for path in (tmp_path / "a" / "two" / "sub", tmp_path / "a" / "two" / "sub" / "f"):
+        path.touch()
+        path.chmod(path.stat().st_mode | 0o020)  # as another umask has it
+    assert digest(one) == digest(take_snapshot(str(tmp_path / "a" / "two")))
     (tmp_path / "a" / "two" / "sub" / "f").chmod(0o755)
     assert digest(one) != digest(take_snapshot(str(tmp_path / "a" / "two")))

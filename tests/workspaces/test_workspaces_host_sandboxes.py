@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import pytest
 from support.docker_here import needs_bubblewrap
+from support.processes import running
 from support.small_disk import small_disk
 
 from pytest_agentbench.errors import SandboxError
@@ -26,7 +27,7 @@ from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 T = TypeVar("T")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 MEGABYTE = 2**20
-NAP = f"999.{os.getpid()}"
+NAP = f"999.{os.getpid():07}"
 """Seconds to sleep by which the processes of this session are told from others'."""
 
 
@@ -62,17 +63,6 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     workspaces = Workspaces()
     yield Bench(request.param, workspaces.create("case"))
     workspaces.close()
-
-
-def running(mark: str) -> bool:
-    """Whether a process with the text in its command line lives."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if mark.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return True
-        except OSError:
-            continue
-    return False
 
 
 def test_gives_output_in_order_and_the_exit_code(bench: Bench) -> None:

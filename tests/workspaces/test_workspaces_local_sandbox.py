@@ -6,14 +6,14 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from support.processes import running
 
 from pytest_agentbench.workspaces import ExecResult, ResourceLimits, Workspace, Workspaces
 from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
 
-NAP = f"999.{os.getpid()}"
+NAP = f"999.{os.getpid():07}"
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a child subreaper")
 
 
@@ -26,17 +26,6 @@ def workspace() -> Iterator[Workspace]:
 
 def run(workspace: Workspace, command: str, *, seconds: float = 20, **options: int) -> ExecResult:
     return asyncio.run(LocalSandbox(workspace).exec(["/bin/sh", "-c", command], seconds=seconds, **options))
-
-
-def running(mark: str) -> bool:
-    """Whether a process with the text in its command line lives."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if mark.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return True
-        except OSError:
-            continue
-    return False
 
 
 @linux_only

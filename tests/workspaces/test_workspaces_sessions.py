@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import PathRefusedError, Workspace, Workspaces, host_mark, session_is_dead
+from pytest_agentbench.workspaces import (
+    PathRefusedError,
+    Workspace,
+    Workspaces,
+    host_mark,
+    session_is_dead,
+)
+from pytest_agentbench.workspaces.sessions import _take
 
 SESSION = """
 import sys
@@ -138,7 +145,15 @@ def test_kept_workspaces_survive_the_session_and_later_ones(tmp_path):
 def test_of_a_killed_session_the_kept_workspaces_stay(tmp_path, session):
     folder = session("keep", "other").kill()
     assert swept(tmp_path) == [folder.name]
-    assert sorted(path.name for path in folder.iterdir()) == [".kept", ".lock", "1-keep"]
+    assert sorted(path.name for path in folder.iterdir()) == [".dead", ".kept", ".lock", "1-keep"]
+
+
+def test_a_dead_session_is_dead_while_its_lock_is_held_to_remove_its_folder(session):
+    """Its containers are looked for meanwhile, and must not pass for those of one that lives."""
+    dead = str(session("a").kill())
+    held = _take(dead)
+    assert session_is_dead(dead)
+    os.close(held)
 
 
 def test_the_mark_tells_temporary_folders_apart(tmp_path, monkeypatch):

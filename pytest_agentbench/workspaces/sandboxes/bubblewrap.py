@@ -14,13 +14,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.owners import Owners
 from pytest_agentbench.workspaces.sandboxes.base import SandboxKind, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.bwrap import (
     Inputs,
     View,
     bwrap_command,
     filter_program,
-    python_prefixes,
+    python_mounts,
+    python_path,
     read_only,
     users,
     variables,
@@ -33,7 +35,7 @@ from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Works
 _END_SECONDS = 30.0
 _BWRAP_SECONDS = 0.5
 _TRIAL_SECONDS = 20.0
-_NOBODY = 65534
+_WRITABLE = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - the sandbox's own: what is shown in there would be made in there
 _ADVICE = (
     "an ordinary user needs user namespaces (sysctl user.max_user_namespaces above 0, on Ubuntu "
     "kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for bwrap), and in a container the right to "
@@ -61,12 +63,17 @@ class BubblewrapSandbox(HostSandbox):
         private = str(self.workspace.private_tmp())
         mounts = ["--bind", str(self.workspace.path), WORKSPACE]
         mounts += ["--bind", private, f"{WORKSPACE}/{PRIVATE_TMP}", "--bind", private, "/tmp"]  # noqa: S108
-        for prefix in python_prefixes():
-            if not prefix.startswith(("/tmp/", f"{WORKSPACE}/")):  # noqa: S108 - made in folders that commands can write
-                mounts[:0] = read_only(prefix, prefix)
+        mounts[:0] = python_mounts(*_WRITABLE)
         for mount in self._spec.mounts:
             mounts[:0] = read_only(str(mount.source), mount.target)
-        return View(tuple(mounts), WORKSPACE, self.workspace.owner, self._spec.network, self._spec.limits)
+        return View(
+            tuple(mounts),
+            WORKSPACE,
+            self.workspace.owner,
+            path=python_path(*_WRITABLE),
+            network=self._spec.network,
+            limits=self._spec.limits,
+        )
 
 
 class BubblewrapProgram(Program):
@@ -249,8 +256,7 @@ def bubblewrap_problem() -> str | None:
 
 def _try_it() -> tuple[bytes, int]:
     """What `true` in bubblewrap says, and its exit code."""
-    user = _NOBODY if os.getuid() == 0 else None
-    view = View(("--dir", WORKSPACE, "--dir", "/tmp"), WORKSPACE, user)  # noqa: S108 - the sandbox's own
+    view = View(("--dir", WORKSPACE, "--dir", "/tmp"), WORKSPACE, Owners().of(0))  # noqa: S108 - the sandbox's own
     status, reports = os.pipe()
     try:
         with open(os.devnull, "rb") as nothing:

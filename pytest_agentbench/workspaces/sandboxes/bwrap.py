@@ -22,6 +22,13 @@ _FIRST_PROCESS = 'exec 9>&2 2>/dev/null; (exec "$@" 2>&9 9>&-); exit $?'
 A command in its place could not be killed by its own signals, and bwrap's own first process is left to the machine's.
 """
 
+_MAX_LINKS = 40
+_MARKS = (
+    "pyvenv.cfg",
+    *(f"{lib}/python{sys.version_info.major}.{sys.version_info.minor}/os.py" for lib in ("lib", "lib64")),
+)
+"""Each shows that a folder is the prefix of a Python."""
+
 _SHM_BYTES = 64 * 2**20
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
@@ -45,6 +52,9 @@ _ETC = (
     "timezone",
 )
 _ETC_WITH_NETWORK = ("hosts", "resolv.conf")
+_OF_PYTHON = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "ssl")
+"""What Python or a virtual environment made of its prefix, which may be a project's folder, or somebody's home."""
+
 _SYSTEM_FOLDERS = ("//", *(f"{folder}/" for folder in _SYSTEM))
 _SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
@@ -54,12 +64,15 @@ class View:
     """What a program sees beside the system's folders.
 
     `mounts` are bwrap's own arguments, in order, for the rest of the file system. `user` is the user and group id that
-    it runs as; None: this process's own, which where it is root may then read everything it sees, and no more.
+    it runs as, None: this process's own. `path` are folders of programs, beside the system's. `reads_all`: where this
+    process is root, the program may read everything that it sees, whoever that belongs to.
     """
 
     mounts: tuple[str, ...]
     folder: str
     user: int | None
+    path: tuple[str, ...] = ()
+    reads_all: bool = False
     network: bool = False
     limits: ResourceLimits = field(default_factory=ResourceLimits)
 
@@ -83,7 +96,8 @@ def bwrap_command(view: View, argv: Sequence[str], inputs: Inputs) -> list[str]:
         *_rights(view),
         *_system(),
         *_etc(view, inputs),
-        *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108
+        *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),  # root could write there without any capability
+        *("--dev", "/dev", "--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108
         *folders("/run", "/var"),
         *("--symlink", "../tmp", "/var/tmp"),  # noqa: S108
         *view.mounts,
@@ -106,19 +120,49 @@ def users(view: View) -> tuple[bytes, bytes]:
 def variables(view: View, given: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of the program: no key can be in it but those `given`."""
     own = {"HOME": view.folder, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}  # noqa: S108 - its private one
-    return {"PATH": ":".join((*(f"{prefix}/bin" for prefix in python_prefixes()), *_SYSTEM_PATH)), **own, **given}
+    return {"PATH": ":".join((*view.path, *_SYSTEM_PATH)), **own, **given}
 
 
 @functools.cache
-def python_prefixes() -> tuple[str, ...]:
-    """Where the running Python lies, as far as that is in none of the system's folders, by every name it goes by."""
+def python_mounts(*hidden: str) -> tuple[str, ...]:
+    """Arguments that show the running Python, as far as it is in none of the system's folders or of those `hidden`.
+
+    `hidden` end in a slash.
+    """
+    shown = [f"{prefix}/{name}" for prefix in _python_prefixes(hidden) for name in _OF_PYTHON]
+    parts = chain.from_iterable(read_only(path, path) for path in shown if os.path.exists(path))
+    return (*parts, *_python_links((*_SYSTEM_FOLDERS, *hidden, *(f"{path}/" for path in shown))))
+
+
+def python_path(*hidden: str) -> tuple[str, ...]:
+    """The folders of its programs."""
+    return tuple(f"{prefix}/bin" for prefix in _python_prefixes(hidden))
+
+
+def _python_prefixes(hidden: tuple[str, ...]) -> list[str]:
+    """Where it lies, by every name it goes by."""
     found = [sys.prefix, sys.base_prefix]
-    executable = sys.executable
-    while os.path.islink(executable):  # an environment's own leads, maybe over others, to the one it was made of
-        executable = os.path.join(os.path.dirname(executable), os.readlink(executable))
-        found.append(os.path.normpath(os.path.join(executable, "..", "..")))
+    for link in _executables():
+        prefix = os.path.dirname(os.path.dirname(link))
+        if any(os.path.exists(f"{prefix}/{mark}") for mark in _MARKS):
+            found.append(prefix)
     found += [os.path.realpath(prefix) for prefix in found]
-    return tuple(prefix for prefix in dict.fromkeys(found) if not f"{prefix}/".startswith(_SYSTEM_FOLDERS))
+    return [prefix for prefix in dict.fromkeys(found) if not f"{prefix}/".startswith((*_SYSTEM_FOLDERS, *hidden))]
+
+
+def _python_links(elsewhere: tuple[str, ...]) -> Iterator[str]:
+    """Arguments for the links that lead to it and lie neither in what is shown nor where nothing can be."""
+    for path in _executables():
+        if os.path.islink(path) and not path.startswith(elsewhere):
+            yield from (*_folders_above(path), "--symlink", os.readlink(path), path)
+
+
+def _executables() -> list[str]:
+    """The running Python's program by all its names: an environment's leads, maybe over others, to the real one."""
+    found = [sys.executable]
+    while os.path.islink(found[-1]) and len(found) < _MAX_LINKS:
+        found.append(os.path.normpath(os.path.join(os.path.dirname(found[-1]), os.readlink(found[-1]))))
+    return found
 
 
 def program(name: str) -> str:
@@ -139,13 +183,16 @@ def filter_program() -> bytes:
 
 def read_only(source: str, target: str) -> tuple[str, ...]:
     """Arguments that show a file or folder there, in folders that everybody may look into."""
-    above = [str(folder) for folder in reversed(Path(target).parents) if folder != Path("/")]
-    return (*folders(*above), "--ro-bind", source, target)
+    return (*_folders_above(target), "--ro-bind", source, target)
 
 
 def folders(*paths: str) -> tuple[str, ...]:
     """Arguments that make these folders; bwrap itself would make them for root alone."""
     return tuple(argument for path in paths for argument in ("--perms", "0755", "--dir", path))
+
+
+def _folders_above(target: str) -> tuple[str, ...]:
+    return folders(*(str(folder) for folder in reversed(Path(target).parents) if folder != Path("/")))
 
 
 @functools.cache
@@ -186,8 +233,9 @@ def _rights(view: View) -> tuple[str, ...]:
 def _drop(view: View) -> tuple[str, ...]:
     if view.user is None:
         return ()
-    user = str(view.user)
-    return (program("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps", "-all", "--")
+    user, kept = str(view.user), "-all,+dac_read_search" if view.reads_all else "-all"
+    rights = ("--inh-caps", kept, "--ambient-caps", kept)
+    return (program("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", *rights, "--")
 
 
 def _limited(view: View) -> tuple[str, ...]:

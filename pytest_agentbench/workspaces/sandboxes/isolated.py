@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,10 +13,11 @@ from typing import Literal
 
 from pytest_agentbench.workspaces.sandboxes import bubblewrap, local
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, ResourceLimits, SandboxKind
-from pytest_agentbench.workspaces.sandboxes.bwrap import View, python_prefixes, read_only
+from pytest_agentbench.workspaces.sandboxes.bwrap import View, python_mounts, python_path, read_only
 from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
 from pytest_agentbench.workspaces.sandboxes.programs import Program
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
+from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace
 
 MAX_RESULT_BYTES = 2**20
@@ -31,10 +31,11 @@ _watchdog = Watchdog()
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Where a program runs: as this process's user, in an empty folder of its own, the only one that it can write.
+    """Where a program runs: in an empty folder of its own.
 
-    `kind` bubblewrap: of this machine it sees the system's folders, the running Python, and `readable`, files and
-    folders at their own places. local: no isolation, it sees and writes whatever this user can.
+    `kind` bubblewrap: that folder is the only one that it can write; of this machine it sees the system's folders, the
+    running Python, and `readable`, files and folders at their own places. Where this process is root it runs as a user
+    that nothing else belongs to, and yet may read all of that. local: no isolation, it may whatever this user may.
     """
 
     kind: Literal["bubblewrap", "local"]
@@ -58,18 +59,18 @@ async def run_isolated(
 
     Raises SandboxError where that cannot be had.
     """
-    folder = tempfile.TemporaryDirectory(prefix="agentbench-hook-", ignore_cleanup_errors=True)
+    workspaces = Workspaces()  # of its own: removed by the next session where this one is killed
     try:
-        return await _run(argv, isolation, Path(folder.name), seconds, stdin, output_limit)
+        return await _run(argv, isolation, workspaces.create("isolated"), seconds, stdin, output_limit)
     finally:
-        await asyncio.to_thread(folder.cleanup)
+        await asyncio.to_thread(workspaces.close)
 
 
 async def _run(
-    argv: Sequence[str], isolation: Isolation, folder: Path, seconds: float, stdin: bytes, output_limit: int
+    argv: Sequence[str], isolation: Isolation, workspace: Workspace, seconds: float, stdin: bytes, output_limit: int
 ) -> Isolated:
     reads, writes = _pipe()
-    result, box = _Result(), _Box(isolation, folder, writes)
+    result, box = _Result(), _Box(isolation, workspace, writes)
     try:
         await asyncio.get_running_loop().connect_read_pipe(lambda: result, os.fdopen(reads, "rb", 0))
         ended = await box.exec([*argv, str(writes)], seconds=seconds, stdin=stdin, output_limit=output_limit)
@@ -85,8 +86,8 @@ async def _run(
 class _Box(HostSandbox):
     """The sandbox of one program, with the writing end of the pipe for its result."""
 
-    def __init__(self, isolation: Isolation, folder: Path, result: int) -> None:
-        super().__init__(Workspace(folder), isolation.limits, _watchdog)
+    def __init__(self, isolation: Isolation, workspace: Workspace, result: int) -> None:
+        super().__init__(workspace, isolation.limits, _watchdog)
         self.kind: SandboxKind = isolation.kind
         self._isolation = isolation
         self._result = [result]
@@ -107,10 +108,18 @@ class _Box(HostSandbox):
             self.close_result()
 
     def _view(self) -> View:
-        mounts = ["--bind", str(self.workspace.path), _FOLDER]
-        for path in (*python_prefixes(), *map(str, self._isolation.readable)):
+        mounts = ["--bind", str(self.workspace.path), _FOLDER, *python_mounts()]
+        for path in map(str, self._isolation.readable):
             mounts += read_only(path, path)
-        return View(tuple(mounts), _FOLDER, None, self._isolation.network, self.limits)
+        return View(
+            tuple(mounts),
+            _FOLDER,
+            self.workspace.owner,
+            path=python_path(),
+            reads_all=True,
+            network=self._isolation.network,
+            limits=self.limits,
+        )
 
 
 class _Result(asyncio.Protocol):

@@ -55,10 +55,15 @@ def main(plan: dict[str, int], argv: list[str]) -> int:
 
 
 def kill_session(session: int) -> None:
-    """Kill what is left of a session whose launcher is gone."""
-    for pid, _, found in _processes():
-        if found == session:
+    """Kill what is left of a session whose launcher is gone, and see it gone."""
+    deadline = time.monotonic() + _KILL_SECONDS
+    while time.monotonic() < deadline:
+        left = [pid for pid, _, found in _processes() if found == session]
+        if not left:
+            return
+        for pid in left:
             _kill(pid)
+        time.sleep(0.001)
 
 
 def _become(argv: list[str], plan: dict[str, int]) -> None:

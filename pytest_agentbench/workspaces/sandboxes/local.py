@@ -65,7 +65,7 @@ class LocalProgram(Program):
         finally:
             self.process.wait()
             if self.process.returncode < 0:  # the launcher was killed, by its command for one: do its work
-                kill_session(self.process.pid)
+                await asyncio.to_thread(kill_session, self.process.pid)
 
 
 def start(
