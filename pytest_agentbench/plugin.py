@@ -84,9 +84,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Cassettes and results of earlier sessions are tens of thousands of files without tests.
 
-    The folder `verify` of a case holds its hidden tests, which are not for this session.
+    The folders `verify` and `workspace` of a case hold its hidden tests and its agent's, not this session's.
     """
-    if collection_path.name == "verify":
+    if collection_path.name in ("verify", "workspace"):
         return True if any((collection_path.parent / name).is_file() for name in ("test.yaml", "test.yml")) else None
     if collection_path.name.endswith(".artifacts"):  # what agents left, whatever folder it was stored in
         return True if collection_path.match("run_*.artifacts") else None

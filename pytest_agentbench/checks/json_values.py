@@ -16,13 +16,13 @@ _FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n(.*?)^[ \t]*```", re.DOTA
 def parse_json(text: str) -> Any:
     """The text as JSON, or the last fenced block of it. Raises ValueError with the reason where there is none."""
     try:
-        return _loads(text)
+        return loads(text)
     except ValueError as error:
         fenced = _FENCE.findall(text)
         if not fenced:
             raise ValueError(f"not JSON: {error}") from error
     try:
-        return _loads(fenced[-1])
+        return loads(fenced[-1])
     except ValueError as error:
         raise ValueError(f"its last fenced block is not JSON: {error}") from error
 
@@ -52,7 +52,8 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _loads(text: str) -> Any:
+def loads(text: str) -> Any:
+    """The text as JSON: no NaN, nothing that nests too deep. Raises ValueError."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError as error:

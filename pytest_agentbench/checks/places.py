@@ -25,7 +25,7 @@ class Place:
 
 
 def find(context: CheckContext, path: str) -> Place | None:
-    """What lies at the path. Raises ConfigError for a path that no check may look at."""
+    """What lies at the path. Raises ConfigError for a path that no check may look at, Unmet where the agent bars it."""
     absolute = path.startswith("/")
     if ".." in path.split("/") or "\0" in path or (absolute and not path.startswith("/tmp/")):  # noqa: S108
         raise ConfigError(
@@ -36,6 +36,8 @@ def find(context: CheckContext, path: str) -> Place | None:
             kind = context.workspace.kind(path)
         except PathRefusedError as refused:
             raise Unmet(f"{path} in the workspace: {refused}") from refused
+        except PermissionError as error:
+            raise Unmet(f"{path} in the workspace cannot be looked at: {error.strerror}") from error
         if kind is not None:
             return Place("the workspace", kind)
     return None if absolute else _find_beside(context.case.path.parent, path)
@@ -44,7 +46,8 @@ def find(context: CheckContext, path: str) -> Place | None:
 def read_text(context: CheckContext, path: str) -> tuple[str, str]:
     """The file's text, and the file and its place as messages name it.
 
-    Raises Unmet where there is no such file, ValueError where it is not UTF-8 or too large.
+    Raises Unmet where there is no such file, or the agent made it unreadable, ValueError where it is not UTF-8 or too
+    large.
     """
     place = find(context, path)
     if place is None:
@@ -61,6 +64,10 @@ def read_text(context: CheckContext, path: str) -> tuple[str, str]:
         raise ValueError(f"{name} is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}") from error
     except PathRefusedError as refused:
         raise Unmet(f"{name}: {refused}") from refused
+    except PermissionError as error:
+        if place.file is not None:
+            raise
+        raise Unmet(f"{name} cannot be read: {error.strerror}") from error
 
 
 def missing(context: CheckContext, path: str) -> str:

@@ -71,8 +71,8 @@ async def _judge(
     try:
         judgement = await judge(
             case,
-            artifact,
-            checks,
+            plan.lane.shown(artifact),
+            [plan.lane.shown(check) for check in checks],
             plan.evaluation_profile,
             lambda config: services.client(plan.judges[config.judge_id], tape),
             backends=services.registry.judges if tape is None else taped_judges(services.registry.judges, tape),

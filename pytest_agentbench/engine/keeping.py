@@ -12,7 +12,7 @@ from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.outputs import store_outputs
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.records import Case, CustomCheck, FileChange, OutputArtifact, RunArtifact
+from pytest_agentbench.records import WORKSPACE_NOTE, Case, CustomCheck, FileChange, OutputArtifact, RunArtifact
 from pytest_agentbench.store import whole_archive
 from pytest_agentbench.workspaces import (
     EMPTY,
@@ -27,18 +27,15 @@ from pytest_agentbench.workspaces import (
     unpack,
 )
 
-NOTE = "agentbench.workspace"
-"""In a run's metadata, where its workspace is not kept as it was: `not_kept` says why, `left_out` are paths.
-
-`not_compared` says why there are no changes, `more_changes` how many there are besides those that are listed.
-"""
-
 _MAX_LEFT_OUT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a run has left in its workspace, as it is stored: see RunArtifact. `archive` is its `workspace` there."""
+    """What a run has left in its workspace, as it is stored: see RunArtifact. `archive` is its `workspace` there.
+
+    `note` is what its metadata say of it: see WORKSPACE_NOTE.
+    """
 
     archive: str | None = None
     changes: tuple[FileChange, ...] | None = None
@@ -48,7 +45,7 @@ class Left:
     @property
     def metadata(self) -> dict[str, Any]:
         """What the run's metadata say of it."""
-        return {NOTE: self.note} if self.note else {}
+        return {WORKSPACE_NOTE: self.note} if self.note else {}
 
 
 async def keep_workspace(
@@ -61,17 +58,7 @@ async def keep_workspace(
 
 
 def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snapshot) -> Left:
-    note: dict[str, Any] = {}
-    changes = None
-    try:
-        after = take_snapshot(str(workspace.path))
-        template = Workspace(case.workspace) if case.workspace is not None else None
-        found, more = compare(before, after, template, workspace)
-        changes = tuple(found)
-        if more:
-            note["more_changes"] = more
-    except TreeError as error:
-        note["not_compared"] = str(error)
+    changes, note = _compare(case, workspace, before)
     outputs: tuple[OutputArtifact, ...] = ()
     archive = None
     try:
@@ -83,6 +70,20 @@ def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snaps
     except (ArchiveError, OSError) as error:  # the run is worth more: it is stored without
         note["not_kept"] = getattr(error, "strerror", None) or str(error)
     return Left(archive, changes, outputs, note)
+
+
+def _compare(
+    case: Case, workspace: Workspace, before: Snapshot
+) -> tuple[tuple[FileChange, ...] | None, dict[str, Any]]:
+    """The changes, and what is to be noted of those that are missing."""
+    try:
+        after = take_snapshot(str(workspace.path))
+        if "" in after.unseen:
+            return None, {"not_compared": "the folder is gone or cannot be looked into"}
+        changes, more = compare(before, after, case.workspace, workspace)
+    except (TreeError, OSError) as error:  # the run is worth more: it is stored without
+        return None, {"not_compared": str(error)}
+    return tuple(changes), {"more_changes": more} if more else {}
 
 
 def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, list[str]]:
@@ -102,7 +103,7 @@ async def restore_workspace(services: Services, job: Job, case: Case, result: Re
     artifact = result.artifact
     if result.workspace is not None or artifact is None:
         return result.workspace is not None
-    note = artifact.metadata.get(NOTE) or {}
+    note = artifact.metadata.get(WORKSPACE_NOTE) or {}
     looked_at = None if case.verify else [] if job.by_hand else _paths_looked_at(job, case)
     is_kept_whole = not note.keys() & {"not_kept", "left_out"}
     if (artifact.workspace is None and is_kept_whole) or (looked_at == [] and not job.by_hand):

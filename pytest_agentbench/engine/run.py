@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.engine.job import Job, Result
-from pytest_agentbench.engine.keeping import NOTE, Left, keep_workspace
+from pytest_agentbench.engine.keeping import Left, keep_workspace
 from pytest_agentbench.engine.sandboxing import expected_sandbox, sandbox_spec
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import Subject
-from pytest_agentbench.engine.taping import paid, run_ended, run_kept
+from pytest_agentbench.engine.taping import Taped, paid, run_ended, run_kept
 from pytest_agentbench.engine.web import web_fetch, web_search
-from pytest_agentbench.errors import ConfigError, ProviderError
-from pytest_agentbench.records import Case, RunArtifact, RunError
+from pytest_agentbench.errors import ConfigError, ProviderError, UnwritableError
+from pytest_agentbench.records import WORKSPACE_NOTE, Case, RunArtifact, RunError
 from pytest_agentbench.runners import RunContext, RunEnd, Runner, conclude
 from pytest_agentbench.store import share_run
 from pytest_agentbench.workspaces import EMPTY, SandboxSpec, Snapshot, Workspace, digest, fill
@@ -26,8 +27,45 @@ if TYPE_CHECKING:
     from pytest_agentbench.models import Tape
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A run that has ended, however: what its runner came to, and what its workspace began with.
+
+    `cassette` is as in RunArtifact; `unwritable` is why it could not be written, to be raised when the run is stored.
+    """
+
+    context: RunContext
+    end: RunEnd
+    started_at: datetime
+    seconds: float
+    before: Snapshot
+    cassette: Taped
+    unwritable: UnwritableError | None
+
+
 async def make_run(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
     """Fills in `result` and stores the run, however it ended. Raises what the runner raised beyond that."""
+    plan, tape = job.plan, result.tape
+    ended = await _run(services, job, case, subject, result)
+    run_id, interrupted = uuid.uuid4().hex, None
+    try:
+        left = await keep_workspace(services, job, case, run_id, result.workspace, ended.before)
+    except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
+        left, interrupted = Left(note={"not_kept": "the session was stopped"}), error
+    artifact = result.artifact = _artifact(job, case, subject, ended, left, run_id)
+    result.seconds = artifact.duration_seconds
+    if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
+        services.on_spent("run", paid(tape, [artifact.usage]))
+    result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
+    share_run(plan.lane, artifact, made=True)
+    if interrupted is not None:
+        raise interrupted
+    if ended.unwritable is not None:
+        raise ended.unwritable
+
+
+async def _run(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> _Ended:
+    """The runner from its start to its end, in `result.workspace` where it made one. Nothing of it runs any more."""
     plan, model, tape = job.plan, subject.model, result.tape
     if any(each.scripted for each in (model, *plan.judges.values(), *job.judges)):
         services.scripts.load_beside(case)
@@ -42,13 +80,15 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
     finally:
         await context.stop_sandbox()
         result.workspace = context.made_workspace
-    seconds, taped, unwritable = run_ended(tape, case, end.status, context.trace.seconds)
-    run_id, interrupted = uuid.uuid4().hex, None
-    try:
-        left = await keep_workspace(services, job, case, run_id, context.made_workspace, before)
-    except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
-        left, interrupted = Left(note={"not_kept": "the session was stopped"}), error
-    artifact = result.artifact = RunArtifact(
+    seconds, cassette, unwritable = run_ended(tape, case, end.status, context.trace.seconds)
+    return _Ended(context, end, started_at, seconds, before, cassette, unwritable)
+
+
+def _artifact(job: Job, case: Case, subject: Subject, ended: _Ended, left: Left, run_id: str) -> RunArtifact:
+    """All that is known of the run."""
+    plan, model, trace = job.plan, subject.model, ended.context.trace
+    own = {name: value for name, value in ended.end.metadata.items() if name != WORKSPACE_NOTE}
+    return RunArtifact(
         run_id=run_id,
         case_id=case.case_id,
         suite_id=plan.suite_id,
@@ -57,30 +97,21 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
         model=model.model_dump(include={"model_id", "requested_model", "label", "scripted"}),
         repetition=job.repetition,
         fingerprint=subject.fingerprint,
-        status=end.status,
-        started_at=started_at,
-        duration_seconds=seconds,
-        request=context.trace.request,
-        provider=context.trace.provider,
-        usage=context.trace.usage,
-        trace=context.trace.events,
+        status=ended.end.status,
+        started_at=ended.started_at,
+        duration_seconds=ended.seconds,
+        request=trace.request,
+        provider=trace.provider,
+        usage=trace.usage,
+        trace=trace.events,
         output_artifacts=left.outputs,
-        error=end.error,
+        error=ended.end.error,
         workspace=left.archive,
         changes=left.changes,
-        sandbox=context.sandbox_used,
-        cassette=taped,
-        metadata={**{name: value for name, value in end.metadata.items() if name != NOTE}, **left.metadata},
+        sandbox=ended.context.sandbox_used,
+        cassette=ended.cassette,
+        metadata={**own, **left.metadata},
     )
-    result.seconds = artifact.duration_seconds
-    if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
-        services.on_spent("run", paid(tape, [artifact.usage]))
-    result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
-    share_run(plan.lane, artifact, made=True)
-    if interrupted is not None:
-        raise interrupted
-    if unwritable is not None:
-        raise unwritable
 
 
 def _fill(services: Services, workspace: Workspace, template: Path) -> Snapshot:

@@ -50,8 +50,8 @@ def require_decision(case: Case, profile: EvaluationProfile) -> None:
             "evaluator; give it one, or name an evaluation profile with a judge"
         )
     raise ConfigError(
-        f"{case.path}:{case.line}: nothing decides this case; give it a check, a verifier, an answer, a metric with a threshold, "
-        "expectations and an evaluation profile with a judge, or report_only: true"
+        f"{case.path}:{case.line}: nothing decides this case; give it a check, a verifier, an answer, a metric with a "
+        "threshold, expectations and an evaluation profile with a judge, or report_only: true"
     )
 
 

@@ -216,10 +216,14 @@ def _ends_within(blocks: Sequence[Block], limit: int) -> tuple[int, int]:
 
 def _outputs(artifact: RunArtifact) -> _Parts:
     """What the run left behind. Where its files are stored would name the model."""
-    if artifact.changes:
+    untold = artifact.changes_untold
+    if artifact.changes or untold is not None:
         yield "\n## What the agent changed in its folder"
+    if artifact.changes:
         changes = [f"{each.sentence}\n{each.diff or ''}" for each in artifact.changes]
         yield Block("changes of files, with diffs", clipped("\n".join(changes), MAX_CHANGES))
+    if untold is not None:
+        yield Block("what is not told of them", untold)
     outputs = [each for each in artifact.output_artifacts if each.artifact_type != OUTPUT_TYPE]
     if outputs:
         yield "\n## Files and values the agent left behind"

@@ -60,6 +60,7 @@ from pytest_agentbench.records.evaluation import (
     Scored,
 )
 from pytest_agentbench.records.run import (
+    WORKSPACE_NOTE,
     Event,
     FileChange,
     FileFacts,
@@ -80,6 +81,7 @@ from pytest_agentbench.records.verify import Expected, HiddenFile, InsidePath, P
 __all__ = [
     "BUILTIN_KINDS",
     "DIMENSIONS",
+    "WORKSPACE_NOTE",
     "AnswerVerdict",
     "Attachment",
     "Case",

@@ -159,6 +159,13 @@ class SandboxUsed(Record):
     image_id: str | None = None
 
 
+WORKSPACE_NOTE = "agentbench.workspace"
+"""In a run's metadata, where its workspace is not kept as it was: `not_kept` says why, `left_out` are paths.
+
+`not_compared` says why there are no changes, `more_changes` how many there are besides those that are listed.
+"""
+
+
 class RunError(Record):
     """Why a run's status is not success."""
 
@@ -205,6 +212,15 @@ class RunArtifact(Record):
     def final_output(self) -> str | None:
         """The last final output, None where there is none."""
         return next((e.content for e in reversed(self.trace) if isinstance(e, FinalOutputEvent)), None)
+
+    @property
+    def changes_untold(self) -> str | None:
+        """What `changes` leaves out: why nothing was compared, or how many there are besides; None for nothing."""
+        note = self.metadata.get(WORKSPACE_NOTE) or {}
+        if (reason := note.get("not_compared")) is not None:
+            return f"not compared: {reason}"
+        more = note.get("more_changes")
+        return f"{more:,} more changes that are not listed" if more else None
 
     @property
     def changed_files(self) -> tuple[str, ...]:

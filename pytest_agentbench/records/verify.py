@@ -57,8 +57,6 @@ class PytestTests(Record):
     """Tests that passed before and still have to."""
     tests: tuple[TestId, ...] = ()
     """Further files, folders or tests."""
-    count: Annotated[StrictInt, Field(ge=1)] | None = None
-    """How many tests that makes, each parameter set counted."""
     pythonpath: tuple[InsideFolder, ...] = (".",)
     """Folders of the workspace that the tests import from; they come after the standard library."""
     plugins: tuple[Text, ...] = ()

@@ -8,11 +8,11 @@ so that it cannot steer the terminal.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_agentbench.errors import JudgeError, SandboxError
-from pytest_agentbench.records import Case, CheckResult, Evaluation, FileChange, JudgeResult, MetricResult, RunArtifact
+from pytest_agentbench.records import Case, CheckResult, Evaluation, JudgeResult, MetricResult, RunArtifact
 from pytest_agentbench.reports.text import apart, clip, number, pad, visible
 
 WIDTH = 160
@@ -70,7 +70,7 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
     found, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
     alone = len(found) == 1 and found[0].message is not None and found[0].sentence == first
     details = [f"    {line}" for line in _said(found[0])[1:]] if alone else ["", *_aligned(found)]
-    lines = [first, *details, "", *_answer(artifact.final_output), *_changes(artifact.changes or ())]
+    lines = [first, *details, "", *_answer(artifact.final_output), *_changes(artifact)]
     if artifact_path is not None:
         lines.append(f"full trace: {visible(artifact_path)}")
     return "\n".join(lines)
@@ -196,8 +196,9 @@ def _answer(answer: str | None) -> list[str]:
     return [f"answer (last {len(shown)} of {len(lines)} lines):" if len(lines) > len(shown) else "answer:", *shown]
 
 
-def _changes(changes: Sequence[FileChange]) -> list[str]:
+def _changes(artifact: RunArtifact) -> list[str]:
     """What the agent did to its files: the first lines of each diff, as far as there is room."""
+    changes = artifact.changes or ()
     lines: list[str] = []
     for position, change in enumerate(changes):
         diff = (change.diff or "").splitlines()
@@ -208,6 +209,7 @@ def _changes(changes: Sequence[FileChange]) -> list[str]:
             lines.append(f"... and {len(changes) - position} more changes")
             break
         lines += block
+    lines += [artifact.changes_untold] if artifact.changes_untold is not None else []
     return ["workspace:", *(f"    {_line(line)}" for line in lines)] if lines else []
 
 

@@ -19,6 +19,9 @@ from pytest_agentbench.workspaces.workspace import Workspace
 MAX_ARCHIVE_BYTES = 64 * 2**20
 """The largest archive of a workspace, headers included, and the most that one unpacks to."""
 
+_MAX_PATH = 3_800
+"""Bytes of the longest path that is kept: no system opens one of over 4,096, that of the workspace itself included."""
+
 _LATEST = 2**33  # seconds since 1970, what every tar header holds
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
@@ -31,11 +34,15 @@ def pack(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = 
     """Writes the files and folders of a workspace, its private `.tmp` too; the paths of all else, which is left out.
 
     `redact` is applied to names and to files that are UTF-8 text. Left out are links, files with several hard links,
-    FIFOs, sockets, and what cannot be read. Raises ArchiveError for what is too large, OSError from `target`.
+    FIFOs, sockets, what cannot be read, and what nobody could put back as its path is too long. Raises ArchiveError for
+    what is too large, OSError from `target`.
     """
     left_out: list[str] = []
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for found in _found(workspace, left_out):
+            if len(os.fsencode(found.path)) > _MAX_PATH:
+                left_out.append(found.path)
+                continue
             header, content, there = tarfile.TarInfo(redact(found.path)), None, found.stat
             if found.kind == "folder":
                 header.type = tarfile.DIRTYPE

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, islice, takewhile
+from pathlib import Path
 from typing import Literal
 
 from pytest_agentbench.records import FileChange, FileFacts
-from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.confined import PathRefusedError, open_file, open_folder
 from pytest_agentbench.workspaces.snapshot import Snapshot, shown
 from pytest_agentbench.workspaces.walking import Names
 from pytest_agentbench.workspaces.workspace import Workspace
@@ -36,10 +38,11 @@ Change = Literal["added", "removed", "modified", "renamed", "mode"]
 Facts = Mapping[Names, FileFacts]
 
 
-def compare(before: Snapshot, after: Snapshot, old: Workspace | None, new: Workspace) -> tuple[list[FileChange], int]:
+def compare(before: Snapshot, after: Snapshot, old: Path | None, new: Workspace) -> tuple[list[FileChange], int]:
     """The changes, sorted by path, and how many more there were.
 
-    `new` is the workspace and `old` what it was a copy of: their texts are read where they are as the snapshots say.
+    `new` is the workspace and `old` the folder it was a copy of: their texts are read where they are as the snapshots
+    say.
     """
     found = sorted(_changes(before, after), key=lambda change: change[0])
     room = MAX_DIFFS
@@ -106,14 +109,15 @@ class _Untold(Exception):
     """Why there is no diff of a text."""
 
 
-def _with_diff(path: str, change: FileChange, old: Workspace | None, new: Workspace, room: int) -> FileChange:
+def _with_diff(path: str, change: FileChange, old: Path | None, new: Workspace, room: int) -> FileChange:
     """The change with its diff in at most `room` characters; links, folders and the like have none."""
     if not any(facts is not None and facts.kind == "file" for facts in (change.before, change.after)):
         return change
     if room <= 0:
         return change.model_copy(update={"note": "not shown: too much text was changed"})
     try:
-        lines = _unified(_lines(path, change.before, old), _lines(path, change.after, new))
+        were = _lines(path, change.before, old, linked=True)  # the template is as its author wants it
+        lines = _unified(were, _lines(path, change.after, new.path, linked=False))
     except _Untold as reason:
         return change.model_copy(update={"note": str(reason)})
     kept = list(takewhile(lambda end: end <= room, accumulate(map(len, lines))))
@@ -122,8 +126,11 @@ def _with_diff(path: str, change: FileChange, old: Workspace | None, new: Worksp
     return change.model_copy(update={"diff": "".join(lines[: len(kept)]) or None, "note": note})
 
 
-def _lines(path: str, facts: FileFacts | None, workspace: Workspace | None) -> list[str]:
-    """The lines of a text with their ends. Raises _Untold for what is none, or not to be shown."""
+def _lines(path: str, facts: FileFacts | None, root: Path | None, *, linked: bool) -> list[str]:
+    """The lines of a text with their ends; with `linked` also of a file with several hard links.
+
+    Raises _Untold for what is none, or not to be shown.
+    """
     if facts is None or facts.kind != "file":
         return []
     if facts.sha256 is None:
@@ -131,7 +138,7 @@ def _lines(path: str, facts: FileFacts | None, workspace: Workspace | None) -> l
     if facts.size is None or facts.size > MAX_TEXT:
         raise _Untold(f"over {MAX_TEXT // 1024} kB")
     try:
-        content = workspace.read_bytes(path, MAX_TEXT) if workspace is not None else b""
+        content = b"" if root is None else _content(root, path, linked=linked)
         text = content.decode()
     except UnicodeDecodeError:
         raise _Untold("binary") from None
@@ -142,6 +149,15 @@ def _lines(path: str, facts: FileFacts | None, workspace: Workspace | None) -> l
     if "\0" in text:
         raise _Untold("binary")
     return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
+
+
+def _content(root: Path, path: str, *, linked: bool) -> bytes:
+    *folders, name = path.split("/")
+    with (
+        open_folder(str(root), folders) as folder,
+        os.fdopen(open_file(folder, name, linked=linked), "rb") as file,
+    ):
+        return file.read(MAX_TEXT + 1)
 
 
 def _unified(old: list[str], new: list[str]) -> list[str]:

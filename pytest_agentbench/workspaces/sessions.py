@@ -28,6 +28,8 @@ from pytest_agentbench.workspaces.workspace import Workspace
 _PREFIX = "agentbench-"
 _LOCK = ".lock"
 _KEPT = ".kept"
+_DEAD = ".dead"
+_TAKING = threading.Lock()  # a look at a lock must not pass for the session that holds it
 _logger = logging.getLogger(__name__)
 
 
@@ -101,16 +103,19 @@ def session_is_dead(folder: str) -> bool:
 
     False where that cannot be known: it is another user's, or its file system has no locks.
     """
-    try:
-        held = _take(folder)
-    except FileNotFoundError:
-        return not os.path.lexists(folder)
-    except OSError:
-        return False
-    if held is None:
-        return False
-    os.close(held)
-    return True
+    if os.path.lexists(f"{folder}/{_DEAD}"):  # another session has its lock, to remove it
+        return True
+    with _TAKING:
+        try:
+            held = _take(folder)
+        except FileNotFoundError:
+            return not os.path.lexists(folder)
+        except OSError:
+            return False
+        if held is None:
+            return False
+        os.close(held)
+        return True
 
 
 def host_mark() -> str:
@@ -142,10 +147,14 @@ def _make_session(base: str) -> tuple[str, int]:
 
 
 def _take(folder: str) -> int | None:
-    """The descriptor that holds a dead session's lock; None for one that lives. Raises OSError where there is none."""
+    """The descriptor that holds a dead session's lock; None for one that lives. Raises OSError where there is none.
+
+    While it is held the folder says that its session is dead.
+    """
     held = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW)
     try:
         if os.fstat(held).st_uid == os.getuid() and _lock(held):
+            os.close(os.open(f"{folder}/{_DEAD}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
             return held
     except BaseException:
         os.close(held)
@@ -166,7 +175,8 @@ def _sweep(base: str, own: str) -> None:
         if folder == own:
             continue
         try:
-            held = _take(folder)
+            with _TAKING:
+                held = _take(folder)
         except OSError:  # it is another user's, no session's, or gone
             continue
         if held is not None:
@@ -191,7 +201,7 @@ def _clear(folder: str) -> None:
         return
     kept = _kept(folder)
     for name in os.listdir(folder):
-        if name not in kept and name not in (_LOCK, _KEPT):
+        if name not in kept and name not in (_LOCK, _KEPT, _DEAD):
             _remove_tree(f"{folder}/{name}")
     if not kept:
         _remove_tree(folder)

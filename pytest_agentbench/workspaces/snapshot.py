@@ -6,19 +6,23 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pytest_agentbench.records import FileFacts
 from pytest_agentbench.workspaces.confined import PathRefusedError, open_file
 from pytest_agentbench.workspaces.walking import MAX_TREE_BYTES, Found, Names, walk
-from pytest_agentbench.workspaces.workspace import PRIVATE_TMP
+from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, kind_of
 
 _CHUNK = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The facts of everything below a folder, by its names; `unseen` are the folders that could not be looked into."""
+    """The facts of everything below a folder, by its names.
+
+    `unseen` are the folders in it that could not be looked into, "" for itself.
+    """
 
     facts: Mapping[Names, FileFacts]
     unseen: tuple[str, ...] = ()
@@ -36,9 +40,7 @@ def take_snapshot(folder: str) -> Snapshot:
     facts: dict[Names, FileFacts] = {}
     unseen: list[str] = []
     room = MAX_TREE_BYTES
-    for found in walk(folder, unseen):
-        if found.names[0] == PRIVATE_TMP:
-            continue
+    for found in walk(folder, unseen, skip=PRIVATE_TMP):
         mode = stat.S_IMODE(found.stat.st_mode)
         if found.kind == "file":
             size, sha256 = found.stat.st_size, None
@@ -50,14 +52,21 @@ def take_snapshot(folder: str) -> Snapshot:
             facts[found.names] = FileFacts(kind="link", mode=mode, target=_target(found))
         else:
             facts[found.names] = FileFacts(kind=found.kind, mode=mode)
+    for path in filter(None, unseen):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            there = os.lstat(f"{folder}/{path}")
+            facts[tuple(path.split("/"))] = FileFacts(kind=kind_of(there), mode=stat.S_IMODE(there.st_mode))
     return Snapshot(facts, tuple(unseen))
 
 
 def digest(snapshot: Snapshot) -> str:
-    """SHA-256 of all facts, the same for folders that hold the same, and for copies."""
+    """SHA-256 of all facts, the same for folders that hold the same, and for copies.
+
+    Of the permissions only the owner's count: those of others are the umask's where the folder was checked out.
+    """
     total = hashlib.sha256()
     for names, facts in sorted(snapshot.facts.items(), key=lambda item: item[0]):
-        told = (shown("/".join(names)), facts.kind, facts.mode & 0o777, facts.size, facts.sha256, facts.target)
+        told = (shown("/".join(names)), facts.kind, facts.mode & 0o700, facts.size, facts.sha256, facts.target)
         total.update(repr(told).encode())
     return total.hexdigest()
 

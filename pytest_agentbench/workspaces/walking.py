@@ -47,8 +47,8 @@ class Found:
         return "/".join(self.names)
 
 
-def walk(root: str, unseen: list[str]) -> Iterator[Found]:
-    """Everything below `root`, sorted within each folder, a folder before what it holds.
+def walk(root: str, unseen: list[str], skip: str | None = None) -> Iterator[Found]:
+    """Everything below `root`, sorted within each folder, a folder before what it holds; `skip` is no part of it.
 
     The paths of folders that cannot be looked into are added to `unseen`, "" for the root. Raises TreeError.
     """
@@ -68,6 +68,8 @@ def walk(root: str, unseen: list[str]) -> Iterator[Found]:
                 if seen >= MAX_ENTRIES:
                     raise TreeError(f"it holds {MAX_ENTRIES:,} files or more")
                 for name in found:
+                    if name == skip and not names:
+                        continue
                     there = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     if stat.S_ISDIR(there.st_mode):
                         pending.append((*names, name))

@@ -9,8 +9,8 @@ from attacks_support import rows
 
 TESTS = "\n".join(file.read_text(encoding="utf-8") for file in Path(__file__).parents[1].rglob("test_*.py"))
 OUTCOMES = {"held", "limits only", "not isolated"}
-HELD_IN_LOCAL = {"everywhere": True, "isolated": False}
-"""Which sandboxes a test of verifiers runs in, by its decorator."""
+HELD_IN_LOCAL = {"everywhere": True, "isolated": False, "by_version": True, "once": True}
+"""What tests of verifiers show of `local` by their decorators; the last two: the kind of sandbox has no part in it."""
 
 
 def test_every_attack_has_an_outcome_and_a_test() -> None:
@@ -26,7 +26,7 @@ def test_every_sandbox_of_a_row_is_tried() -> None:
     for row in rows():
         if "local" not in row.outcomes:
             continue
-        above = rf"^@(attack|everywhere|isolated)\n(?:(?!def ).*\n)*def {row.test}\("
+        above = rf"^@(attack|everywhere|isolated|by_version|once)\n(?:(?!def ).*\n)*def {row.test}\("
         [decorator] = re.findall(above, TESTS, re.MULTILINE)
         if decorator != "attack":  # which takes its sandboxes from the row
             held = {kind: outcome == "held" for kind, outcome in row.outcomes.items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.other_user import NOBODY, as_nobody, needs_root
 
 from pytest_agentbench.checks import BUILTIN_CHECKS, CheckContext, Verdict, excerpt, run_checks
 from pytest_agentbench.checks.files import normalized
@@ -167,6 +168,28 @@ def test_links_do_not_lead_out(check, workspace, tmp_path):
         result = check("file_contains", path=path, text="secret")
         assert (result.outcome, result.actual) == ("failed", None)
     assert check("file_contains", path="beside", text="secret").outcome == "error"
+
+
+@needs_root
+def test_what_the_agent_closed_fails(check, workspace, monkeypatch):
+    """Else an agent could make an error of its failure."""
+    for name in ("folder", "file"):
+        workspace.write_text(f"{name}/a.txt", "x")
+    (workspace.path / "file" / "a.txt").chmod(0)
+    (workspace.path / "folder").chmod(0)
+    for path in (workspace.path, *workspace.path.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    monkeypatch.chdir(workspace.path)  # the way here is root's
+    with as_nobody():
+        results = [
+            check("file_contains", path="file/a.txt", text="x", workspace=Workspace(Path())),
+            check("file_exists", path="folder/a.txt", workspace=Workspace(Path())),
+            check("path_exists", path="folder/a.txt", workspace=Workspace(Path())),
+        ]
+    assert [(result.outcome, result.message) for result in results] == [
+        ("failed", "file/a.txt in the workspace cannot be read: Permission denied"),
+        *[("failed", "folder/a.txt in the workspace cannot be looked at: Permission denied")] * 2,
+    ]
 
 
 def test_file_contains_is_case_sensitive_and_needs_utf_8(check, workspace):

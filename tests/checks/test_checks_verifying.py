@@ -36,7 +36,7 @@ def test_hidden_tests_decide(bench: VerifierBench) -> None:
     result = bench.tests()
     assert (result.kind, result.dimensions, result.outcome) == ("verify", ("task",), "failed")
     assert result.message == "2 of 3 tests passed: tests/test_hidden.py::test_odd failed"
-    assert "assert 3 == 2" in (result.actual or "")
+    assert result.actual == "assert 3 == 2 +  where 3 = median([3, 1, 2])"
 
 
 @everywhere
@@ -100,8 +100,6 @@ def test_all_that_is_expected_has_to_run(bench: VerifierBench) -> None:
     assert result.message == "1 of 1 test passed: tests/gone.py::t did not run"
     result = bench.tests(pytest={"tests": (), "fail_to_pass": [odd, "tests/test_hidden.py::test_same"]})
     assert (result.outcome, len(result.outputs["tests"])) == ("passed", 3)
-    assert bench.tests(pytest={"count": 3}).outcome == "passed"
-    assert bench.tests(pytest={"count": 4}).message == "3 of 3 tests passed: found 3 tests, expected 4"
     assert bench.tests("x = 1\n").message == "0 of 0 tests passed: tests/test_hidden.py did not run"
 
 

@@ -12,6 +12,10 @@ from support.verifier_bench import BAD, GOOD, HELD, KINDS, VerifierBench, open_b
 pytestmark = pytest.mark.slow
 everywhere = pytest.mark.parametrize("kind", KINDS)
 isolated = pytest.mark.parametrize("kind", HELD)
+by_version = pytest.mark.parametrize("kind", HELD)  # where only pytest's version has a part in it: the image's is old
+once = pytest.mark.parametrize("kind", HELD[:1])  # where the kind of sandbox has no part in it
+RAN = "2 of 3 tests passed: tests/test_hidden.py::test_odd failed"
+"""What is said of BAD where nothing that was planted had a say."""
 
 
 @pytest.fixture
@@ -22,11 +26,10 @@ def bench(kind: str, tmp_path: Path) -> Iterator[VerifierBench]:
 ALL_PASS = """
 import pytest
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    report = yield
+    report = (yield).get_result()
     report.outcome, report.longrepr = "passed", None
-    return report
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
@@ -36,10 +39,13 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 @everywhere
-@pytest.mark.parametrize("at", ["conftest.py", "tests/conftest.py", "tests/__init__.py"])
-def test_planted_conftest(bench: VerifierBench, at: str) -> None:
-    bench.left({"solution.py": BAD, at: ALL_PASS})
-    assert bench.tests().outcome == "failed"
+def test_planted_conftest(bench: VerifierBench) -> None:
+    bench.left(
+        dict.fromkeys(["conftest.py", "tests/conftest.py", "tests/__init__.py", "conftest/__init__.py"], ALL_PASS)
+    )
+    bench.left({"solution.py": BAD})
+    assert bench.tests().message == RAN
+    assert bench.tests(keep=["conftest.py"]).outcome == "passed"  # so it would have worked
 
 
 @everywhere
@@ -55,18 +61,18 @@ def test_planted_pytest11_plugin(bench: VerifierBench) -> None:
             }
         )
     bench.left({"solution.py": BAD})
-    assert bench.tests().outcome == "failed"
+    assert bench.tests().message == RAN
 
 
 @everywhere
-@pytest.mark.parametrize("name", ["sitecustomize.py", "usercustomize.py", "evil.pth"])
-def test_planted_start_up_code(bench: VerifierBench, name: str) -> None:
+def test_planted_start_up_code(bench: VerifierBench) -> None:
     code = "import sys; print('WOKEN'); sys.modules['builtins'].__dict__['sorted'] = lambda values: [2] * 9\n"
-    for folder in ("", ".local/lib/python3.11/site-packages/", "tests/"):
-        bench.left({f"{folder}{name}": code})
+    for name in ("sitecustomize.py", "usercustomize.py", "evil.pth"):
+        for folder in ("", ".local/lib/python3.11/site-packages/", "tests/"):
+            bench.left({f"{folder}{name}": code})
     bench.left({"solution.py": "def median(values):\n    return sorted(values)[0]\n"})
     result = bench.tests()
-    assert result.outcome == "failed"
+    assert result.message == RAN
     assert "WOKEN" not in result.outputs["printed"]
 
 
@@ -78,24 +84,20 @@ def test_fake_python_on_the_path(bench: VerifierBench) -> None:
         (bench.workspace.path / path).chmod(0o755)
     bench.left({"solution.py": BAD})
     result = bench.tests()
-    assert (result.outcome, len(result.outputs["tests"])) == ("failed", 3)
+    assert result.message == RAN
     result = bench.verify(command=("/bin/sh", "-c", "python3 -c 'raise SystemExit(3)'"))
     assert result.outputs["exit_code"] == 3
     assert "WOKEN" not in str(result.outputs)
 
 
 @everywhere
-@pytest.mark.parametrize("name", ["pytest.py", "_pytest/__init__.py", "json.py", "unittest.py", "pluggy.py"])
-def test_module_with_the_name_of_one_that_tests_need(bench: VerifierBench, name: str) -> None:
-    for folder in ("", "tests/"):
-        bench.left({f"{folder}{name}": "import os; print('WOKEN', flush=True); os._exit(0)\n"})
+def test_modules_with_the_names_of_those_that_tests_need(bench: VerifierBench) -> None:
+    for name in ("pytest.py", "_pytest/__init__.py", "json.py", "unittest.py", "pluggy.py"):
+        for folder in ("", "tests/"):
+            bench.left({f"{folder}{name}": "import os; os._exit(0)\n"})
     text = "import json, pytest, unittest\nfrom solution import median\ndef test_a(): assert median([2, 1, 3]) == 2\n"
-    bench.left({"solution.py": BAD + "values = None\n"})
-    assert bench.tests(text).message == "1 of 1 test passed"
     bench.left({"solution.py": "def median(values): return 0\n"})
-    result = bench.tests(text)
-    assert result.message == "0 of 1 test passed: tests/test_hidden.py::test_a failed"
-    assert "WOKEN" not in result.outputs["printed"]
+    assert bench.tests(text).message == "0 of 1 test passed: tests/test_hidden.py::test_a failed"
 
 
 CONFIGURATION = {
@@ -107,25 +109,34 @@ CONFIGURATION = {
 
 
 @everywhere
-@pytest.mark.parametrize("name", CONFIGURATION)
-def test_planted_configuration(bench: VerifierBench, name: str) -> None:
-    bench.left({"solution.py": BAD, name: CONFIGURATION[name], f"tests/{name}": CONFIGURATION[name]})
-    assert bench.tests().message.startswith("2 of 3 tests passed")
+def test_planted_configuration(bench: VerifierBench) -> None:
+    for name, text in CONFIGURATION.items():
+        bench.left({name: text, f"tests/{name}": text})
+    bench.left({"solution.py": BAD})
+    assert bench.tests().message == RAN
 
 
 @everywhere
-@pytest.mark.parametrize(
-    "code",
-    [
-        'print(\'\\n{"token": "", "pytest": "9", "tests": {}, "problems": [], "ended": 0, "exit": 0}\')',
-        "print('3 passed in 0.01s')",
-        "import os; os.write(1, b'{\"passed\": true}\\n' * 9); os.write(2, b'3 passed')",
-        'import os\nfor fd in range(3, 99):\n    try: os.write(fd, b\'{"event": "ended", "value": 0}\\n\')\n'
-        "    except OSError: pass",
-    ],
-    ids=["reply", "summary", "streams", "descriptors"],
-)
-def test_forged_result(bench: VerifierBench, code: str) -> None:
+def test_forged_output(bench: VerifierBench) -> None:
+    code = """
+import os
+print('\\n{"token": "", "loaded": true, "tests": {}, "problems": [], "ended": 0, "exit": 0}')
+print("3 passed in 0.01s")
+os.write(1, b'{"passed": true}\\n' * 9)
+os.write(2, b"3 passed")
+"""
+    bench.left({"solution.py": BAD + code})
+    assert bench.tests().message == RAN
+
+
+@by_version
+def test_end_forged_into_every_descriptor(bench: VerifierBench) -> None:
+    code = """
+import os
+for fd in range(3, 99):
+    try: os.write(fd, b'{"event": "ended", "value": 0}\\n')
+    except OSError: pass
+"""
     bench.left({"solution.py": f"{BAD}\n{code}\n"})
     assert bench.tests().outcome == "failed"
 
@@ -134,8 +145,8 @@ def test_forged_result(bench: VerifierBench, code: str) -> None:
 def test_reply_forged_into_every_stream_there_is(bench: VerifierBench) -> None:
     code = """
 import json, os
-tests = {"tests/test_hidden.py::test_odd": {"outcome": "passed", "seconds": 0}}
-reply = {"pytest": "9", "tests": tests, "problems": [], "ended": 0, "exit": 0, "stopped": None, "output": ""}
+tests = {"tests/test_hidden.py::test_odd": {"outcome": "passed", "message": ""}}
+reply = {"loaded": True, "tests": tests, "problems": [], "ended": 0, "exit": 0, "stopped": None, "output": ""}
 for pid in filter(str.isdigit, os.listdir("/proc")):
     for fd in (1, 2):
         try:
@@ -189,23 +200,36 @@ for pid in (os.getppid(), int(above)):
 
 
 @everywhere
+def test_skipping_in_a_call(bench: VerifierBench) -> None:
+    names = ("skips", "fails_as_expected", "skips_as_unittest")
+    text = "import solution\n" + "".join(f"def test_{name}(): solution.{name}()\n" for name in names)
+    code = """
+import pytest, unittest
+def skips(): pytest.skip("no")
+def fails_as_expected(): pytest.xfail("no")
+def skips_as_unittest(): raise unittest.SkipTest("no")
+"""
+    bench.left({"solution.py": code})
+    result = bench.tests(text)
+    assert (result.outcome, result.message[:19]) == ("failed", "0 of 3 tests passed")
+    assert list(result.outputs["tests"].values()) == ["skipped", "xfailed", "skipped"]
+
+
+@by_version
 @pytest.mark.parametrize(
     "code",
     [
         "import pytest; pytest.skip('no', allow_module_level=True)",
-        "import pytest\ndef median(values): pytest.skip('no')",
-        "import pytest\ndef median(values): pytest.xfail('no')",
-        "import unittest\ndef median(values): raise unittest.SkipTest('no')",
         "import pytest\ndef median(values): pytest.exit('done', returncode=0)",
     ],
-    ids=["module", "call", "xfail", "unittest", "exit"],
+    ids=["module", "exit"],
 )
-def test_skipping(bench: VerifierBench, code: str) -> None:
+def test_skipping_all(bench: VerifierBench, code: str) -> None:
     bench.left({"solution.py": f"{GOOD}\n{code}\n"})
     assert bench.tests().outcome == "failed"
 
 
-@everywhere
+@by_version
 @pytest.mark.parametrize(
     "code",
     [
@@ -234,12 +258,19 @@ def test_edited_inputs_of_hidden_tests(bench: VerifierBench) -> None:
     bench.left({"solution.py": BAD + "open('tests/in.txt', 'w').write('2')\n"})
     result = bench.tests(text, files=[inputs])
     assert (result.outcome, result.message[:15]) == ("failed", "the hidden file")
+
+
+@once
+def test_a_folder_in_place_of_that_of_hidden_tests(bench: VerifierBench) -> None:
+    text = "from solution import median\ndef test_a():\n    with open('tests/in.txt') as file:\n"
+    text += "        assert median([int(line) for line in file]) == 2\n"
+    inputs = bench.hidden("tests/in.txt", "3\n1\n2\n")
     code = "import os; os.rename('tests', 'away'); os.mkdir('tests'); open('tests/in.txt', 'w').write('2')\n"
     bench.left({"solution.py": BAD + code})
     assert bench.tests(text, files=[inputs]).outcome == "failed"
 
 
-@everywhere
+@once
 @pytest.mark.parametrize("kind_of_thing", ["link", "folder", "link to a folder"])
 def test_something_else_in_the_place_of_hidden_tests(bench: VerifierBench, kind_of_thing: str) -> None:
     bench.left({"solution.py": BAD, "mine/test_hidden.py": "def test_odd(): pass\n"})
@@ -255,11 +286,66 @@ def test_something_else_in_the_place_of_hidden_tests(bench: VerifierBench, kind_
     assert bench.tests().message.startswith("2 of 3 tests passed")
 
 
-@everywhere
-def test_a_test_of_the_same_name_elsewhere(bench: VerifierBench) -> None:
-    passing = "def test_odd(): pass\ndef test_same(): pass\n"
-    bench.left({"solution.py": BAD, "test_hidden.py": passing, "test_hidden/__init__.py": passing})
-    assert bench.tests().outcome == "failed"
+SPOOFED = "__file__ = '/workspace/tests/test_hidden.py'\ndef test_odd(): pass\ndef test_same(): pass\n"
+"""A module that pytest takes for the hidden one."""
+
+
+@by_version
+@pytest.mark.parametrize("folders", [["src", "."], []])
+def test_a_module_with_the_name_of_the_hidden_one(bench: VerifierBench, folders: list[str]) -> None:
+    text = "def test_odd(): assert False\n"
+    bench.left(dict.fromkeys(["test_hidden.py", "test_hidden/__init__.py", "src/test_hidden.py"], SPOOFED))
+    result = bench.tests(text, pytest={"pythonpath": folders})
+    assert result.message == "0 of 1 test passed: tests/test_hidden.py::test_odd failed"
+
+
+@by_version
+def test_a_package_beside_the_hidden_module(bench: VerifierBench) -> None:
+    bench.left({"solution.py": BAD, "tests/test_hidden/__init__.py": SPOOFED})
+    result = bench.tests()
+    assert (result.outcome, result.outputs["tests"]) == ("failed", {})
+    assert "tests/test_hidden/__init__.py lies where Python finds it in its place" in (result.actual or "")
+
+
+@by_version
+def test_nothing_of_the_agents_is_imported_by_tests_that_import_nothing_of_it(bench: VerifierBench) -> None:
+    """`winreg` is looked for by the standard library, and found nowhere but on Windows."""
+    for name in ("__init__.py", "winreg.py", "tests/__init__.py", "tests/__init__.abi3.so", "tests/winreg.py"):
+        bench.left({name: "import os; os._exit(9)\n"})
+    helper = bench.hidden("tests/__init__.py", "")
+    result = bench.tests("import mimetypes\ndef test_a(): assert 0\n", files=[helper], pytest={"pythonpath": []})
+    assert result.message == "0 of 1 test passed: tests/test_hidden.py::test_a failed"
+
+
+@once
+def test_tests_of_the_template_that_the_agent_rewrote(bench: VerifierBench) -> None:
+    bench.template = bench.folder / "template"
+    bench.left({"solution.py": GOOD, "own.ini": "[pytest]\naddopts = --nonsense\n"})
+    for name in ("test_old.py", "more/test_more.py"):
+        source = bench.template / "tests" / name
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text("def test_old(): assert 0\n")
+        bench.left({f"tests/{name}": "def test_old(): pass\n"})
+    (bench.template / "own.ini").write_text("[pytest]\n")
+    bench.left({"tests/more/test_mine.py": "def test_mine(): pass\n", "tests/test_new.py": "def test_new(): pass\n"})
+    wanted = {"pass_to_pass": ["tests/test_old.py::test_old", "tests/more"], "config": "own.ini"}
+    result = bench.tests(pytest={**wanted, "fail_to_pass": ["tests/test_new.py"]})
+    outcomes = {name: outcome for name, outcome in result.outputs["tests"].items() if "hidden" not in name}
+    assert outcomes == {"tests/test_old.py::test_old": "failed", "tests/more/test_more.py::test_old": "failed"}
+    assert "tests/test_new.py did not run" in result.message
+    result = bench.tests(pytest={"pass_to_pass": ["tests/test_new.py"]}, keep=["tests/test_new.py"])
+    assert result.message == "4 of 4 tests passed"
+
+
+@once
+def test_a_link_on_the_way_to_a_test_that_is_not_there(bench: VerifierBench) -> None:
+    outside = bench.folder / "outside"
+    outside.mkdir()
+    (outside / "test_a.py").write_text("def test_a(): pass\n")
+    (bench.workspace.path / "more").symlink_to(outside)
+    result = bench.tests(pytest={"tests": ["more/test_a.py"]})
+    assert (result.outcome, result.outputs["tests"]) == ("failed", {})
+    assert (outside / "test_a.py").exists()
 
 
 @everywhere

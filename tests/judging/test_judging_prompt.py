@@ -8,6 +8,7 @@ from judging_samples import CHECK, EXPECTATIONS, make_artifact, make_case, make_
 from pytest_agentbench.judging import judge_messages
 from pytest_agentbench.judging import prompt as limits
 from pytest_agentbench.records import (
+    WORKSPACE_NOTE,
     Attachment,
     FileChange,
     FileFacts,
@@ -154,6 +155,17 @@ def test_what_the_agent_changed_is_shown_and_not_where_it_is_stored():
     assert "added a.py (file, 9 bytes)\n@@ -0,0 +1 @@\n+print(1)\n" in text
     assert "removed b (link to /etc/passwd)" in text
     assert "gpt-9" not in text
+    assert "what is not told of them" not in text
+
+
+def test_what_is_not_told_of_the_changes_is_said():
+    metadata = {WORKSPACE_NOTE: {"more_changes": 1234}}
+    change = FileChange(path="a", change="removed", before=FileFacts(kind="folder", mode=0o755))
+    read = blocks(*shown(artifact=make_artifact(changes=(change,), metadata=metadata)))
+    assert read["what is not told of them"] == "1,234 more changes that are not listed"
+    metadata = {WORKSPACE_NOTE: {"not_compared": "its folders are nested deeper than 100"}}
+    read = blocks(*shown(artifact=make_artifact(metadata=metadata)))
+    assert read["what is not told of them"] == "not compared: its folders are nested deeper than 100"
 
 
 def test_what_an_agent_wrote_into_files_and_their_names_stays_in_its_block():

@@ -110,9 +110,18 @@ def test_hidden_tests_are_not_collected_and_not_shown(project):
     assert not [path for path in stored if b"the secret of the case" in path.read_bytes()]
 
 
-def test_a_folder_named_verify_elsewhere_is_collected(bench):
+def test_tests_of_a_template_are_the_agents(project):
+    project.write("cases/one/workspace/test_old.py", "from nowhere import anything\n")
+    project.write("cases/one/workspace/conftest.py", "from nowhere import anything\n")
+    decided(project, workspace="workspace")
+    finished = run(project)
+    assert (finished.exit, finished.outcomes) == (0, {"one[agent]": "passed"})
+
+
+def test_folders_of_those_names_elsewhere_are_collected(bench):
     bench.write("verify/test_a.py", "def test_a(): pass\n")
-    assert "1 passed" in bench.run().text
+    bench.write("workspace/test_b.py", "def test_b(): pass\n")
+    assert "2 passed" in bench.run().text
 
 
 def test_what_is_printed_is_stored_without_keys(project, monkeypatch):

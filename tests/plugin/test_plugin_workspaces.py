@@ -121,6 +121,52 @@ def test_a_failed_run_shows_what_it_did_to_its_files(project):
     assert "hunter2" not in text
 
 
+GONE = (
+    HEAD
+    + """
+import shutil
+
+def agent(case, context):
+    folder = context.workspace.path
+    if case.metadata["left"] == "nothing":
+        shutil.rmtree(folder)
+    if case.metadata["left"] == "deep":
+        folder.joinpath(*["d"] * 101).mkdir(parents=True)
+    if case.metadata["left"] == "many":
+        for number in range(1_003):
+            (folder / str(number)).touch()
+    return "Rome"
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("left", "line"),
+    [
+        ("nothing", "    not compared: the folder is gone or cannot be looked into"),
+        ("deep", "    not compared: its folders are nested deeper than 100"),
+        ("many", "    3 more changes that are not listed"),
+    ],
+)
+def test_a_failed_run_shows_that_something_of_what_it_did_is_not_told(project, left, line):
+    project.agent(GONE)
+    project.write("cases/one/template/a", "")
+    project.case("one", workspace="template", metadata={"left": left})
+    finished = project.run()
+    assert finished.outcomes == {"one[agent]": "failed"}
+    assert line in [each.removeprefix("E  ") for each in finished.text.splitlines()]
+
+
+def test_a_session_that_needs_no_container_does_not_import_dockers_sdk(project):
+    unconfigure = (
+        "def pytest_unconfigure(config):\n    import sys\n    note('docker.txt', str('docker' in sys.modules))\n"
+    )
+    project.agent(WORKING + unconfigure)
+    project.case("one", workspace="template")
+    assert project.spawn().outcomes == {"one[agent]": "passed"}
+    assert project.lines("docker.txt") == ["False"]
+
+
 def test_files_that_checks_name_and_that_were_made_are_kept_by_themselves(project):
     looked_at = check("there", kind="file_exists", path="run.sh")
     project.case("one", workspace="template", deterministic_checks=[looked_at])

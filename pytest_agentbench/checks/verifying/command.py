@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from typing import Any
 
 from pytest_agentbench.checks.base import Verdict, excerpt, verdict
-from pytest_agentbench.checks.json_values import compact, includes
+from pytest_agentbench.checks.json_values import compact, includes, loads
 from pytest_agentbench.records import Verifier
 from pytest_agentbench.workspaces import ExecResult, PathRefusedError, Sandbox
 
@@ -74,10 +73,10 @@ def killed_for(ended: ExecResult, verifier: Verifier) -> str:
 async def _result(sandbox: Sandbox, name: str) -> dict[str, Any] | None:
     """What the command wrote to its file, None where it wrote none."""
     try:
-        found = json.loads(await sandbox.get(f"/tmp/{name}", _MAX_RESULT))  # noqa: S108 - the sandbox's
+        found = loads((await sandbox.get(f"/tmp/{name}", _MAX_RESULT)).decode("utf-8"))  # noqa: S108 - the sandbox's
     except FileNotFoundError:
         return None
-    except (PathRefusedError, OSError, ValueError, RecursionError) as error:
+    except (PathRefusedError, OSError, ValueError) as error:
         raise _Unreadable(f"${RESULT_VARIABLE} holds no JSON: {error}") from error
     if not isinstance(found, dict):
         raise _Unreadable(f"${RESULT_VARIABLE}: found {type(found).__name__}, expected a JSON object")

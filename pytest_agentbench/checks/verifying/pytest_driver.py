@@ -1,8 +1,9 @@
 """Runs tests with pytest and says what became of each. A program of its own: `python -I -B -c THIS_TEXT`.
 
 It runs on the Python of a sandbox: standard library only, Python 3.8 or later. Its stdin is one line of JSON, `{token,
-tests, pythonpath, plugins, config, seconds}`, its stdout one line, `{token, pytest, tests, problems, ended, exit,
-stopped, output}`.
+tests, pythonpath, plugins, config, seconds}`. Its stdout is two lines: `{token}` before anything of the workspace can
+run, so that what comes after it, or does not, is the doing of the code under test; and in the end `{token, loaded,
+tests, problems, ended, exit, stopped, output}`.
 
 Two processes. The one that the caller started never imports or runs anything of the workspace. It alone has the
 caller's stdin and stdout, and reads the token only when the other process, which runs pytest and with it the code under
@@ -17,13 +18,15 @@ import selectors
 import signal
 import sys
 import time
+from importlib.machinery import PathFinder
 from typing import Any, NoReturn
 
 _OUTPUT = 16_384
 _MESSAGE = 2_000
 _MAX_MESSAGES = 50
 _MAX_REPORTED = 32 * 2**20
-_MAX_TESTS = 20_000
+_MAX_EVENT = 65_536
+_MAX_NAMES = 2 * 2**20
 _LAST_READS = 32
 _PR_SET_DUMPABLE = 4
 _WORST_LAST = ("passed", "xpassed", "xfailed", "skipped", "failed")
@@ -48,20 +51,20 @@ def main() -> None:
         os.close(theirs)
     request = json.loads(sys.stdin.buffer.readline())
     token = request.pop("token")
+    _send(1, {"token": token})
     _send(asking, request)
     os.close(asking)
     reply = _watch(child, events, output, wake, time.monotonic() + request["seconds"])
-    _write(1, json.dumps({"token": token, **reply}).encode("ascii") + b"\n")
+    _send(1, {"token": token, **reply})
 
 
 def _shut_off() -> None:
-    """Keep this user's other processes from reading this one's memory and taking its open files, where Linux can."""
-    try:
+    """Keep this user's other processes from reading this one's memory and taking its open files: Linux can."""
+    if sys.platform == "linux":
         import ctypes
 
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    except (ImportError, AttributeError, OSError):
-        return
+        if ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+            raise OSError("prctl(PR_SET_DUMPABLE) failed")
 
 
 # -- the process that the caller started
@@ -99,18 +102,19 @@ def _watch(child: int, events: int, output: int, wake: int, deadline: float) -> 
 
 
 class _Heard:
-    """What the tests' process has said so far. Nothing of it is trusted to have a form."""
+    """What the tests' process has said so far. Nothing of it is trusted to have a form, or an end."""
 
     def __init__(self) -> None:
-        self._line, self._printed, self._size = b"", b"", 0
-        self._facts: dict[str, Any] = {"pytest": None, "ended": None}
+        self._line, self._printed, self._size, self._names = b"", b"", 0, 0
+        self._loaded = False
+        self._ended: int | None = None
         self._tests: dict[str, dict[str, Any]] = {}
-        self._problems: list[list[str]] = []
+        self._problems: list[tuple[str, str]] = []
         self._messages = 0
 
     @property
     def too_much(self) -> bool:
-        return self._size > _MAX_REPORTED or len(self._tests) > _MAX_TESTS
+        return self._size > _MAX_REPORTED or len(self._line) > _MAX_EVENT or self._names > _MAX_NAMES
 
     def take(self, data: bytes, *, printed: bool) -> None:
         if printed:
@@ -122,46 +126,60 @@ class _Heard:
             self._event(line)
 
     def told(self) -> dict[str, Any]:
-        tests = {name: {key: each[key] for key in each if key != "phases"} for name, each in self._tests.items()}
+        tests = {}
         for name, each in self._tests.items():
-            if each["outcome"] == "passed" and each["phases"] != {"setup", "call", "teardown"}:
-                tests[name]["outcome"] = "unfinished"
+            finished = each["outcome"] != "passed" or each["phases"] == {"setup", "call", "teardown"}
+            tests[name] = {"outcome": each["outcome"] if finished else "unfinished", "message": each["message"]}
         output = self._printed.decode("utf-8", "replace")
-        return {**self._facts, "tests": tests, "problems": self._problems, "output": output}
+        facts = {"loaded": self._loaded, "ended": self._ended}
+        return {**facts, "tests": tests, "problems": self._problems, "output": output}
 
     def _event(self, line: bytes) -> None:
         try:
             event = json.loads(line)
             kind = event["event"]
-            if kind == "collected":
-                for name in event["tests"]:
-                    self._test(name)
+            if kind == "loaded":
+                self._loaded = True
+            elif kind == "collected":
+                self._test(event["test"])
             elif kind == "report":
                 self._report(event)
             elif kind == "problem":
-                self._problems.append([str(event["where"]), self._message(event["message"])])
-            elif kind in ("pytest", "ended"):
-                self._facts[kind] = event["value"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            self._problems.append(["", "the tests' process reported something that cannot be read"])
+                self._problem(_text(event["where"]), event["message"])
+            elif kind == "ended":
+                self._ended = int(event["value"])
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            self._problem("", "the tests' process reported something that cannot be read")
 
     def _test(self, name: Any) -> dict[str, Any]:
-        if not isinstance(name, str):
-            raise TypeError(name)
-        return self._tests.setdefault(name, {"outcome": "not run", "phases": set()})
+        name = _text(name)
+        if name not in self._tests:
+            self._names += len(name)
+            self._tests[name] = {"outcome": "not run", "phases": set(), "message": ""}
+        return self._tests[name]
 
     def _report(self, event: dict[str, Any]) -> None:
         test = self._test(event["test"])
         test["phases"].add(event["when"])
-        outcome, before = event["outcome"], test["outcome"]
-        if before == "not run" or _WORST_LAST.index(outcome) > _WORST_LAST.index(before):
-            test["outcome"] = outcome
-            if outcome != "passed":
-                test["message"] = self._message(event["message"])
+        rank = _WORST_LAST.index(event["outcome"])
+        if test["outcome"] == "not run" or rank > _WORST_LAST.index(test["outcome"]):
+            test["outcome"] = _WORST_LAST[rank]
+            test["message"] = self._message(event["message"]) if rank else ""
+
+    def _problem(self, where: str, message: Any) -> None:
+        if len(self._problems) < _MAX_MESSAGES:
+            self._problems.append((where, self._message(message)))
 
     def _message(self, message: Any) -> str:
         self._messages += 1
-        return str(message)[-_MESSAGE:] if self._messages <= _MAX_MESSAGES else ""
+        return _text(message)[-_MESSAGE:] if self._messages <= _MAX_MESSAGES else ""
+
+
+def _text(value: Any) -> str:
+    """A text that UTF-8 can carry. Raises TypeError for another thing."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value.encode("utf-8", "replace").decode("utf-8")
 
 
 def _read(source: int) -> bytes | None:
@@ -228,23 +246,34 @@ def _run_tests(options: dict[str, Any], reporting: int) -> int:
     import pytest
 
     here = os.getcwd()
+    folders = [os.path.normpath(os.path.join(here, folder)) for folder in options["pythonpath"]]
     files = dict.fromkeys(name.partition("::")[0] for name in options["tests"])
     arguments = [
         *("-c", options["config"] or os.devnull),
-        *(f"--rootdir={here}", f"--confcutdir={here}", "--import-mode=append", "--color=no", "-q"),
-        *("-p", "no:cacheprovider"),
+        *(f"--rootdir={here}", f"--confcutdir={here}", "--color=no", "-q", "-p", "no:cacheprovider"),
+        f"--import-mode={'append' if folders else 'importlib'}",
         *(part for plugin in options["plugins"] for part in ("-p", plugin)),
         *(name for name in files if os.path.exists(name)),
     ]
-    folders = [os.path.normpath(os.path.join(here, folder)) for folder in options["pythonpath"]]
     wanted = tuple(options["tests"])
+    installed = next((at for at, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
 
     class Reporter:
         @pytest.hookimpl(tryfirst=True)
         def pytest_load_initial_conftests(self) -> None:
-            _send(reporting, {"event": "pytest", "value": pytest.__version__})
-            at = next((at for at, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
-            sys.path[at:at] = folders
+            _send(reporting, {"event": "loaded"})
+            sys.path[installed:installed] = folders
+
+        def pytest_collectstart(self, collector: Any) -> None:
+            if not isinstance(collector, pytest.Module):
+                return
+            root, shadow = _root_and_shadow(str(getattr(collector, "path", None) or collector.fspath))
+            if shadow is not None:
+                message = f"{shadow} lies where Python finds it in its place"
+                _send(reporting, {"event": "problem", "where": collector.nodeid, "message": message})
+                pytest.exit(message, 1)
+            if folders and sys.path[installed : installed + 1] != [root]:
+                sys.path.insert(installed, root)
 
         def pytest_collectreport(self, report: Any) -> None:
             if report.outcome != "passed":
@@ -255,7 +284,8 @@ def _run_tests(options: dict[str, Any], reporting: int) -> int:
             items[:] = [item for item in items if _is_wanted(item.nodeid, wanted)]
 
         def pytest_collection_finish(self, session: Any) -> None:
-            _send(reporting, {"event": "collected", "tests": [item.nodeid for item in session.items]})
+            for item in session.items:
+                _send(reporting, {"event": "collected", "test": item.nodeid})
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             outcome = report.outcome
@@ -266,6 +296,21 @@ def _run_tests(options: dict[str, Any], reporting: int) -> int:
             _send(reporting, {**event, "message": message})
 
     return int(pytest.main(arguments, plugins=[Reporter()]))
+
+
+def _root_and_shadow(path: str) -> tuple[str, str | None]:
+    """The folder that a test's file is imported from, and what would be imported in place of it or of its packages."""
+    if os.path.basename(path) == "__init__.py":
+        path = os.path.dirname(path)
+    while True:
+        folder, name = os.path.split(path)
+        expected = os.path.join(path, "__init__.py") if os.path.isdir(path) else path
+        found = PathFinder.find_spec(os.path.splitext(name)[0], [folder])
+        if found is not None and found.origin != expected:
+            return folder, found.origin
+        if not os.path.isfile(os.path.join(folder, "__init__.py")):
+            return folder, None
+        path = folder
 
 
 def _is_wanted(name: str, wanted: tuple[str, ...]) -> bool:

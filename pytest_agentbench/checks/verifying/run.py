@@ -45,8 +45,12 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
             found = await (run_tests(verifier, sandbox, python) if verifier.pytest else run_command(verifier, sandbox))
         finally:
             await sandbox.stop()
-        now: Content = await context.in_thread(partial(hidden_content, verifier, target))
-        return _unless_changed(found, hidden, now)
+        if found.outcome != "passed":
+            return found
+        changed = await context.in_thread(partial(_changed, verifier, target, hidden))
+        return (
+            found if changed is None else Verdict("failed", f"{changed} while the verifier ran", outputs=found.outputs)
+        )
     except (AgentbenchError, OSError) as error:
         return Verdict("error", f"{type(error).__name__}: {error}")
     finally:
@@ -54,12 +58,14 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
             await context.in_thread(partial(sandboxes.workspaces.remove, target))
 
 
-def _unless_changed(found: Verdict, hidden: Content, now: Content) -> Verdict:
-    """The verdict, if the hidden files are what they were when it was found."""
+def _changed(verifier: Verifier, target: Workspace, hidden: Content) -> str | None:
+    """What became of a hidden file that is not what it was, None where all are."""
+    try:
+        now = hidden_content(verifier, target)
+    except TreeError as error:
+        return f"the hidden files were changed ({error})"
     changed = next((path for path, content in hidden.items() if now.get(path) != content), None)
-    if changed is None or found.outcome != "passed":
-        return found
-    return Verdict("failed", f"the hidden file {changed} was changed while the verifier ran", outputs=found.outputs)
+    return None if changed is None else f"the hidden file {changed} was changed"
 
 
 def _result(verifier: Verifier, found: Verdict) -> CheckResult:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pytest_agentbench.records import Case, HiddenFile, Verifier
-from pytest_agentbench.workspaces import PRIVATE_TMP, PathRefusedError, Workspace, copy_tree, take_snapshot
+from pytest_agentbench.workspaces import PRIVATE_TMP, PathRefusedError, TreeError, Workspace, copy_tree, take_snapshot
 from pytest_agentbench.workspaces.confined import open_folder
 
 _STEERING = re.compile(
-    r"conftest\.py|(sitecustomize|usercustomize)(\..*)?|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml"
+    r"(conftest|sitecustomize|usercustomize)(\..*)?|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml"
     r"|pyvenv\.cfg|\.pdbrc|.*\.(pth|egg-link|dist-info|egg-info)",
     re.IGNORECASE,
 )
@@ -31,22 +32,17 @@ Content = Mapping[str, str]
 def stage(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> Content:
     """Fills the empty folder `target` from what the run has `left`, None for nothing. Takes its time: for a thread.
 
-    Files that steer Python or pytest are as in the case's template, or gone; the agent's private /tmp is not copied.
-    Then the hidden files are put in, whatever the agent had in their place; what they hold is returned. Raises
-    TreeError where the run has left too much, PathRefusedError and OSError for want of room, or of a hidden file.
+    Files that steer Python or pytest, and tests that the verifier names, are as in the case's template, or gone; the
+    agent's private /tmp is not copied. Then the hidden files are put in, whatever the agent had in their place; what
+    they hold is returned. Raises TreeError where what the run has left cannot be copied, PathRefusedError and OSError
+    for want of room, or of a hidden file.
     """
-    if left is not None:
-        copy_tree(left.path, target)
-        _unlock(target.path)
-    _remove(target.path / PRIVATE_TMP)
-    kept = {_normal(path) for path in verifier.keep}
-    for path in list(_steering(target.path)):
-        if path not in kept:
-            _remove(target.path / path)
-    if case.workspace is not None:
-        for path in _steering(case.workspace):
-            if path not in kept and not _COMPILED.fullmatch(path.rpartition("/")[2]):
-                _put(case.workspace / path, path, target)
+    try:
+        _take_over(case, verifier, left, target)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise TreeError("it has paths that are too long") from error
+        raise
     for hidden in sorted(verifier.files, key=lambda each: _normal(each.target).count("/")):
         _put(hidden.source, _normal(hidden.target), target)
     return hidden_content(verifier, target)
@@ -88,6 +84,38 @@ def _held(folder: Path) -> Content:
     }
 
 
+def _take_over(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> None:
+    """Copies what the run has left, but for what the agent has no say in."""
+    if left is not None:
+        copy_tree(left.path, target)
+        _unlock(target.path)
+    _remove(target.path / PRIVATE_TMP)
+    template = () if case.workspace is None else tuple(_steering(case.workspace))
+    kept = {_normal(path) for path in verifier.keep}
+    for path in dict.fromkeys((*_steering(target.path), *template, *_decisive(verifier, target.path))):
+        if path in kept:
+            continue
+        _make_way(path, target)
+        source = None if case.workspace is None else case.workspace / path
+        if source is not None and source.exists() and not _COMPILED.fullmatch(source.name):
+            _put(source, path, target)
+
+
+def _decisive(verifier: Verifier, root: Path) -> Iterator[str]:
+    """The paths of the tests that the verifier names, of its configuration, and of packages that only tests import."""
+    if verifier.pytest is None:
+        return
+    tests = {_normal(name.partition("::")[0]) for name in verifier.pytest.ids}
+    yield from sorted(tests)
+    if verifier.pytest.config is not None:
+        yield _normal(verifier.pytest.config)
+    if verifier.pytest.pythonpath:
+        return
+    for folder in sorted({above for path in tests for above in PurePosixPath(path).parents}):
+        for package in sorted((root / folder).glob("__init__.*")):
+            yield str(package.relative_to(root))
+
+
 def _normal(path: str) -> str:
     return "/".join(name for name in path.split("/") if name not in ("", "."))
 
@@ -112,12 +140,8 @@ def _steering(root: Path) -> Iterator[str]:
 
 def _put(source: Path, path: str, target: Workspace) -> None:
     """A file or folder in place of whatever lies at the path; what is no folder on the way becomes one."""
+    _make_way(path, target)
     names = path.split("/")
-    for depth in range(1, len(names)):
-        above = target.path.joinpath(*names[:depth])
-        if not stat.S_ISDIR(_mode(above)):
-            _remove(above)
-    _remove(target.path / path)
     if source.is_dir():
         with open_folder(str(target.path), names, create=True, owner=target.owner):
             copy_tree(source, Workspace(target.path / path, target.owner))
@@ -125,6 +149,16 @@ def _put(source: Path, path: str, target: Workspace) -> None:
     with open(source, "rb") as content, target.open_write(path) as copy:
         shutil.copyfileobj(content, copy)
         os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(content.fileno()).st_mode) & 0o777)
+
+
+def _make_way(path: str, target: Workspace) -> None:
+    """Removes what lies at the path, and on the way to it what is no folder: a link is never followed."""
+    names = path.split("/")
+    for depth in range(1, len(names)):
+        above = target.path.joinpath(*names[:depth])
+        if not stat.S_ISDIR(_mode(above)):
+            _remove(above)
+    _remove(target.path / path)
 
 
 def _mode(path: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import secrets
 import sys
@@ -15,14 +14,16 @@ from typing import Any
 from pytest_agentbench.checks.base import Verdict, excerpt
 from pytest_agentbench.checks.verifying.command import killed_for, plain_environment, printed
 from pytest_agentbench.records import PytestTests, Verifier
-from pytest_agentbench.workspaces import ExecResult, Mount, Sandbox, SandboxSpec
+from pytest_agentbench.workspaces import WORKSPACE, ExecResult, Mount, Sandbox, SandboxSpec
 
 _DRIVER = Path(__file__).with_name("pytest_driver.py")
 _PYTHON_PLACE = "/verifier-python"
+_HIDDEN = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - where sandboxes have their own
 _REPLY_BYTES = 64 * 2**20
 _EVIDENCE = 16_384
 _SPARE_SECONDS = 15.0
 _NAMED = 5
+_FAULT = 300
 
 
 def python_of(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
@@ -30,7 +31,7 @@ def python_of(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
     plain = replace(spec, network=False)
     if spec.kind == "docker":
         return "python3", plain
-    if spec.kind == "local" or not sys.prefix.startswith("/tmp/"):  # noqa: S108 - where sandboxes have their own
+    if spec.kind == "local" or not sys.prefix.startswith(_HIDDEN):
         return sys.executable, plain
     mounts = (*spec.mounts, Mount(Path(sys.prefix), _PYTHON_PLACE))
     return f"{_PYTHON_PLACE}/bin/python", replace(plain, mounts=mounts)
@@ -56,9 +57,9 @@ async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str) -> Verdic
         output_limit=_REPLY_BYTES,
         environment=plain_environment(sandbox),
     )
-    reply = _reply(ended.output, token)
+    begun, reply = _said(ended.output, token)
     if reply is None:
-        return _no_reply(ended, verifier)
+        return _no_reply(ended, verifier, begun=begun)
     return _judged(wanted, verifier, reply)
 
 
@@ -67,27 +68,23 @@ def _driver() -> str:
     return _DRIVER.read_text(encoding="utf-8")
 
 
-def _reply(output: str, token: str) -> dict[str, Any] | None:
-    """The driver's line. Nothing but that may have been written where only the driver writes."""
+def _said(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
+    """Whether the driver has begun, and its reply: of what may have been written, the lines that have the token."""
+    lines = [line for line in output.split("\n") if token in line]
     try:
-        reply = json.loads(output)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(reply, dict) or not hmac.compare_digest(str(reply.get("token")), token):
-        return None
-    return reply
+        found = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):  # it was ended in its reply
+        found = []
+    return bool(lines), found[1] if len(found) > 1 else None
 
 
-def _no_reply(ended: ExecResult, verifier: Verifier) -> Verdict:
-    """What is wrong with the sandbox is an error. What ended a driver that had begun came from the code under test."""
-    evidence = printed(ended.output[-_EVIDENCE:])
-    if ended.killed is not None:
-        return Verdict("failed", killed_for(ended, verifier), outputs=evidence)
-    if ended.exit_code == 0 or (ended.exit_code or 0) > 128:
-        how = "without a result" if ended.exit_code == 0 else f"by signal {(ended.exit_code or 0) - 128}"
-        return Verdict("failed", f"what runs the tests was ended {how}: by the code under test, or for memory")
-    message = f"the tests could not be run: {excerpt(ended.output) or f'exit code {ended.exit_code}'}"
-    return Verdict("error", message, outputs=evidence)
+def _no_reply(ended: ExecResult, verifier: Verifier, *, begun: bool) -> Verdict:
+    """What ends a driver that has begun comes from the code under test. All else is the sandbox's fault."""
+    how = killed_for(ended, verifier) if ended.killed is not None else f"exit code {ended.exit_code}"
+    if begun:
+        return Verdict("failed", f"what runs the tests was ended before it could tell: {how}")
+    message = f"the tests could not be run, for which the sandbox needs python3: {excerpt(ended.output) or how}"
+    return Verdict("error", message, outputs=printed(ended.output[-_EVIDENCE:]))
 
 
 def _judged(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Verdict:
@@ -96,12 +93,12 @@ def _judged(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -
         "tests": {name: each["outcome"] for name, each in tests.items()},
         **printed(reply["output"]),
     }
-    if reply["pytest"] is None and reply["stopped"] is None and not tests:
+    if not reply["loaded"] and reply["stopped"] is None:
         why = "; ".join(message for _, message in reply["problems"]) or excerpt(reply["output"])
         message = f"pytest cannot be run in the sandbox: {why}; install it in the image, or use a command"
         return Verdict("error", message, outputs=outputs)
     passed = sum(each["outcome"] == "passed" for each in tests.values())
-    faults = list(_faults(wanted, verifier, reply))
+    faults = [fault if len(fault) <= _FAULT else f"…{fault[-_FAULT:]}" for fault in _faults(wanted, verifier, reply)]
     said = f"{passed} of {len(tests)} test{'' if len(tests) == 1 else 's'} passed"
     if not faults:
         return Verdict("passed", said, outputs=outputs)
@@ -126,8 +123,6 @@ def _faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -
         if not found:
             yield f"{name} did not run"
         yield from (f"{test} {tests[test]['outcome']}" for test in found if tests[test]["outcome"] != "passed")
-    if wanted.count is not None and len(tests) != wanted.count:
-        yield f"found {len(tests)} tests, expected {wanted.count}"
     all_passed = bool(tests) and all(each["outcome"] == "passed" for each in tests.values())
     if all_passed and reply["ended"] is not None and (reply["ended"], reply["exit"]) != (0, 0):
         yield f"pytest ended with exit status {reply['ended']}, its process with {reply['exit']}"
@@ -139,10 +134,14 @@ def is_named(test: str, name: str) -> bool:
 
 
 def _evidence(reply: Mapping[str, Any]) -> str | None:
-    """The end of the first message that there is."""
+    """Of the first message that there is, what pytest marks as the error, on one line; or else its end."""
     messages: Sequence[str] = [message for _, message in reply["problems"]]
     messages = [*messages, *(each.get("message", "") for each in reply["tests"].values())]
-    return next((excerpt(message) for message in messages if message), None)
+    message = next(filter(None, messages), None)
+    if message is None:
+        return None
+    marked = [line[1:].strip() for line in message.splitlines() if line.startswith("E ")]
+    return excerpt(" ".join(marked) or message)
 
 
 def _normal(name: str) -> str:
