@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pytest_agentbench.errors import AgentbenchError, SandboxError
-from pytest_agentbench.workspaces.confined import PathRefusedError, give, open_file
+from pytest_agentbench.workspaces.confined import PathRefusedError, components, give, open_file, open_folder
 from pytest_agentbench.workspaces.walking import MAX_DEPTH, MAX_ENTRIES, Found, TreeError, walk
 from pytest_agentbench.workspaces.workspace import Workspace
 
@@ -71,14 +72,33 @@ def unpack(archive: Path, workspace: Workspace) -> None:
                 is_small = total <= MAX_ARCHIVE_BYTES and count <= MAX_ENTRIES and member.name.count("/") <= MAX_DEPTH
                 if not (is_kept and is_small):
                     raise ArchiveError(f"{archive}: {member.name!r} is no file or folder that a workspace keeps")
-                members.extract(member, workspace.path, filter="data")
+                _put_back(members, member, workspace)
         _give_all(workspace)
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise SandboxError(f"no room to restore a workspace: {error}; set TMPDIR to another folder") from error
         raise ArchiveError(f"{archive}: cannot be unpacked: {error.strerror or error}") from error
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+    except (tarfile.TarError, PathRefusedError, EOFError, ValueError, OverflowError) as error:
         raise ArchiveError(f"{archive}: cannot be unpacked: {error}") from error
+
+
+def _put_back(members: tarfile.TarFile, member: tarfile.TarInfo, workspace: Workspace) -> None:
+    """One folder or file, through the confined opens: no name leads out. Raises PathRefusedError where one would."""
+    names = components(member.name.lstrip("/"))
+    if not names:
+        raise PathRefusedError(f"{member.name!r} names no file or folder")
+    folders = names if member.isdir() else names[:-1]
+    with open_folder(str(workspace.path), folders, create=True) as folder:
+        if member.isdir():
+            os.utime(folder, (member.mtime, member.mtime))
+            return
+        content = members.extractfile(member)
+        assert content is not None
+        with content, os.fdopen(open_file(folder, names[-1], write=True), "wb") as file:
+            shutil.copyfileobj(content, file)
+            file.flush()
+            os.fchmod(file.fileno(), member.mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
+            os.utime(file.fileno(), (member.mtime, member.mtime))
 
 
 def _give_all(workspace: Workspace) -> None:
