@@ -18,6 +18,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Process,
     ResourceLimits,
     SandboxKind,
+    SharedFolder,
 )
 from pytest_agentbench.workspaces.sandboxes.capture import Capture
 from pytest_agentbench.workspaces.sandboxes.watchdog import Broken, Watch, Watchdog, over_disk
@@ -38,7 +39,7 @@ class _Command:
     killed: Killed | None = None
 
 
-class DockerSandbox:
+class DockerSandbox(SharedFolder):
     """One container, used by one run. One command at a time; programs that stay may run beside it.
 
     A time limit or a broken limit kills the whole container; the next command starts it again.
@@ -90,14 +91,6 @@ class DockerSandbox:
                 await stream.close()
                 await self._kill()
         raise cannot_run(told.decode("utf-8", "replace"))
-
-    async def put(self, path: str, content: bytes) -> None:
-        """As the protocol says."""
-        self.workspace.write_bytes(path, content)
-
-    async def get(self, path: str, limit: int) -> bytes:
-        """As the protocol says."""
-        return self.workspace.read_bytes(path, limit)
 
     async def stop(self) -> None:
         """As the protocol says."""

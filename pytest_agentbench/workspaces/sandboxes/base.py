@@ -136,3 +136,17 @@ class Sandbox(Protocol):
     async def stop(self) -> None:
         """End everything that runs in it. The workspace stays. Never raises; may be called twice."""
         ...
+
+
+class SharedFolder:
+    """`put` and `get` of a sandbox whose workspace is a folder of this machine."""
+
+    workspace: Workspace
+
+    async def put(self, path: str, content: bytes) -> None:
+        """As the protocol says."""
+        self.workspace.write_bytes(path, content)
+
+    async def get(self, path: str, limit: int) -> bytes:
+        """As the protocol says."""
+        return self.workspace.read_bytes(path, limit)

@@ -18,6 +18,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Process,
     ResourceLimits,
     SandboxKind,
+    SharedFolder,
 )
 from pytest_agentbench.workspaces.sandboxes.programs import Conversation, Program, collect, input_file
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watch, Watchdog, over_disk
@@ -26,7 +27,7 @@ from pytest_agentbench.workspaces.workspace import Workspace
 _logger = logging.getLogger(__name__)
 
 
-class HostSandbox(ABC):
+class HostSandbox(SharedFolder, ABC):
     """A sandbox of which every command is a program of its own on this machine, looked after by the watchdog."""
 
     kind: SandboxKind
@@ -80,14 +81,6 @@ class HostSandbox(ABC):
         finally:
             os.close(reads)
         return Conversation(program, writes, self._forget)
-
-    async def put(self, path: str, content: bytes) -> None:
-        """As the protocol says."""
-        self.workspace.write_bytes(path, content)
-
-    async def get(self, path: str, limit: int) -> bytes:
-        """As the protocol says."""
-        return self.workspace.read_bytes(path, limit)
 
     async def stop(self) -> None:
         """As the protocol says."""
