@@ -152,10 +152,7 @@ def resolve_file(text: str, scope: Scope) -> Path:
 
     :raises ValueError: it leaves the scope's root, or there is no such file.
     """
-    real = resolve_path(text, scope)
-    if not os.path.isfile(real):
-        raise ValueError(f"found {text!r}, expected an existing file; there is no file {real}")
-    return Path(real)
+    return _resolve_existing(text, scope, "file", os.path.isfile)
 
 
 def resolve_folder(text: str, scope: Scope) -> Path:
@@ -163,9 +160,13 @@ def resolve_folder(text: str, scope: Scope) -> Path:
 
     :raises ValueError: it leaves the scope's root, or there is no such folder.
     """
+    return _resolve_existing(text, scope, "folder", os.path.isdir)
+
+
+def _resolve_existing(text: str, scope: Scope, kind: str, exists: Callable[[str], bool]) -> Path:
     real = resolve_path(text, scope)
-    if not os.path.isdir(real):
-        raise ValueError(f"found {text!r}, expected an existing folder; there is no folder {real}")
+    if not exists(real):
+        raise ValueError(f"found {text!r}, expected an existing {kind}; there is no {kind} {real}")
     return Path(real)
 
 
