@@ -15,6 +15,7 @@ from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.models.tape import NOT_RECORDED, Form, Tape
 from pytest_agentbench.models.taped_client import TapedClient
 from pytest_agentbench.models.throttle import Admission, Outcome, Throttle, Throttling
+from pytest_agentbench.models.tls import tls_context
 
 __all__ = [
     "ANSWER_SCHEMA",
@@ -54,4 +55,5 @@ __all__ = [
     "resolve_model",
     "script_schemas",
     "scripted_app",
+    "tls_context",
 ]

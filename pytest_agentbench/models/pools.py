@@ -7,6 +7,8 @@ import itertools
 
 import httpx2
 
+from pytest_agentbench.models.tls import tls_context
+
 
 class Pools(httpx2.AsyncBaseTransport):
     """Takes turns between several pools of one endpoint.
@@ -20,9 +22,8 @@ class Pools(httpx2.AsyncBaseTransport):
     MOST = 64
 
     def __init__(self, in_flight: int, limits: httpx2.Limits) -> None:
-        context = httpx2.create_ssl_context()
         count = min(-(-in_flight // self.IN_FLIGHT), self.MOST)
-        self._pools = [httpx2.AsyncHTTPTransport(verify=context, limits=limits) for _ in range(count)]
+        self._pools = [httpx2.AsyncHTTPTransport(verify=tls_context(), limits=limits) for _ in range(count)]
         self._turns = itertools.cycle(self._pools)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

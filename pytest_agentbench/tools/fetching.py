@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.config import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.models import tls_context
 from pytest_agentbench.tools.network import (
     InThread,
     RefusedError,
@@ -18,7 +19,6 @@ from pytest_agentbench.tools.network import (
     checked_url,
     host_of,
     system_resolver,
-    tls_context,
 )
 from pytest_agentbench.tools.pages import UnreadableError, can_read_html, is_text, readable
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx2
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -133,14 +131,6 @@ def system_resolver(in_thread: InThread) -> Resolve:
         return list(dict.fromkeys(str(each[4][0]) for each in found))
 
     return resolve
-
-
-@cache
-def tls_context() -> ssl.SSLContext:
-    """The certificates that HTTPS is checked by, read once."""
-    import httpx2
-
-    return httpx2.create_ssl_context()
 
 
 def _plain(address: Address) -> Address:

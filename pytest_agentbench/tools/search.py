@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, ProviderError
+from pytest_agentbench.models import tls_context
 from pytest_agentbench.tools.base import Search, SearchResult
-from pytest_agentbench.tools.network import tls_context
 
 if TYPE_CHECKING:
     import httpx2

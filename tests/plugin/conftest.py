@@ -19,7 +19,7 @@ import pytest_agentbench
 for module in pkgutil.walk_packages(pytest_agentbench.__path__, "pytest_agentbench."):
     if module.name != "pytest_agentbench.engine.scheduling" and "__main__" not in module.name:
         importlib.import_module(module.name)
-for name in ("openai", "httpcore2", "jsonschema"):
+for name in ("openai", "httpcore2", "jsonschema", "regex", "filelock", "rich.table", "jsonpath", "requests"):
     importlib.import_module(name)
 
 LEAN = [f"-pno:{plugin}" for plugin in ("hypothesispytest", "anyio", "timeout", "pytest_cov")]
@@ -183,6 +183,13 @@ class Bench:
 
 @pytest.fixture
 def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENROUTER_API_KEY", "PYTEST_ADDOPTS"):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "OPENROUTER_API_KEY",
+        "PYTEST_ADDOPTS",
+        "PYTEST_XDIST_WORKER",  # these tests may themselves run in a worker
+        "PYTEST_XDIST_WORKER_COUNT",
+    ):
         monkeypatch.delenv(name, raising=False)
     return Bench(pytester)

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import fcntl
 import json
 import shutil
-import socket
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +31,18 @@ services:
     healthcheck: {{test: ["CMD", "test", "-f", "/tmp/ready"], interval: 200ms}}
 volumes:
   data:
+"""
+
+ADDRESS = """
+import errno, fcntl, socket, struct, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    try:
+        fcntl.ioctl(asking, 0x8915, struct.pack("256s", sys.argv[1].encode()))  # SIOCGIFADDR
+        print("true")
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise
+        print("false")
 """
 
 
@@ -141,7 +149,7 @@ def test_services_run_beside_and_end_with_the_run(tmp_path: Path, monkeypatch: p
         assert {"GREETING=a$b", "MISSING="} <= set(by_service["store"].attrs["Config"]["Env"])
         assert [each.attrs["Internal"] for each in made["networks"]] == [True]
         assert len(made["volumes"]) == 1
-        assert [has_address_here(each.id) for each in made["networks"]] == [False]
+        assert [has_address(each.id) for each in made["networks"]] == [False]
         assert {tuple(each.attrs["HostConfig"]["Dns"]) for each in made["containers"]} == {("127.0.0.1",)}
         assert by_service["store"].attrs["HostConfig"]["NanoCpus"] == spec.limits.cpus * 10**9
         await sandbox.stop()
@@ -151,17 +159,13 @@ def test_services_run_beside_and_end_with_the_run(tmp_path: Path, monkeypatch: p
     in_session(tmp_path, act)
 
 
-def has_address_here(network: str) -> bool:
-    """Whether this machine has an IPv4 address in a network."""
-    asked = struct.pack("256s", f"br-{network[:12]}".encode())
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        try:
-            fcntl.ioctl(asking, 0x8915, asked)  # SIOCGIFADDR
-        except OSError as error:
-            if error.errno != errno.EADDRNOTAVAIL:
-                raise
-            return False
-    return True
+def has_address(network: str) -> bool:
+    """Whether the machine of the daemon has an IPv4 address in a network: one asks in the namespace of its bridges."""
+    with docker_client() as client:
+        asked = client.containers.run(
+            IMAGE, ["python3", "-c", ADDRESS, f"br-{network[:12]}"], network_mode="host", remove=True
+        )
+    return bool(json.loads(asked))
 
 
 @needs_compose
