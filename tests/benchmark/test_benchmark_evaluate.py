@@ -252,6 +252,7 @@ def test_parse_item_that_returns_something_else_is_a_bad_row(tmp_path):
 answers = st.one_of(st.none(), st.text(max_size=5), st.integers(), st.lists(st.text(max_size=2), max_size=2))
 
 
+@pytest.mark.slow
 @given(given_=st.lists(answers, min_size=1, max_size=40), workers=st.integers(2, 8))
 def test_threads_change_nothing(given_, workers):
     benchmark = Benchmark()

@@ -212,6 +212,7 @@ def test_a_case_says_what_decides_it(tree, run, more, expected):
     assert json.loads("\n".join(lines))[0]["decided_by"] == expected
 
 
+@pytest.mark.slow
 def test_schemas_are_printed_and_written(run, tmp_path):
     code, lines, _ = run("schema", "suite")
     assert code == 0

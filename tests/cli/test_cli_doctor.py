@@ -136,12 +136,14 @@ def test_a_password_in_the_url_of_an_endpoint_is_not_shown(project):
     assert "hunter" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_search_without_backend(project):
     project.case("asks-the-web", "web_search")
     assert "AGENTBENCH_SEARXNG_URL" in line(project.doctor(), "skipped: asks-the-web")
     assert project.doctor(AGENTBENCH_SEARXNG_URL="http://127.0.0.1:9").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_judge_that_answers(project):
     project.case("plain")
     with endpoint() as base_url:
@@ -151,6 +153,7 @@ def test_a_judge_that_answers(project):
         assert line(done, "judge careful").startswith("ok")
 
 
+@pytest.mark.slow
 def test_a_judge_whose_key_is_wrong(project):
     with endpoint() as base_url:
         project.judge(base_url)
@@ -159,6 +162,7 @@ def test_a_judge_whose_key_is_wrong(project):
     assert "refuses the key in JUDGE_KEY (HTTP 401)" in line(done, "judge careful")
 
 
+@pytest.mark.slow
 def test_a_judge_without_key_and_one_that_is_not_there(project):
     with endpoint() as base_url:
         project.judge(base_url)
@@ -170,6 +174,7 @@ def test_a_judge_without_key_and_one_that_is_not_there(project):
     assert "cannot be reached" in line(done, "judge careful")
 
 
+@pytest.mark.slow
 def test_a_model_that_no_judge_needs_fails_nothing(project):
     project.write("models.yaml", models=[{"model_id": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "none"}])
     done = project.doctor()
@@ -177,6 +182,7 @@ def test_a_model_that_no_judge_needs_fails_nothing(project):
     assert line(done, "m").startswith("no")
 
 
+@pytest.mark.slow
 def test_no_value_of_a_key_is_shown(project):
     with endpoint() as base_url:
         project.judge(f"{base_url}/{KEY}")
@@ -206,6 +212,7 @@ def test_a_store_that_cannot_be_written(project):
     assert not (project.folder / "outputs").exists()  # nothing is made by looking
 
 
+@pytest.mark.slow
 def test_only_the_profile_that_is_named(project):
     project.case("shell", "exec_shell")
     project.profile(type="docker", image="some:1")

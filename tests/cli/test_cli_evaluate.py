@@ -339,6 +339,7 @@ def test_class_of_a_descriptor_makes_the_items(evaluate, here):
     assert "1 of 1 items scored" in out
 
 
+@pytest.mark.slow
 def test_progress_is_for_terminals_only(here):
     """A bar on a terminal's stderr; none where it is a file, and never on stdout."""
     write(here / "preds.json", RIGHT)

@@ -285,6 +285,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(keys, values, max_size=6), min_size=1, max_size=6), st.text(min_size=1, max_size=10))
 def test_whatever_the_keys_the_result_is_a_sound_descriptor(rows, file):

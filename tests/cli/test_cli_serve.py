@@ -28,6 +28,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_on_loopback_until_stopped(folder, stop):
     import openai
@@ -51,11 +52,13 @@ def refusal(*arguments: str) -> str:
     return errors
 
 
+@pytest.mark.slow
 def test_nothing_to_serve(tmp_path):
     assert "no such file or folder" in refusal(str(tmp_path / "nowhere"))
     assert "add a demo.yaml beside a test.yaml" in refusal(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -667,6 +667,7 @@ def test_values_are_told_apart_as_json_tells_them_apart(one, other):
     assert (told[0] == told[1]) == (canonical_json(one) == canonical_json(other))
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=5), st.frozensets(st.integers() | st.text(max_size=5))), st.randoms())
 def test_no_order_counts_that_has_no_meaning(value, random):
     keys = list(value)

@@ -284,6 +284,7 @@ def test_score_without_a_key_says_which(monkeypatch):
         score("llm_judgement", "Paris", "It is Paris.", model="some-judge")
 
 
+@pytest.mark.slow
 def test_score_raises_where_no_vote_came(served):
     served.answer = says("well...")
     with pytest.raises(JudgeError, match="1 of 1 votes failed"):

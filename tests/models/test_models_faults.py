@@ -155,6 +155,7 @@ def test_a_thousand_calls_at_30_percent_faults_lose_nothing():
     assert 0.25 < 1 - met["ok"] / met.total() < 0.35
 
 
+@pytest.mark.slow
 def test_only_calls_whose_every_attempt_failed_end_in_an_error():
     texts, choose = [f"question {n}" for n in range(200)], share_of(0.5, in_a_row=None)
     unlucky = {text for text in texts if all(choose(text, nth) != "ok" for nth in range(3))}
@@ -164,6 +165,7 @@ def test_only_calls_whose_every_attempt_failed_end_in_an_error():
     assert all(isinstance(outcome, ChatReply) for text, outcome in outcomes.items() if text not in unlucky)
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_bears_little_is_found_out_and_everything_still_answered():
     texts = [f"question {n}" for n in range(300)]
     with FaultEndpoint(capacity=4, latency=0.002) as endpoint:

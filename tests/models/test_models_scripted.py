@@ -239,6 +239,7 @@ def test_ids_need_not_be_ascii(tmp_path):
     assert ask(beside(case), user("?"), case=case).content == "好"
 
 
+@pytest.mark.slow
 def test_ten_thousand_rows_are_looked_up_at_once(tmp_path):
     answers = "".join(f"  q{n}: '{2 * n}'\n" for n in range(10_000))
     rows = write_dataset(tmp_path, f"schema_version: 1\nanswers:\n{answers}", rows=10_000)

@@ -22,8 +22,10 @@ for module in pkgutil.walk_packages(pytest_agentbench.__path__, "pytest_agentben
 for name in ("openai", "httpcore2", "jsonschema", "regex", "filelock", "rich.table", "jsonpath", "requests"):
     importlib.import_module(name)
 
-LEAN = [f"-pno:{plugin}" for plugin in ("hypothesispytest", "anyio", "timeout", "pytest_cov")]
-"""Plugins of others that cost every session a second."""
+_OTHERS = ("hypothesispytest", "anyio", "timeout", "pytest_cov")
+_IDLE = ("doctest", "pastebin", "stepwise", "unittest")
+LEAN = [f"-pno:{plugin}" for plugin in (*_OTHERS, *_IDLE)]
+"""Without plugins that no session here uses: those of others cost a second each time, pytest's own some milliseconds."""
 
 ECHO = """
 import pytest

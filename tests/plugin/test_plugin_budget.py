@@ -186,6 +186,7 @@ def test_an_interrupt_does_not_wait_for_what_a_budget_lets_end(bench, workers):
     assert bench.lines("ended.txt") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", SOME_SLOW)
 def test_a_failure_under_x_ends_a_session_that_drains(bench, workers):
     bench.agent(but_the_first("Rome"))

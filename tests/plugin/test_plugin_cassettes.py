@@ -327,6 +327,7 @@ def test_a_model_of_models_yaml_has_its_own_mode(bench, endpoint):
     assert "cassettes: found 'sometimes', expected 'off', 'record', 'replay' or 'auto'" in bench.run("--model=gpt").text
 
 
+@pytest.mark.slow
 def test_only_the_final_reply_of_a_retried_request_is_kept(bench, endpoint, monkeypatch):
     endpoint.choose = in_order("429", "500")
     model(bench, endpoint)

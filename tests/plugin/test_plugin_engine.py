@@ -149,6 +149,7 @@ lookahead.LookAhead._pump = broken
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", SOME_SLOW)
 def test_a_dead_engine_is_an_error_of_each_pending_item(bench, workers):
     bench.agent(ONE_AFTER_ANOTHER + DYING)
@@ -199,6 +200,7 @@ async def agent(case):
     assert sorted(bench.lines("cancelled.txt")) == sorted(bench.lines("blocked.txt"))
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_told_where_python_knows_no_line(bench):
     """CPython 3.11 gives jumps back to a loop's head no line; pytest cannot show a traceback that has one."""
     bench.agent(

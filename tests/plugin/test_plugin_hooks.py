@@ -180,6 +180,7 @@ async def panel(messages, judge, case):
     assert finished.runs["one[agent]"]["final_score"] == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("panel", "message"),
     [

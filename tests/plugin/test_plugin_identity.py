@@ -290,6 +290,7 @@ def test_a_scripted_judge_judges_again_once_its_script_changes(project):
     assert again(project, *args, "--agentbench-rejudge") == {"one": RUN_ONLY, "two": RUN_ONLY}
 
 
+@pytest.mark.slow
 def test_a_hook_is_run_again_once_it_or_what_it_imports_changes(project):
     hook = {"check_id": "mine", "python_hook": {"path": "hook.py", "callable_name": "passed"}}
     project.write("cases/evaluation_profiles/hooks.yaml", HOOKS)

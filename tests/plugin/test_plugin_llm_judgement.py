@@ -105,6 +105,7 @@ def test_the_original_form_is_scripted_too(bench):
     assert "the judge replied 'Correct!'" in finished.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("judgements", "said"),
     [

@@ -31,6 +31,7 @@ async def agent(case):
 """The metric of one case ends when another run goes on meanwhile."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["metrics", "checks"])
 def test_a_slow_metric_holds_up_no_other_run(bench, place):
     bench.agent(SLOW)

@@ -261,6 +261,7 @@ def agent(case):
 """
 
 
+@pytest.mark.slow
 def test_a_stuck_function_does_not_keep_the_session_after_x(bench):
     agent(bench, STUCK)
     bench.case("first")
@@ -270,6 +271,7 @@ def test_a_stuck_function_does_not_keep_the_session_after_x(bench):
     assert finished.outcomes == {"first[agent]": "failed"}
 
 
+@pytest.mark.slow
 def test_a_stuck_function_meets_its_time_limit_and_the_session_ends(bench):
     bench.profile("brief", run_timeout_seconds=0.2)
     agent(bench, STUCK)

@@ -238,6 +238,7 @@ def test_hand_written_tests_share_what_cases_paid(campaign):
     assert campaign.asked() == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_session_that_reuses_all_of_it_makes_no_client(campaign):
     campaign.asked()
     campaign.bench.write("conftest.py", "import sys\n\ndef pytest_unconfigure():\n    print('openai' in sys.modules)\n")

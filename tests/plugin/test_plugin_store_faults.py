@@ -101,6 +101,7 @@ def test_what_a_newer_version_wrote_is_left_alone_and_nothing_is_paid(project, n
 # -- disks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_full_disk_ends_the_session_and_costs_what_was_in_flight(bench, disk, size):
     bench.agent(BIG)

@@ -157,6 +157,7 @@ def test_a_failed_run_shows_that_something_of_what_it_did_is_not_told(project, l
     assert line in [each.removeprefix("E  ") for each in finished.text.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_session_that_needs_no_container_does_not_import_dockers_sdk(project):
     unconfigure = (
         "def pytest_unconfigure(config):\n    import sys\n    note('docker.txt', str('docker' in sys.modules))\n"

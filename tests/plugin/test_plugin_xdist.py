@@ -175,6 +175,7 @@ def pytest_runtest_logreport(report):
     assert "a worker was lost" not in finished.text
 
 
+@pytest.mark.slow
 def test_what_execnet_cannot_carry_loses_no_item(bench):
     """A lone surrogate in what an agent raises or prints."""
     bench.path.joinpath("conftest.py").write_text(

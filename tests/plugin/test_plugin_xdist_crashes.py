@@ -1,4 +1,4 @@
-"""Workers that die, in sessions of 10,000 items: nothing is lost, nothing is reported or paid twice."""
+"""Workers that die, in sessions of thousands of items: nothing is lost, nothing is reported or paid twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conftest import HEAD, LEAN
 
 pytestmark = pytest.mark.slow
 
-ITEMS = 10_000
+ITEMS, FEWER = 10_000, 2_000
 SECONDS = 900
 """No session may take longer, however busy the machine is."""
 
@@ -64,15 +64,15 @@ def ran_again(bench):
 
 
 def test_agents_that_end_the_process_lose_and_double_nothing(bench):
-    culprits = {f"cases/many.q{number}" for number in random.sample(range(ITEMS), 4)}
+    culprits = {f"cases/many.q{number}" for number in random.sample(range(FEWER), 4)}
     bench.agent(AGENT.replace("CRASHING = ()", f"CRASHING = {culprits!r}"))
-    bench.questions(ITEMS)
-    report, passed = finish(bench, start(bench, "-n", "8", "--agentbench-concurrency", "16"))
+    bench.questions(FEWER)
+    report, passed = finish(bench, start(bench, "-n", "4", "--agentbench-concurrency", "16"))
     outcomes = {row["case_id"]: row["outcome"] for row in report["runs"]}
-    assert len(report["runs"]) == len(outcomes) == ITEMS
+    assert len(report["runs"]) == len(outcomes) == FEWER
     assert {case_id for case_id, outcome in outcomes.items() if outcome != "passed"} == culprits
     assert {outcomes[case_id] for case_id in culprits} == {"error"}
-    assert passed == ITEMS - len(culprits)
+    assert passed == FEWER - len(culprits)
     assert ran_again(bench) <= 2 * 2 * len(culprits)  # each dies twice, and takes along what its worker had in flight
 
 

@@ -50,6 +50,7 @@ rows_strategy = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows_strategy)
 def test_every_report_keeps_the_published_schema_and_adds_up(rows):

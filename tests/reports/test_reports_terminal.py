@@ -142,6 +142,7 @@ def test_an_output_without_unicode_still_works(folder):
     assert "pass rate" in piped(folder, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
 
 
+@pytest.mark.slow
 def test_quiet_sessions_say_less(folder):
     save(folder, many_rows(), 0.9)
     quiet, silent = piped(folder, "-q"), piped(folder, "-qq")
@@ -168,6 +169,7 @@ def test_metrics_take_the_place_of_scores(folder):
     assert re.split(r"  +", lines[2])[4] == "0.75"
 
 
+@pytest.mark.slow
 def test_of_two_metrics_the_first_stays(folder):
     rows = [make_row(metric=0.5, case_id=f"case-{n}") for n in range(2)]
     for row in rows:
@@ -184,6 +186,7 @@ def test_repetitions_are_counted_by_case(folder):
     assert "   1 of 3  flaky [gpt4o]" in piped(folder)
 
 
+@pytest.mark.slow
 def test_a_session_without_a_run_says_only_why_the_gate_failed(folder):
     save(folder, [])
     assert "agentbench" not in piped(folder)
@@ -214,6 +217,7 @@ def groups_of(output):
     return lines[start + 1 : next(at for at, line in enumerate(lines) if at > start and not line)]
 
 
+@pytest.mark.slow
 def test_the_groups_of_a_dataset_are_a_table(folder):
     save(folder, dataset_rows({"easy": 4, "难\x1b[2J": 1}, tags=("t",)))
     assert groups_of(piped(folder, columns=80)) == [
@@ -244,6 +248,7 @@ def test_groups_of_several_datasets_and_models_fit_the_width(folder, columns):
     assert columns == 40 or lines[0].split()[:4] == ["dataset", "model", "field", "value"]
 
 
+@pytest.mark.slow
 def test_without_groups_there_is_no_table(folder):
     save(folder, [make_row(dataset="math"), make_row()])
     assert "breakdown" not in section(piped(folder))

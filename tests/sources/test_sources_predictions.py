@@ -188,6 +188,7 @@ KEYS = st.text(string.ascii_letters + "-_.7é", min_size=1).filter(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEYS, JSON_VALUES, min_size=1), st.sampled_from([None, 1]), st.booleans())
 def test_an_object_comes_back_as_it_was_written(tmp_path_factory, predictions, indent, ascii_only):
     path = tmp_path_factory.mktemp("object") / "preds.json"

@@ -283,6 +283,7 @@ except InfrastructureError as error:
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["run_1.fingerprint_input.json", "run_1.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_killed_process_leaves_a_whole_run(lane, tmp_path):
     path = tmp_path / lane.write_run(artifact("0" * 100_000), RUN_INPUT)

@@ -176,6 +176,7 @@ def test_paths_that_nobody_can_open_are_left_out(there, back, tmp_path):
     assert len(tree(back)) == 15
 
 
+@pytest.mark.slow
 def test_files_without_end_are_not_kept(there, tmp_path):
     for number in range(50_001):
         (there.path / str(number)).touch()

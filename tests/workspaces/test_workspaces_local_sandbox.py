@@ -28,6 +28,7 @@ def run(workspace: Workspace, command: str, *, seconds: float = 20, **options: i
     return asyncio.run(LocalSandbox(workspace).exec(["/bin/sh", "-c", command], seconds=seconds, **options))
 
 
+@pytest.mark.slow
 @linux_only
 def test_killing_the_launcher_gains_nothing(workspace: Workspace) -> None:
     result = run(workspace, f"sleep {NAP} & kill -9 $PPID; exec sleep {NAP}", seconds=0.4)
@@ -35,6 +36,7 @@ def test_killing_the_launcher_gains_nothing(workspace: Workspace) -> None:
     assert not running(NAP)
 
 
+@pytest.mark.slow
 @linux_only
 def test_what_starts_itself_anew_for_ever_is_ended(workspace: Workspace) -> None:
     """At most two of these live at once, but never the same for long."""
