@@ -176,7 +176,7 @@ def test_an_endpoint_that_bears_little_is_found_out_and_everything_still_answere
 
 
 def test_connections_are_pooled_and_concurrency_is_kept():
-    with FaultEndpoint(latency=0.005) as endpoint:
+    with FaultEndpoint(latency=0.05) as endpoint:
         ask(endpoint, *map(str, range(200)), model=model_at(endpoint, limits=Limits(max_concurrency=20)))
     assert endpoint.peak == 20
     assert endpoint.connections < 40  # for 200 requests; turns between pools open a few more than are in flight

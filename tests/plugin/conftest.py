@@ -25,7 +25,7 @@ for name in ("openai", "httpcore2", "jsonschema", "regex", "filelock", "rich.tab
 _OTHERS = ("hypothesispytest", "anyio", "timeout", "pytest_cov")
 _IDLE = ("doctest", "pastebin", "stepwise", "unittest")
 LEAN = [f"-pno:{plugin}" for plugin in (*_OTHERS, *_IDLE)]
-"""Without plugins that no session here uses: those of others cost a second each time, pytest's own some milliseconds."""
+"""Without plugins that no session here uses: those of others cost a session a second, pytest's own milliseconds."""
 
 ECHO = """
 import pytest

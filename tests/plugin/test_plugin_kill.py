@@ -1,4 +1,4 @@
-"""kill -9, up to fifty times over one campaign: nothing finished is paid twice, and the report is the one it would have been.
+"""kill -9, many times over one campaign: nothing finished is paid twice, and the report is the one it would have been.
 
 `pytest tests/plugin/test_plugin_kill.py -m slow -s` shows the log: a line for each kill.
 """
