@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,7 @@ def test_a_build_has_no_network(tmp_path: Path) -> None:
     name, interfaces = image_of(tmp_path, dockerfile)
     forget(name)
     assert interfaces.strip() == "lo"
+    assert not list(Path(tempfile.gettempdir()).glob(f"agentbench-build-*{name.rpartition(':')[2]}*"))
 
 
 def test_the_digest_of_a_build(tmp_path: Path) -> None:

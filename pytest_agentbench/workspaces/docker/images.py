@@ -94,11 +94,14 @@ class Images:
                 "the file there, or set build_network: allow in the run profile's sandbox"
             )
         tag = f"agentbench-case:{build_digest(dockerfile, network=network)[:16]}"
-        with FileLock(f"{tempfile.gettempdir()}/agentbench-build-{os.getuid()}-{tag.rpartition(':')[2]}.lock"):
+        lock = Path(tempfile.gettempdir(), f"agentbench-build-{os.getuid()}-{tag.rpartition(':')[2]}.lock")
+        with FileLock(lock):
             try:
                 return _image(tag, self._daemon.client.images.get(tag))
             except ImageNotFound:
                 return _image(tag, self._build(dockerfile, tag, network))
+            finally:
+                lock.unlink(missing_ok=True)  # who waits, or comes from now on, finds the image
 
     def _build(self, dockerfile: Path, tag: str, network: bool) -> DockerImage:
         from docker.errors import APIError
