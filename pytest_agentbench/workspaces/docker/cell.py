@@ -35,8 +35,8 @@ class Cell:
 
     async def run(
         self, script: str, argv: Sequence[str], environment: Mapping[str, str], *, with_stdin: bool = False
-    ) -> tuple[str, ExecStream]:
-        """Start a script of the container's shell: its id, and what it writes. A dead container is started again.
+    ) -> ExecStream:
+        """Start a script of the container's shell: what it writes. A dead container is started again.
 
         Raises SandboxError where that cannot be.
         """
@@ -49,11 +49,6 @@ class Cell:
             return await self._started(command, environment, with_stdin)
         except SandboxError as error:
             raise cannot_run(str(error)) from error
-
-    async def exit_code(self, exec_id: str) -> int:
-        """Of a script that has ended."""
-        found = await self._daemon.call(self._daemon.client.api.exec_inspect, exec_id)
-        return int(found["ExitCode"] or 0)
 
     async def kill(self) -> None:
         """Kill all that runs in it. Never raises: one that is dead or gone is found out at the next start."""
@@ -68,11 +63,9 @@ class Cell:
         """Remove it, and what was made beside it, without waiting; for any thread. The future has no exception."""
         return self._daemon.submit(self._remove)
 
-    async def _started(
-        self, command: list[str], environment: Mapping[str, str], with_stdin: bool
-    ) -> tuple[str, ExecStream]:
+    async def _started(self, command: list[str], environment: Mapping[str, str], with_stdin: bool) -> ExecStream:
         exec_id = await self._daemon.call(self._create, command, environment, with_stdin)
-        return exec_id, await start_exec(self._daemon.socket_path, self._daemon.api_version, exec_id)
+        return await start_exec(self._daemon.socket_path, self._daemon.api_version, exec_id)
 
     def _create(self, command: list[str], environment: Mapping[str, str], with_stdin: bool) -> str:
         api = self._daemon.client.api

@@ -27,7 +27,8 @@ from pytest_agentbench.workspaces.workspace import Workspace
 _SWEEP_SECONDS = 10.0
 _TOLD_BYTES = 4096
 _OVER = "the program has ended"
-_NOT_STARTED = "OCI runtime exec failed"
+_KILLED_CODE = 128 + 9
+"""Of a command whose script was killed, which it can do itself: nobody knows its own."""
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class DockerSandbox(SharedFolder):
         """As the protocol says."""
         async with self._lock:
             for _ in range(2):
-                _, stream = await self._cell.run(STAY, argv, environment, with_stdin=True)
+                stream = await self._cell.run(STAY, argv, environment, with_stdin=True)
                 source, told = await stream.read()
                 if source != STDOUT:
                     process = DockerProcess(stream, int(told), self._end)
@@ -104,7 +105,7 @@ class DockerSandbox(SharedFolder):
     ) -> int | None:
         """The exit code; None for what was killed, and for what the container could not start."""
         script = RUN_BESIDE if self._staying else RUN_ALONE
-        exec_id, stream = await self._cell.run(script, argv, environment, with_stdin=bool(stdin))
+        stream = await self._cell.run(script, argv, environment, with_stdin=bool(stdin))
         self._broken = None
         self._look_after()
         try:
@@ -117,25 +118,22 @@ class DockerSandbox(SharedFolder):
                 self._watchdog.end(self._watch)
         if command.killed is not None:
             return None
-        code = await self._ended(command, exec_id)
+        code = await self._ended(command)
         if command.killed is not None:
             await self._kill()
             return None
         return code
 
-    async def _ended(self, command: _Command, exec_id: str) -> int | None:
-        """How a command ended that nothing here ended. Sets `killed` where a limit did."""
+    async def _ended(self, command: _Command) -> int | None:
+        """How a command ended that nothing here ended, None where it never began. Sets `killed` where a limit did."""
         if isinstance(self._broken, SandboxError):
             raise self._broken
         if self._broken is not None:
             command.killed = self._broken
             return None
-        told = _parsed(command.told)
-        if told is None:  # its script was killed, or never ran
-            code = await self._cell.exit_code(exec_id)
-            if code in (126, 127) and command.capture.text().startswith(_NOT_STARTED):
-                return None
-            told = code, await self._sweep("all")
+        if not command.told:
+            return None
+        told = _parsed(command.told) or (_KILLED_CODE, await self._sweep("all"))
         code, ooms = told
         if (self._cell.starts, ooms) > self._ooms:
             self._ooms = (self._cell.starts, ooms)
@@ -149,7 +147,7 @@ class DockerSandbox(SharedFolder):
         told = bytearray()
         try:
             async with asyncio.timeout(_SWEEP_SECONDS):
-                _, stream = await self._cell.run(END, [what], NO_VARIABLES)
+                stream = await self._cell.run(END, [what], NO_VARIABLES)
                 try:
                     await _follow(stream, Capture(0), told)
                 finally:

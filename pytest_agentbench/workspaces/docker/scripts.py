@@ -1,7 +1,7 @@
 """What runs in a container around a command: programs for its `sh`, whatever shell that is.
 
-Each tells on stderr how it went, where the command itself has no part: its stderr goes where its stdout goes. Processes
-of other users, which keep the container alive, cannot be killed by them, nor by the command.
+Each tells on stderr that it has begun and how it went, where the command itself has no part: its stderr goes where its
+stdout goes. Processes of other users, which keep the container alive, cannot be killed by them, nor by the command.
 """
 
 _SWEEP = """
@@ -26,10 +26,10 @@ tell() {
 }
 """
 
-RUN_ALONE = f'{_SWEEP}(exec "$@" 2>&1)\ncode=$?\nsweep all 2>/dev/null\ntell $code'
+RUN_ALONE = f'{_SWEEP}echo begun >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep all 2>/dev/null\ntell $code'
 """Runs its arguments, kills all else, and tells the exit code and how often memory ran out in the container."""
 
-RUN_BESIDE = f'{_SWEEP}(exec "$@" 2>&1)\ncode=$?\nsweep $$ 2>/dev/null\ntell $code'
+RUN_BESIDE = f'{_SWEEP}echo begun >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep $$ 2>/dev/null\ntell $code'
 """The same, but kills only what is left of the command's own session: there are programs that are to stay."""
 
 STAY = 'echo $$ >&2\nexec "$@" 2>&1'
