@@ -127,7 +127,7 @@ def made_in(session: Path) -> dict[str, list[Any]]:
     filters = {"label": [f"pytest-agentbench.session={session}"]}
     with docker_client() as client:
         return {
-            "containers": client.containers.list(all=True, filters=filters),
+            "containers": client.containers.list(all=True, filters=filters, ignore_removed=True),
             "networks": client.networks.list(filters=filters),
             "volumes": client.volumes.list(filters=filters),
         }
