@@ -169,23 +169,23 @@ def test_a_compose_file_that_asks_for_too_much_is_an_error_of_the_case(bench: Be
     assert "services.a.privileged" in finished.text
 
 
-def test_a_floating_image_of_a_case(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{bench.path}/none.sock")
-    case(bench, "one", "true", sandbox={"image": "debian:latest"})
-    refused = run(bench, type="docker")
-    assert refused.outcomes == {"one[demo]": "error"}
-    assert "sandbox.image: found 'debian:latest', expected a pinned image" in refused.text
-    allowed = run(bench, profile={"allow_floating_image": True}, type="docker")
-    assert allowed.outcomes == {"one[demo]": "skipped"}
-
-
-def test_a_floating_image_in_a_dockerfile(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("needs", "problem"),
+    [
+        ({"image": "debian:latest"}, "sandbox.image: found 'debian:latest', expected a pinned image"),
+        ({"dockerfile": "image/Dockerfile"}, "image/Dockerfile: found 'debian', expected a pinned image"),
+    ],
+    ids=["named", "built upon"],
+)
+def test_a_floating_image_of_a_case(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, needs: dict[str, str], problem: str
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{bench.path}/none.sock")
     bench.write("cases/one/image/Dockerfile", "FROM debian\n")
-    case(bench, "one", "true", sandbox={"dockerfile": "image/Dockerfile"})
+    case(bench, "one", "true", sandbox=needs)
     refused = run(bench, type="docker")
     assert refused.outcomes == {"one[demo]": "error"}
-    assert "image/Dockerfile: found 'debian', expected a pinned image" in refused.text
+    assert problem in refused.text
     allowed = run(bench, profile={"allow_floating_image": True}, type="docker")
     assert allowed.outcomes == {"one[demo]": "skipped"}
 
