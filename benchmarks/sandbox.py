@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_agentbench.config import SandboxSettings
+from pytest_agentbench.records import SandboxSettings
 from pytest_agentbench.workspaces import Sandbox, Sandboxes, SandboxSpec, Workspaces, bubblewrap_problem, docker_problem
 
 T = TypeVar("T")

@@ -15,9 +15,10 @@ from pytest_agentbench.cli.examining_sandboxes import examine_sandboxes
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.needs import Cases, Needs, cases_below, has_hooks, needs_of
 from pytest_agentbench.cli.places import project_of
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, McpServer, RunProfile, find_root
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, find_root
 from pytest_agentbench.engine import build_registry
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records import McpServer
 from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 _PACKAGES = ("pytest-agentbench", "pytest", "openai", "docker")

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.needs import Needs
-from pytest_agentbench.config import RunProfile, SandboxSettings
+from pytest_agentbench.config import RunProfile
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
+from pytest_agentbench.records import SandboxSettings
 from pytest_agentbench.workspaces import (
     Sandboxes,
     SandboxSpec,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, McpServer, RunProfile, TestCaseFile, load
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, TestCaseFile, load
 from pytest_agentbench.engine import Registry
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.records import Case
+from pytest_agentbench.records import Case, McpServer
 from pytest_agentbench.runners import RunContext
 from pytest_agentbench.sources import (
     CASE_FILES,

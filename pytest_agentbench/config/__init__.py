@@ -42,12 +42,10 @@ from pytest_agentbench.config.run_profile import (
     NetworkSettings,
     OpenClawRunProfile,
     RunProfile,
-    SandboxSettings,
     merge_runner_settings,
     pinning_problem,
 )
 from pytest_agentbench.config.schemas import json_schemas
-from pytest_agentbench.config.servers import McpServer
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
 from pytest_agentbench.config.templates import only_field, parse_template
@@ -82,7 +80,6 @@ __all__ = [
     "JudgeRunConfig",
     "Known",
     "Loc",
-    "McpServer",
     "MessageSource",
     "MessageSpec",
     "ModelDefaults",
@@ -95,7 +92,6 @@ __all__ = [
     "RowFields",
     "RunProfile",
     "RunnerSettings",
-    "SandboxSettings",
     "Scope",
     "SecurityPolicy",
     "SuiteFile",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,7 +13,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    StrictInt,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -203,22 +201,12 @@ def temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     return [(("temperature",), f"found {value!r}, expected a number from 0 to 2")]
 
 
-def _variable_name(text: str) -> str:
-    # The text is not shown: what people put here by mistake is the key itself.
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError("expected the name of an environment variable, never a key itself")
-    return text
-
-
 SchemaVersion = Annotated[int, BeforeValidator(_version_1), WithJsonSchema({"const": 1, "type": "integer"})]
 LocalFolder = Annotated[str, AfterValidator(_existing_folder)]
 """A path relative to the file that names it; `~` expands; the folder exists."""
 LocalFile = Annotated[str, AfterValidator(_existing)]
 """A path relative to the file that names it; `~` expands; the file exists."""
 RequestParameters = Annotated[dict[str, Any], AfterValidator(_pinned_temperature)]
-VariableName = Annotated[str, AfterValidator(_variable_name)]
-AtLeastOne = Annotated[StrictInt, Field(ge=1)]
-Seconds = Annotated[float, Field(strict=True, gt=0)]
 
 
 class ConfigFile(Record):

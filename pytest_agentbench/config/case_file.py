@@ -23,8 +23,6 @@ from pytest_agentbench.config.base import (
     unregistered,
 )
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.run_profile import SandboxSettings
-from pytest_agentbench.config.servers import McpServer
 from pytest_agentbench.config.settings import settings_problems
 from pytest_agentbench.config.verify import Verify, verify_problems
 from pytest_agentbench.records import (
@@ -32,6 +30,7 @@ from pytest_agentbench.records import (
     Check,
     CustomCheck,
     Expectations,
+    McpServer,
     MetricAtLeast,
     MetricSpec,
     OpenclawWorkspaceFilePresent,
@@ -39,6 +38,7 @@ from pytest_agentbench.records import (
     Role,
     Rubric,
     RunnerSpec,
+    SandboxSettings,
     Slug,
     Tags,
     Text,

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
-from pytest_agentbench.config.base import AtLeastOne, Scope, complain, resolve_file, resolve_folder, scope_of
+from pytest_agentbench.config.base import Scope, complain, resolve_file, resolve_folder, scope_of
 from pytest_agentbench.config.dockerfile import base_images
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.config.run_profile import pinning_problem
-from pytest_agentbench.records import Record, Text
+from pytest_agentbench.records import AtLeastOne, Record, Text
 
 _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*:/[^:]*(:ro)?")
 _VARIABLE = re.compile(r"(?<!\$)(\$\$)*\$(?!\$)")

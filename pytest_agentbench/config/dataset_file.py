@@ -19,19 +19,12 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_agentbench.config.base import (
-    AtLeastOne,
-    ConfigFile,
-    Scope,
-    complain,
-    resolve_path,
-    scope_of,
-)
+from pytest_agentbench.config.base import ConfigFile, Scope, complain, resolve_path, scope_of
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.templates import parse_template
-from pytest_agentbench.records import MetricSpec, Record, RunnerSpec, Tags, Text
+from pytest_agentbench.records import AtLeastOne, MetricSpec, Record, RunnerSpec, Tags, Text
 
 _DESCRIPTORS = ("dataset.yaml", "dataset.yml")
 _NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml")

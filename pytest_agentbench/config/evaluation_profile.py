@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from pytest_agentbench.config.base import (
-    AtLeastOne,
     ConfigFile,
     LocalFile,
     Problems,
@@ -20,7 +19,7 @@ from pytest_agentbench.config.base import (
 )
 from pytest_agentbench.config.case_file import Metrics
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.records import Fraction, Record, Slug, Text
+from pytest_agentbench.records import AtLeastOne, Fraction, Record, Slug, Text
 
 
 class JudgeConfig(Record):

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StrictBool
 
-from pytest_agentbench.config.base import ConfigFile, RequestParameters, VariableName, unique
-from pytest_agentbench.records import CassetteMode, Limits, Prices, Record, Text
+from pytest_agentbench.config.base import ConfigFile, RequestParameters, unique
+from pytest_agentbench.records import CassetteMode, Limits, Prices, Record, Text, VariableName
 
 
 def _off(value: Any) -> Any:

@@ -9,19 +9,16 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    Discriminator,
     Field,
     StrictBool,
-    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from pytest_agentbench.config.base import AtLeastOne, ConfigFile, Problems, Seconds
-from pytest_agentbench.config.servers import McpServer
+from pytest_agentbench.config.base import ConfigFile, Problems
 from pytest_agentbench.config.settings import SettingsLayer
-from pytest_agentbench.records import Record, Slug, Text
+from pytest_agentbench.records import AtLeastOne, McpServer, Record, SandboxChoice, SandboxSettings, Seconds, Slug, Text
 
 
 class ExecutionPolicy(Record):
@@ -35,34 +32,6 @@ class ExecutionPolicy(Record):
     """Stop after the first case that fails."""
     stop_on_runner_error: StrictBool = True
     """Stop after the first error of a runner that no retry mends."""
-
-
-SandboxType = Literal["auto", "docker", "bubblewrap", "local"]
-
-
-class SandboxSettings(Record):
-    """Where the agent's commands run, and what they may take."""
-
-    type: SandboxType = "auto"
-    """auto: docker where a daemon runs and an image is named, else bubblewrap; local isolates nothing."""
-    image: Text | None = None
-    """Image of the containers, pinned by tag or digest; a case may name its own."""
-    network: Literal["deny", "allow"] = "deny"
-    """Network for commands."""
-    build_network: Literal["deny", "allow"] = "deny"
-    """Network while images of cases are built."""
-    cpus: Annotated[float, Field(strict=True, gt=0)] = 2.0
-    """Processors of a container."""
-    memory_mb: AtLeastOne = 2048
-    """Memory of all processes of a run."""
-    processes: AtLeastOne = 512
-    """Processes and threads of a run."""
-    workspace_mb: AtLeastOne = 512
-    """What a run's workspace may hold."""
-
-
-def _form(sandbox: Any) -> str:
-    return "settings" if isinstance(sandbox, dict | SandboxSettings) else "type"
 
 
 def _host(text: str) -> str:
@@ -145,9 +114,7 @@ class RunProfile(ConfigFile):
     """Settings by model_id."""
     execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
     """Concurrency, repetitions, stopping."""
-    sandbox: Annotated[
-        Annotated[SandboxType, Tag("type")] | Annotated[SandboxSettings, Tag("settings")], Discriminator(_form)
-    ] = "auto"
+    sandbox: SandboxChoice = "auto"
     """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
     network: NetworkSettings = Field(default_factory=NetworkSettings)
     """What web tools may reach."""

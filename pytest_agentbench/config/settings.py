@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
-from pytest_agentbench.config.base import AtLeastOne, Seconds, complain
+from pytest_agentbench.config.base import complain
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.records import Fraction
+from pytest_agentbench.records import AtLeastOne, Fraction, Seconds
 
 
 class RunnerSettings(BaseModel):

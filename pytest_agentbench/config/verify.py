@@ -8,9 +8,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, model_validator
 
-from pytest_agentbench.config.base import Problems, Seconds, resolve_path, scope_of
+from pytest_agentbench.config.base import Problems, resolve_path, scope_of
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.records import Expected, InsidePath, PytestTests, Record, Slug, Text
+from pytest_agentbench.records import Expected, InsidePath, PytestTests, Record, Seconds, Slug, Text
 
 
 def _kind(value: Any) -> str:

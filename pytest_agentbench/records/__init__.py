@@ -1,6 +1,17 @@
 """The frozen records every room speaks: Case, Model, RunArtifact, Evaluation and their parts."""
 
-from pytest_agentbench.records.base import DIMENSIONS, Dimension, Record, RunStatus, Slug, Tags
+from pytest_agentbench.records.base import (
+    DIMENSIONS,
+    TOOL_USE_DIMENSIONS,
+    AtLeastOne,
+    Dimension,
+    Record,
+    RunStatus,
+    Seconds,
+    Slug,
+    Tags,
+    VariableName,
+)
 from pytest_agentbench.records.case import (
     Attachment,
     Case,
@@ -9,6 +20,7 @@ from pytest_agentbench.records.case import (
     Expectation,
     Expectations,
     Limits,
+    McpTask,
     Message,
     MetricSpec,
     Model,
@@ -58,6 +70,7 @@ from pytest_agentbench.records.evaluation import (
     MetricResult,
     Outcome,
     Scored,
+    ToolUse,
 )
 from pytest_agentbench.records.run import (
     WORKSPACE_NOTE,
@@ -76,13 +89,16 @@ from pytest_agentbench.records.run import (
     TraceEvent,
     Usage,
 )
+from pytest_agentbench.records.servers import McpServer, SandboxChoice, SandboxSettings, SandboxType
 from pytest_agentbench.records.verify import Expected, HiddenFile, InsidePath, PytestTests, Verifier
 
 __all__ = [
     "BUILTIN_KINDS",
     "DIMENSIONS",
+    "TOOL_USE_DIMENSIONS",
     "WORKSPACE_NOTE",
     "AnswerVerdict",
+    "AtLeastOne",
     "Attachment",
     "Case",
     "CassetteMode",
@@ -117,6 +133,8 @@ __all__ = [
     "MaxCostUsd",
     "MaxSeconds",
     "MaxTurns",
+    "McpServer",
+    "McpTask",
     "Message",
     "MessageEvent",
     "MetricAtLeast",
@@ -141,9 +159,13 @@ __all__ = [
     "RunStatus",
     "RunnerEvent",
     "RunnerSpec",
+    "SandboxChoice",
     "SandboxNeeds",
+    "SandboxSettings",
+    "SandboxType",
     "SandboxUsed",
     "Scored",
+    "Seconds",
     "Slug",
     "StatusIs",
     "Tags",
@@ -154,7 +176,9 @@ __all__ = [
     "ToolCalled",
     "ToolNotCalled",
     "ToolResultEvent",
+    "ToolUse",
     "TraceEvent",
     "Usage",
+    "VariableName",
     "Verifier",
 ]

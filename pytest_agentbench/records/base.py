@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StringConstraints
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
 Dimension = Literal["task", "process", "autonomy", "closeness", "efficiency", "spark"]
 DIMENSIONS: tuple[Dimension, ...] = ("task", "process", "autonomy", "closeness", "efficiency", "spark")
+
+TOOL_USE_DIMENSIONS = (
+    "task_fulfillment",
+    "grounding",
+    "tool_appropriateness",
+    "parameter_accuracy",
+    "dependency_awareness",
+    "parallelism_and_efficiency",
+)
+"""What a judge scores of an MCP task (seed 004, 5.2), two for each axis: completion, selection of tools, planning."""
 
 RunStatus = Literal["success", "failed", "timed_out", "invalid", "provider_error"]
 
@@ -26,3 +37,15 @@ def _normal_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 Tags = Annotated[tuple[str, ...], AfterValidator(_normal_tags)]
 """Tags as every file type declares them: stripped, deduplicated, sorted."""
+
+
+def _variable_name(text: str) -> str:
+    # The text is not shown: what people put here by mistake is the key itself.
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("expected the name of an environment variable, never a key itself")
+    return text
+
+
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+AtLeastOne = Annotated[StrictInt, Field(ge=1)]
+Seconds = Annotated[float, Field(strict=True, gt=0)]

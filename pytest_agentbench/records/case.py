@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, mode
 
 from pytest_agentbench.records.base import Record, Tags
 from pytest_agentbench.records.check_specs import Check, Fraction, Text
+from pytest_agentbench.records.servers import McpServer
 from pytest_agentbench.records.verify import Verifier
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -120,11 +121,30 @@ class Thresholds(Record):
     pass_hat_k: Fraction | None = None
 
 
+class McpTask(Record):
+    """A task of MCP-Bench (seed 004): what the agent, the judge and the tables need of it beside the case's messages.
+
+    `servers` are the task's own, `distraction_servers` those that are offered beside them. `fuzzy` and `detailed` are
+    the two texts of the task, at least one given. `dependencies` maps a tool's id, or a tool's name, to those that have
+    to succeed before it; None where the task declares none.
+    """
+
+    servers: tuple[str, ...]
+    distraction_servers: tuple[str, ...] = ()
+    fuzzy: str | None = None
+    detailed: str | None = None
+    dependency_analysis: str | None = None
+    dependencies: dict[str, tuple[str, ...]] | None = None
+    combination_name: str | None = None
+    combination_type: str | None = None
+
+
 class Case(Record):
     """One benchmark case with every file it names resolved.
 
     `path` and `line` (1-based) say where it was written. `reference` is the expected answer, None where there is none.
     `workspace` is the folder that a run's workspace starts as a copy of, None for an empty one.
+    `mcp_servers` are the servers whose tools the agent may call; None stands for one that is declared elsewhere.
     `context` and `metadata` are the file's own mappings; `checks`, `verify`, `metrics` and the judge decide.
     """
 
@@ -140,6 +160,8 @@ class Case(Record):
     attachments: tuple[Attachment, ...] = ()
     context: dict[str, Any] = Field(default_factory=dict)
     tools: tuple[str, ...] = ()
+    mcp_servers: dict[str, McpServer | None] = Field(default_factory=dict)
+    mcp_task: McpTask | None = None
     workspace: Path | None = None
     sandbox: SandboxNeeds | None = None
     expectations: Expectations = Field(default_factory=Expectations)

@@ -27,7 +27,8 @@ class CheckResult(Record):
 
 
 class MetricResult(Record):
-    """One metric, 0-1. `passed` is None without a threshold, `score` is None where `error` kept it from one.
+    """One metric, 0-1. `passed` is None without a threshold. `score` is None where `error` kept it from one, and,
+    without an error, where there is nothing to measure, such as a rate of tool calls where there are none.
 
     `details` explain the score in JSON values; `usage` is what a metric used that asks a model.
     """
@@ -68,7 +69,7 @@ class JudgeVerdict(Record):
     """One reply of a judge that keeps the contract; all scores 0-10."""
 
     summary: str
-    dimensions: dict[Dimension, Scored]
+    dimensions: dict[str, Scored]
     overall: Scored
     expectations: tuple[ExpectationVerdict, ...] = ()
 
@@ -93,13 +94,18 @@ class JudgeResult(Record):
 
     `expectations` is the weighted mean (0-1) over the case's expectations, None where it has none;
     `unmet_hard` are the texts of hard expectations below 1. `sampled` counts the iterations that were aggregated.
+    `dimensions` are DIMENSIONS, or TOOL_USE_DIMENSIONS (1-10) for an MCP task; then `spread` is the population standard
+    deviation of each over the iterations, and `cv_percent` sigma / mu of task completion over one judge's, in percent
+    (the mean over the judges).
     """
 
     method: Literal["median", "mean", "majority_vote", "all_pass"]
     pass_threshold: float
     overall: float
-    dimensions: dict[Dimension, float]
-    failed_dimensions: tuple[Dimension, ...] = ()
+    dimensions: dict[str, float]
+    failed_dimensions: tuple[str, ...] = ()
+    spread: dict[str, float] = Field(default_factory=dict)
+    cv_percent: float | None = None
     passed: bool
     expectations: float | None = None
     unmet_hard: tuple[str, ...] = ()
@@ -107,6 +113,27 @@ class JudgeResult(Record):
     sampled: int
     iterations: tuple[JudgeIteration, ...]
     usage: Usage = Field(default_factory=Usage)
+
+
+class ToolUse(Record):
+    """How a run used its tools, for the tables of MCP-Bench. All scores 0-1, None where there is nothing to measure.
+
+    `servers` counts the task's own servers, `servers_used` those of which a tool was called. `rules` is the mean of the
+    rates of valid names, valid arguments and successful calls; the three axes are the judge's; `overall` is the mean of
+    these four (of those there are). `completed` says whether the run ended with an answer.
+    """
+
+    servers: int
+    servers_used: int
+    cross_server: bool
+    rounds: int
+    calls: int
+    completed: bool
+    rules: float | None = None
+    task_completion: float | None = None
+    tool_selection: float | None = None
+    planning: float | None = None
+    overall: float | None = None
 
 
 class Evaluation(Record):
@@ -126,6 +153,7 @@ class Evaluation(Record):
     checks: tuple[CheckResult, ...] = ()
     metrics: tuple[MetricResult, ...] = ()
     judge: JudgeResult | None = None
+    tool_use: ToolUse | None = None
     judge_usage: Usage | None = None
     cassette: Literal["recorded", "replayed"] | None = None
     final_score: float | None = None

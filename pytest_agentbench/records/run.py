@@ -28,13 +28,19 @@ class MessageEvent(Event):
 
 
 class ToolCallEvent(Event):
-    """The agent called a tool. `arguments` is None where the model's text was no JSON object; `raw` then holds it."""
+    """The agent called a tool. `arguments` is None where the model's text was no JSON object; `raw` then holds it.
+
+    `offered` says whether the run had a tool of that name, None where nobody knows. `schema_valid` says whether the
+    arguments satisfy the tool's schema, None where that cannot be told: no such tool, or a broken schema.
+    """
 
     type: Literal["tool_call"] = "tool_call"
     call_id: str
     name: str
     arguments: dict[str, Any] | None
     raw: str | None = None
+    offered: bool | None = None
+    schema_valid: bool | None = None
 
 
 class ToolResultEvent(Event):

@@ -13,7 +13,7 @@ import pytest
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 from support.outer_bound import bound_containers, bounded
 
-from pytest_agentbench.config import SandboxSettings
+from pytest_agentbench.records import SandboxSettings
 from pytest_agentbench.workspaces import ExecResult, Sandbox, Sandboxes, Workspaces
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import docker
 from support.docker_here import IMAGE
 
-from pytest_agentbench.config import SandboxSettings
-from pytest_agentbench.records import SandboxNeeds
+from pytest_agentbench.records import SandboxNeeds, SandboxSettings
 from pytest_agentbench.workspaces import Sandbox, Sandboxes, SandboxSpec, Workspaces
 
 T = TypeVar("T")

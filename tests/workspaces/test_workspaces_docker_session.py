@@ -13,16 +13,15 @@ import pytest
 from docker_support import containers_of, docker_client, docker_spec, in_session, until
 from support.docker_here import IMAGE, needs_docker
 
-from pytest_agentbench.config import SandboxSettings
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.records import SandboxNeeds
+from pytest_agentbench.records import SandboxNeeds, SandboxSettings
 from pytest_agentbench.workspaces import Sandboxes, host_mark
 
 pytestmark = [needs_docker, pytest.mark.slow]
 
 KILLED = """
 import asyncio, os, signal, sys
-from pytest_agentbench.config import SandboxSettings
+from pytest_agentbench.records import SandboxSettings
 from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 async def main():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_agentbench.config import SandboxSettings
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.records import SandboxNeeds, SandboxUsed
+from pytest_agentbench.records import SandboxNeeds, SandboxSettings, SandboxUsed
 from pytest_agentbench.workspaces.docker.compose import compose_problem
 from pytest_agentbench.workspaces.docker.containers import Containers
 from pytest_agentbench.workspaces.docker.daemon import docker_problem
