@@ -20,6 +20,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.capture import Capture
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sandboxes.showing import Shown, shown_program
 from pytest_agentbench.workspaces.sessions import Workspaces, host_mark, session_is_dead
 from pytest_agentbench.workspaces.snapshot import EMPTY, Snapshot, digest, take_snapshot
 from pytest_agentbench.workspaces.template import fill, template_digest
@@ -44,6 +45,7 @@ __all__ = [
     "SandboxKind",
     "SandboxSpec",
     "Sandboxes",
+    "Shown",
     "Snapshot",
     "TreeError",
     "Workspace",
@@ -61,6 +63,7 @@ __all__ = [
     "host_mark",
     "pack",
     "session_is_dead",
+    "shown_program",
     "take_snapshot",
     "template_digest",
     "unpack",

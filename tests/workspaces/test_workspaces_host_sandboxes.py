@@ -19,7 +19,15 @@ from support.processes import running
 from support.small_disk import small_disk
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import ExecResult, ResourceLimits, Sandbox, SandboxSpec, Workspace, Workspaces
+from pytest_agentbench.workspaces import (
+    ExecResult,
+    Process,
+    ResourceLimits,
+    Sandbox,
+    SandboxSpec,
+    Workspace,
+    Workspaces,
+)
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox
 from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
@@ -205,6 +213,26 @@ def test_what_stays_can_be_written_more_than_a_pipe_holds(bench: Bench) -> None:
     bench.talk(scene)
 
 
+def test_errors_of_what_stays_can_be_kept_apart(bench: Bench) -> None:
+    async def scene(sandbox: Sandbox) -> None:
+        shell = await sandbox.open(["sh"], stderr="apart")
+        assert shell.errors() == ""
+        await shell.write(b"head -c 3000000 /dev/zero | tr '\\0' x >&2; echo last words > /dev/stderr; echo out\n")
+        assert await shell.read() == b"out\n"
+        assert (len(shell.errors()), shell.errors()[-12:]) == (16_384, "xlast words\n")
+        await shell.write(b"echo more >&2; exit\n")
+        assert await shell.read() == b""
+        assert shell.errors().endswith("last words\nmore\n")
+        await shell.stop()
+        assert shell.errors().endswith("last words\nmore\n")
+        merged = await sandbox.open(["sh", "-c", "echo one; echo two >&2"])
+        assert await _all_of(merged) == b"one\ntwo\n"
+        assert merged.errors() == ""
+        await merged.stop()
+
+    bench.talk(scene)
+
+
 @pytest.mark.slow
 def test_stopping_the_sandbox_ends_what_stays(bench: Bench) -> None:
     async def scene(sandbox: Sandbox) -> None:
@@ -312,6 +340,13 @@ def test_a_full_disk_is_not_the_agents_fault(bench: Bench, tmp_path: Path) -> No
 def test_a_sparse_file_takes_what_is_written(bench: Bench) -> None:
     result = bench.run("truncate -s 100M sparse; ln sparse again", workspace_bytes=MEGABYTE)
     assert (result.exit_code, result.killed) == (0, None)
+
+
+async def _all_of(process: Process) -> bytes:
+    output = b""
+    while data := await process.read():
+        output += data
+    return output
 
 
 def _until(condition: Callable[[], bool]) -> None:

@@ -76,9 +76,13 @@ class Containers:
         self._handed_out[workspace.path] = making
         return workspace
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace) -> DockerSandbox:
-        """The container of the run that has the workspace. Raises SandboxError, UnavailableError."""
-        making = self._handed_out.pop(workspace.path, None) or self._daemon.submit(self._make, spec, workspace)
+    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> DockerSandbox:
+        """The container of the run that has the workspace, or a further one `beside` it.
+
+        Raises SandboxError, UnavailableError.
+        """
+        made = None if beside else self._handed_out.pop(workspace.path, None)
+        making = made or self._daemon.submit(self._make, spec, workspace)
         try:
             cell = await asyncio.wrap_future(making)
         except asyncio.CancelledError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.docker.cell import Cell, cannot_run
-from pytest_agentbench.workspaces.docker.scripts import END, RUN_ALONE, RUN_BESIDE, STAY
+from pytest_agentbench.workspaces.docker.scripts import END, RUN_ALONE, RUN_BESIDE, STAY, STAY_APART
 from pytest_agentbench.workspaces.docker.stream import STDOUT, ExecStream
 from pytest_agentbench.workspaces.sandboxes.base import (
     NO_VARIABLES,
@@ -19,8 +19,9 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     ResourceLimits,
     SandboxKind,
     SharedFolder,
+    Stderr,
 )
-from pytest_agentbench.workspaces.sandboxes.capture import Capture
+from pytest_agentbench.workspaces.sandboxes.capture import Capture, LastWords
 from pytest_agentbench.workspaces.sandboxes.watchdog import Broken, Watch, Watchdog, over_disk
 from pytest_agentbench.workspaces.workspace import Workspace
 
@@ -78,14 +79,18 @@ class DockerSandbox(SharedFolder):
                 await self._kill()
         raise cannot_run(text)
 
-    async def open(self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES) -> Process:
+    async def open(
+        self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
+    ) -> Process:
         """As the protocol says."""
+        script = STAY if stderr == "merged" else STAY_APART
         async with self._lock:
             for _ in range(2):
-                stream = await self._cell.run(STAY, argv, environment, with_stdin=True)
+                stream = await self._cell.run(script, argv, environment, with_stdin=True)
                 source, told = await stream.read()
                 if source != STDOUT:
-                    process = DockerProcess(stream, int(told), self._end)
+                    session, _, errors = told.partition(b"\n")
+                    process = DockerProcess(stream, int(session), errors, self._end)
                     self._staying.add(process)
                     self._look_after()
                     return process
@@ -187,11 +192,18 @@ class DockerSandbox(SharedFolder):
 
 
 class DockerProcess:
-    """A program that stays in a container. `session` is its session there, `is_over` that it has ended."""
+    """A program that stays in a container. `session` is its session there, `is_over` that it has ended.
 
-    def __init__(self, stream: ExecStream, session: int, end: Callable[[DockerProcess], Awaitable[None]]) -> None:
+    `errors` is what came of its stderr with the number of that session.
+    """
+
+    def __init__(
+        self, stream: ExecStream, session: int, errors: bytes, end: Callable[[DockerProcess], Awaitable[None]]
+    ) -> None:
         self.session, self.is_over = session, False
         self._stream, self._end = stream, end
+        self._errors = LastWords()
+        self._errors.add(errors)
 
     async def write(self, data: bytes) -> None:
         """As the protocol says."""
@@ -202,11 +214,22 @@ class DockerProcess:
         except OSError as error:
             raise BrokenPipeError(_OVER) from error
 
+    async def end_input(self) -> None:
+        """As the protocol says."""
+        await self._stream.finish(b"")
+
     async def read(self) -> bytes:
         """As the protocol says."""
-        piece = (await self._stream.read())[1]
+        source, piece = await self._stream.read()
+        while source != STDOUT:
+            self._errors.add(piece)
+            source, piece = await self._stream.read()
         self.is_over = self.is_over or not piece
         return piece
+
+    def errors(self) -> str:
+        """As the protocol says."""
+        return self._errors.text()
 
     async def stop(self) -> None:
         """As the protocol says."""

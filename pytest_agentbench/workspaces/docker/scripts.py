@@ -35,5 +35,8 @@ RUN_BESIDE = f'{_SWEEP}echo begun >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep $$ 2>/de
 STAY = 'echo $$ >&2\nexec "$@" 2>&1'
 """Tells the number of its session, and becomes its arguments."""
 
+STAY_APART = 'echo $$ >&2\nexec "$@"'
+"""The same, but its arguments' stderr stays apart: it follows the number's line."""
+
 END = f'{_SWEEP}sweep "$1" 2>/dev/null\ntell 0'
 """Kills a session, or `all`."""

@@ -12,6 +12,7 @@ from pytest_agentbench.workspaces.workspace import Workspace
 
 SandboxKind = Literal["docker", "bubblewrap", "local"]
 Killed = Literal["time-out", "output", "memory", "disk", "processes"]
+Stderr = Literal["merged", "apart"]
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
@@ -74,14 +75,25 @@ class SandboxSpec:
 
 
 class Process(Protocol):
-    """A program that runs in a sandbox until it is stopped; what it writes to stdout and stderr is one stream."""
+    """A program that runs in a sandbox until it is stopped.
+
+    What it writes to stdout and stderr is one stream, unless stderr was to be kept apart.
+    """
 
     async def write(self, data: bytes) -> None:
         """Send to its stdin. Raises BrokenPipeError where it no longer reads."""
         ...
 
+    async def end_input(self) -> None:
+        """Close its stdin, so that it may end by itself. Never raises; may be called twice."""
+        ...
+
     async def read(self) -> bytes:
         """What it wrote since the last call, at least one byte; nothing at its end."""
+        ...
+
+    def errors(self) -> str:
+        """The end of what it wrote to stderr so far, 16 KiB at most, where that is kept apart; else nothing."""
         ...
 
     async def stop(self) -> None:
@@ -121,7 +133,9 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def open(self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES) -> Process:
+    async def open(
+        self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
+    ) -> Process:
         """Start a program that stays, with pipes for its input and output."""
         ...
 

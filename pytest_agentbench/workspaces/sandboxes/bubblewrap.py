@@ -35,7 +35,9 @@ from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Works
 _END_SECONDS = 30.0
 _BWRAP_SECONDS = 0.5
 _TRIAL_SECONDS = 20.0
-_WRITABLE = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - the sandbox's own: what is shown in there would be made in there
+WRITABLE = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108
+"""The sandbox's own folders: what is shown in there would be made in there."""
+
 _ADVICE = (
     "an ordinary user needs user namespaces (sysctl user.max_user_namespaces above 0, on Ubuntu "
     "kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for bwrap), and in a container the right to "
@@ -55,22 +57,22 @@ class BubblewrapSandbox(HostSandbox):
         super().__init__(workspace, spec.limits, watchdog)
         self._spec = spec
 
-    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
-        return start(self._view(), argv, stdin=stdin, environment=environment)
+    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
+        return start(self._view(), argv, stdin=stdin, environment=environment, stderr=stderr)
 
     def _view(self) -> View:
         # the private folder is bound where it lies too: nothing in the sandbox can put a link in place of it
         private = str(self.workspace.private_tmp())
         mounts = ["--bind", str(self.workspace.path), WORKSPACE]
         mounts += ["--bind", private, f"{WORKSPACE}/{PRIVATE_TMP}", "--bind", private, "/tmp"]  # noqa: S108
-        mounts[:0] = python_mounts(*_WRITABLE)
+        mounts[:0] = python_mounts(*WRITABLE)
         for mount in self._spec.mounts:
             mounts[:0] = read_only(str(mount.source), mount.target)
         return View(
             tuple(mounts),
             WORKSPACE,
             self.workspace.owner,
-            path=python_path(*_WRITABLE),
+            path=python_path(*WRITABLE),
             network=self._spec.network,
             limits=self._spec.limits,
         )
@@ -169,12 +171,18 @@ class BubblewrapProgram(Program):
 
 
 def start(
-    view: View, argv: Sequence[str], *, stdin: int, environment: Mapping[str, str], keep: Sequence[int] = ()
+    view: View,
+    argv: Sequence[str],
+    *,
+    stdin: int,
+    environment: Mapping[str, str],
+    stderr: int = subprocess.STDOUT,
+    keep: Sequence[int] = (),
 ) -> BubblewrapProgram:
     """Run `argv` in what `view` says, with the descriptors `keep` open in it. Raises SandboxError."""
     status, reports = os.pipe()
     try:
-        process = _popen(view, argv, stdin, environment, reports, keep)
+        process = _popen(view, argv, stdin, environment, stderr, reports, keep)
     except (OSError, LookupError) as error:
         os.close(status)
         raise SandboxError(f"bubblewrap could not start a command: {error}") from error
@@ -184,7 +192,13 @@ def start(
 
 
 def _popen(
-    view: View, argv: Sequence[str], stdin: int, environment: Mapping[str, str], reports: int, keep: Sequence[int]
+    view: View,
+    argv: Sequence[str],
+    stdin: int,
+    environment: Mapping[str, str],
+    stderr: int,
+    reports: int,
+    keep: Sequence[int],
 ) -> subprocess.Popen[bytes]:
     with ExitStack() as opened:
         seccomp, passwd, group = (_holding(content, opened) for content in (filter_program(), *users(view)))
@@ -193,7 +207,7 @@ def _popen(
             env=variables(view, environment),
             stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             pass_fds=(seccomp, passwd, group, reports, *keep),
             start_new_session=True,
             bufsize=0,
@@ -260,7 +274,7 @@ def _try_it() -> tuple[bytes, int]:
     status, reports = os.pipe()
     try:
         with open(os.devnull, "rb") as nothing:
-            process = _popen(view, ["true"], nothing.fileno(), {}, reports, ())
+            process = _popen(view, ["true"], nothing.fileno(), {}, subprocess.STDOUT, reports, ())
         with process:
             try:
                 output, _ = process.communicate(timeout=_TRIAL_SECONDS)

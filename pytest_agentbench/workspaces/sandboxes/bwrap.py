@@ -55,8 +55,8 @@ _ETC_WITH_NETWORK = ("hosts", "resolv.conf")
 _OF_PYTHON = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "ssl")
 """What Python or a virtual environment made of its prefix, which may be a project's folder, or somebody's home."""
 
-_SYSTEM_FOLDERS = ("//", *(f"{folder}/" for folder in _SYSTEM))
-_SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+SYSTEM_FOLDERS = ("//", *(f"{folder}/" for folder in _SYSTEM))
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def users(view: View) -> tuple[bytes, bytes]:
 def variables(view: View, given: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of the program: no key can be in it but those `given`."""
     own = {"HOME": view.folder, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}  # noqa: S108 - its private one
-    return {"PATH": ":".join((*view.path, *_SYSTEM_PATH)), **own, **given}
+    return {"PATH": ":".join((*view.path, *SYSTEM_PATH)), **own, **given}
 
 
 @functools.cache
@@ -131,7 +131,7 @@ def python_mounts(*hidden: str) -> tuple[str, ...]:
     """
     shown = [f"{prefix}/{name}" for prefix in _python_prefixes(hidden) for name in _OF_PYTHON]
     parts = chain.from_iterable(read_only(path, path) for path in shown if os.path.exists(path))
-    return (*parts, *_python_links((*_SYSTEM_FOLDERS, *hidden, *(f"{path}/" for path in shown))))
+    return (*parts, *_python_links((*SYSTEM_FOLDERS, *hidden, *(f"{path}/" for path in shown))))
 
 
 def python_path(*hidden: str) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def _python_prefixes(hidden: tuple[str, ...]) -> list[str]:
         if any(os.path.exists(f"{prefix}/{mark}") for mark in _MARKS):
             found.append(prefix)
     found += [os.path.realpath(prefix) for prefix in found]
-    return [prefix for prefix in dict.fromkeys(found) if not f"{prefix}/".startswith((*_SYSTEM_FOLDERS, *hidden))]
+    return [prefix for prefix in dict.fromkeys(found) if not f"{prefix}/".startswith((*SYSTEM_FOLDERS, *hidden))]
 
 
 def _python_links(elsewhere: tuple[str, ...]) -> Iterator[str]:

@@ -5,6 +5,23 @@ from __future__ import annotations
 import asyncio
 
 _ENDLESS_BYTES = 32 * 2**20
+_LAST_BYTES = 16_384
+
+
+class LastWords:
+    """The end of what a program writes to stderr: 16 KiB at most."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """What it wrote next."""
+        self._kept += data
+        del self._kept[:-_LAST_BYTES]
+
+    def text(self) -> str:
+        """All that is kept."""
+        return self._kept.decode("utf-8", "replace")
 
 
 class Capture(asyncio.Protocol):

@@ -70,10 +70,13 @@ class Sandboxes:
         image = await self._containers.image(spec)
         return SandboxUsed(kind="docker", image=image.name, image_id=image.image_id)
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace) -> Sandbox:
-        """The sandbox of the run that has the workspace. Raises SandboxError where it cannot be had now."""
+    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
+        """The sandbox of the run that has the workspace. Raises SandboxError where it cannot be had now.
+
+        One that is `beside` is a further one, and never the container that was made with the workspace.
+        """
         if spec.kind == "docker":
-            return await self._containers.start(spec, workspace)
+            return await self._containers.start(spec, workspace, beside=beside)
         if spec.kind == "bubblewrap":
             return BubblewrapSandbox(workspace, spec, self._watchdog)
         return LocalSandbox(workspace, spec.limits, self._watchdog)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +20,13 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     ResourceLimits,
     SandboxKind,
     SharedFolder,
+    Stderr,
 )
 from pytest_agentbench.workspaces.sandboxes.programs import Conversation, Program, collect, input_file
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watch, Watchdog, over_disk
 from pytest_agentbench.workspaces.workspace import Workspace
 
+_STDERR: Mapping[Stderr, int] = {"merged": subprocess.STDOUT, "apart": subprocess.PIPE}
 _logger = logging.getLogger(__name__)
 
 
@@ -40,8 +43,11 @@ class HostSandbox(SharedFolder, ABC):
         self._live: set[Program] = set()
 
     @abstractmethod
-    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
-        """Start `argv` with that descriptor as its stdin and a pipe for its output. Raises SandboxError."""
+    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
+        """Start `argv` with that descriptor as its stdin and a pipe for its output. Raises SandboxError.
+
+        `stderr` is subprocess.STDOUT, or subprocess.PIPE for a pipe of its own.
+        """
 
     async def exec(
         self,
@@ -69,12 +75,14 @@ class HostSandbox(SharedFolder, ABC):
             await self.stop()
         return result
 
-    async def open(self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES) -> Process:
+    async def open(
+        self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
+    ) -> Process:
         """As the protocol says."""
         reads, writes = os.pipe()
         try:
             give(reads, self.workspace.owner)
-            program = self._begin(argv, reads, environment)
+            program = self._begin(argv, reads, environment, _STDERR[stderr])
         except BaseException:
             os.close(writes)
             raise
@@ -91,10 +99,13 @@ class HostSandbox(SharedFolder, ABC):
             except SandboxError as error:
                 _logger.warning("%s", error)
 
-    def _begin(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
-        program = self._start(argv, stdin, environment)
-        assert program.process.stdout is not None
-        give(program.process.stdout.fileno(), self.workspace.owner)
+    def _begin(
+        self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int = subprocess.STDOUT
+    ) -> Program:
+        program = self._start(argv, stdin, environment, stderr)
+        for pipe in (program.process.stdout, program.process.stderr):
+            if pipe is not None:
+                give(pipe.fileno(), self.workspace.owner)
         if not self._live:
             self._watchdog.begin(self._watch)
         self._live.add(program)

@@ -97,13 +97,16 @@ class _Box(HostSandbox):
         while self._result:
             os.close(self._result.pop())
 
-    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
+    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
         folder, keep = self.workspace.path, tuple(self._result)
         try:
             if self.kind == "bubblewrap":
-                return bubblewrap.start(self._view(), argv, stdin=stdin, environment=environment, keep=keep)
+                view = self._view()
+                return bubblewrap.start(view, argv, stdin=stdin, environment=environment, stderr=stderr, keep=keep)
             own = {"HOME": str(folder), "TMPDIR": str(folder), **environment}
-            return local.start(argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, keep=keep)
+            return local.start(
+                argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, stderr=stderr, keep=keep
+            )
         finally:
             self.close_result()
 

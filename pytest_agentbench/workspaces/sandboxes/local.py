@@ -37,10 +37,10 @@ class LocalSandbox(HostSandbox):
     ) -> None:
         super().__init__(workspace, limits or ResourceLimits(), watchdog or Watchdog())
 
-    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str]) -> Program:
+    def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
         folder = self.workspace.path
         own = {"HOME": str(folder), "TMPDIR": str(self.workspace.private_tmp()), **environment}
-        return start(argv, folder=folder, limits=self.limits, stdin=stdin, environment=own)
+        return start(argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, stderr=stderr)
 
 
 class LocalProgram(Program):
@@ -75,6 +75,7 @@ def start(
     limits: ResourceLimits,
     stdin: int,
     environment: Mapping[str, str],
+    stderr: int = subprocess.STDOUT,
     keep: Sequence[int] = (),
 ) -> LocalProgram:
     """Run `argv` in a folder, with a descriptor as its stdin and `keep` open too. Raises SandboxError.
@@ -89,7 +90,7 @@ def start(
             env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "TERM": "dumb", **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             pass_fds=(stdin, *keep),
             start_new_session=True,
             bufsize=0,

@@ -10,18 +10,22 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from typing import IO
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.confined import give
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Killed
-from pytest_agentbench.workspaces.sandboxes.capture import Capture
+from pytest_agentbench.workspaces.sandboxes.capture import Capture, LastWords
 
 _CHUNK = 65_536
+_LAST_CHUNKS = 16
 _LAST_OUTPUT_SECONDS = 5.0
 
 
 class Program(ABC):
     """What runs under one command of a sandbox. `process` is what this process started; its stdout is a pipe.
+
+    Its stderr goes there too, or is a pipe of its own.
 
     `broken` is set by whoever kills it, and says why; a command that just takes too long needs none.
     """
@@ -115,7 +119,8 @@ class Conversation:
         self._stdin = stdin
         self._stdout = program.process.stdout.fileno()
         self._ended = ended
-        self._stopped = False
+        self._input_ended = self._stopped = False
+        self._errors = None if program.process.stderr is None else _Errors(program.process.stderr)
         self._readable, self._writable = asyncio.Event(), asyncio.Event()
         os.set_blocking(self._stdin, False)
         os.set_blocking(self._stdout, False)
@@ -124,7 +129,7 @@ class Conversation:
         """As the protocol says."""
         left = memoryview(data)
         while left:
-            if self._stopped:
+            if self._input_ended:
                 raise BrokenPipeError("the program was stopped")
             try:
                 left = left[os.write(self._stdin, left) :]
@@ -132,6 +137,13 @@ class Conversation:
                 self._writable.clear()
                 asyncio.get_running_loop().add_writer(self._stdin, self._may_write)
                 await self._writable.wait()
+
+    async def end_input(self) -> None:
+        """As the protocol says."""
+        if not self._input_ended:
+            self._input_ended = True
+            self._may_write()
+            os.close(self._stdin)
 
     async def read(self) -> bytes:
         """As the protocol says."""
@@ -144,6 +156,10 @@ class Conversation:
                 await self._readable.wait()
         return b""
 
+    def errors(self) -> str:
+        """As the protocol says."""
+        return "" if self._errors is None else self._errors.text()
+
     async def stop(self) -> None:
         """As the protocol says."""
         if self._stopped:
@@ -153,10 +169,11 @@ class Conversation:
             await self._program.end()
         finally:
             self._may_read()
-            self._may_write()
-            os.close(self._stdin)
+            await self.end_input()
             assert self._program.process.stdout is not None
             self._program.process.stdout.close()
+            if self._errors is not None:
+                self._errors.close()
             self._ended(self._program)
 
     def _may_read(self) -> None:
@@ -166,6 +183,39 @@ class Conversation:
     def _may_write(self) -> None:
         asyncio.get_running_loop().remove_writer(self._stdin)
         self._writable.set()
+
+
+class _Errors:
+    """The pipe of a program's stderr, emptied as it fills: the program never waits for a reader."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe, self._words = pipe, LastWords()
+        os.set_blocking(pipe.fileno(), False)
+        asyncio.get_running_loop().add_reader(pipe.fileno(), self._hear)
+
+    def text(self) -> str:
+        """The end of all that was written so far."""
+        for _ in range(_LAST_CHUNKS):
+            if self._pipe.closed or not self._hear():
+                break
+        return self._words.text()
+
+    def close(self) -> None:
+        """Takes what is still in the pipe; nothing more is read."""
+        self.text()
+        asyncio.get_running_loop().remove_reader(self._pipe.fileno())
+        self._pipe.close()
+
+    def _hear(self) -> bool:
+        """Read once; whether there was something."""
+        try:
+            data = os.read(self._pipe.fileno(), _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._pipe.fileno())
+        self._words.add(data)
+        return bool(data)
 
 
 def input_file(content: bytes, owner: int | None) -> int:
