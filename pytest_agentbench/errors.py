@@ -46,6 +46,14 @@ class SandboxError(InfrastructureError):
     """The run's workspace or sandbox is gone or could not be made."""
 
 
+class McpServerError(InfrastructureError):
+    """An MCP server that a run needs did not come up, or does not list its tools."""
+
+
+class McpCallError(AgentbenchError):
+    """One call of a tool of an MCP server failed: the agent is told, and its run goes on."""
+
+
 class JudgeError(InfrastructureError):
     """No judge run gave a verdict that keeps the contract."""
 

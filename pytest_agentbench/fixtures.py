@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_agentbench.engine import Job
     from pytest_agentbench.public import Run
-    from pytest_agentbench.records import Case, Model
+    from pytest_agentbench.records import Case, McpServer, Model
     from pytest_agentbench.workspaces import Workspace
 
 
@@ -26,6 +28,16 @@ def agentbench_runner() -> Any:
     return CaseRunner()
 
 
+@pytest.fixture(scope="session")
+def agentbench_mcp_servers() -> Mapping[str, McpServer | Mapping[str, Any]]:
+    """MCP servers of all cases, by name, beside those that files declare. Override it in a conftest.py.
+
+    Each is a `McpServer`, or a mapping of its fields. It is the place to start a server in: on a free port of this
+    machine, whose number is then no part of what makes a run another one. What it declares wins over all files.
+    """
+    return {}
+
+
 @pytest.fixture
 def agentbench_case(request: pytest.FixtureRequest) -> Case:
     """The case of the item: messages, tags, reference answer, metadata."""
@@ -39,7 +51,7 @@ def agentbench_model(request: pytest.FixtureRequest) -> Model | None:
 
 
 @pytest.fixture
-def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any) -> Run:
+def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any, agentbench_mcp_servers: Any) -> Run:
     """The finished run of the case that `@pytest.mark.agentbench` names, for hand-written assertions.
 
     What kept the run from a result (a provider's error, a missing key) is an error or a skip of the test, as for cases.
@@ -47,7 +59,7 @@ def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any) -> Ru
     __tracebackhide__ = True
     from pytest_agentbench.collection import finished_run
 
-    return finished_run(request.node, agentbench_runner)
+    return finished_run(request.node, agentbench_runner, agentbench_mcp_servers)
 
 
 @pytest.fixture

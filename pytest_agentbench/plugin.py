@@ -17,6 +17,7 @@ from pytest_agentbench import hookspecs, options
 from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found here
     _agentbench_plan,
     agentbench_case,
+    agentbench_mcp_servers,
     agentbench_model,
     agentbench_run,
     agentbench_runner,
@@ -36,6 +37,8 @@ _GARBAGE = 20_000
 _DESCRIPTORS = ("dataset.yaml", "dataset.yml")
 _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 _NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml")
+_CASE_KEYS = (b'"question"', b'"server_tasks"', b'"fuzzy_description"', b'"task_description"')
+"""One of them stands at the head of every data file with cases: of questions, or of MCP tasks."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -241,5 +244,5 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
                 return True  # its first row alone is longer: collecting it will tell
     except OSError:
         return yaml or path.suffix == ".jsonl"  # collecting it will say why
-    words = (b"schema_version",) if descriptor else (b"case_id", b"schema_version") if yaml else (b'"question"',)
+    words = (b"schema_version",) if descriptor else (b"case_id", b"schema_version") if yaml else _CASE_KEYS
     return any(word in head for word in words)

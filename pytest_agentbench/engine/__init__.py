@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun, Expected, Forecast
     from pytest_agentbench.engine.gateways import Gateways
     from pytest_agentbench.engine.identities import Identities
-    from pytest_agentbench.engine.job import CHAT_JUDGE, Job, Plan, Result, judge_of
+    from pytest_agentbench.engine.job import CHAT_JUDGE, Given, Job, Plan, Result, judge_of
     from pytest_agentbench.engine.lines import steady_socket
     from pytest_agentbench.engine.logs import RunLogHandler, filter_capture_handlers
     from pytest_agentbench.engine.lookahead import LookAhead, Work
     from pytest_agentbench.engine.origins import Origins
     from pytest_agentbench.engine.parcels import Parcels
     from pytest_agentbench.engine.registry import Registry, build_registry
+    from pytest_agentbench.engine.servers import SERVERS_FIXTURE
     from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
     from pytest_agentbench.engine.sharding import Sharding
     from pytest_agentbench.engine.shares import CHANNEL, ControllerLink
@@ -34,13 +35,14 @@ _HOMES = {
     "code": ("CodeReader",),
     "identities": ("Identities",),
     "gateways": ("Gateways",),
-    "job": ("CHAT_JUDGE", "Job", "Plan", "Result", "judge_of"),
+    "job": ("CHAT_JUDGE", "Given", "Job", "Plan", "Result", "judge_of"),
     "logs": ("RunLogHandler", "filter_capture_handlers"),
     "lines": ("steady_socket",),
     "lookahead": ("LookAhead", "Work"),
     "registry": ("Registry", "build_registry"),
     "origins": ("Origins",),
     "parcels": ("Parcels",),
+    "servers": ("SERVERS_FIXTURE",),
     "services": ("CaseRunner", "Services", "agent_name"),
     "sharding": ("Sharding",),
     "shares": ("CHANNEL", "ControllerLink"),
@@ -54,6 +56,7 @@ __all__ = [
     "JOB",
     "RESULT",
     "RUNNER_FIXTURE",
+    "SERVERS_FIXTURE",
     "Budget",
     "CaseRunner",
     "CodeReader",
@@ -62,6 +65,7 @@ __all__ = [
     "Expected",
     "Forecast",
     "Gateways",
+    "Given",
     "Identities",
     "Job",
     "LookAhead",

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_agentbench.engine.asking import RunLimits, WorkerThrottles
-from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.job import Given, Job, Result
 from pytest_agentbench.engine.lookahead import LookAhead, Work
+from pytest_agentbench.engine.servers import SERVERS_FIXTURE
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -45,6 +46,7 @@ class RunAhead:
         config, concurrency = session.config, limits.concurrency
         self.session, self.tick, self.throttles = session, tick, throttles
         self.shared: list[Any] = []
+        self.given: dict[tuple[int, int], Given] = {}
         self.culprits: dict[pytest.Item, str] = {}
         jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
         group_jobs(config, session.items)
@@ -62,17 +64,23 @@ class RunAhead:
         else:
             self.engine.post(self.engine.extend, jobs)
 
-    def result(self, item: pytest.Item, runner: Any) -> Result:
-        """The item's result, ready or awaited."""
+    def result(self, item: pytest.Item, agent: Any, servers: Any) -> Result:
+        """The item's result, ready or awaited, made with these values of the fixtures."""
         job = item.stash[JOB]
-        shared = any(runner is value for value in self.shared)
+        given, shared = self._given(agent, servers)
         begun = time.perf_counter()
         try:
-            result = item.stash[RESULT] = self.engine.result(job, runner, shared=shared, tick=self._tick)
+            result = item.stash[RESULT] = self.engine.result(job, given, shared=shared, tick=self._tick)
         finally:
             self.tick(None)
         result.waited = time.perf_counter() - begun
         return result
+
+    def _given(self, agent: Any, servers: Any) -> tuple[Given, bool]:
+        """Both values together, and whether they live as long as the session: the same two are then the same object."""
+        if not all(any(each is value for value in self.shared) for each in (agent, servers)):
+            return Given(agent, servers), False
+        return self.given.setdefault((id(agent), id(servers)), Given(agent, servers)), True
 
     def _tick(self) -> None:
         self.tick(self.engine)
@@ -83,9 +91,9 @@ class RunAhead:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
-        """Only a runner that lives as long as the session may serve items to come."""
+        """Only what lives as long as the session may serve items to come."""
         value = yield
-        if fixturedef.argname == RUNNER_FIXTURE and fixturedef.scope == "session":
+        if fixturedef.argname in (RUNNER_FIXTURE, SERVERS_FIXTURE) and fixturedef.scope == "session":
             self.shared.append(value)
         return value
 
@@ -132,33 +140,40 @@ AHEAD = pytest.StashKey[RunAhead]()
 
 
 def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Guesses which jobs share a runner: those below the same conftest that overrides the fixture.
+    """Guesses which jobs share a runner and servers: those below the same conftests that override the fixtures.
 
-    The engine compares the guess with the fixture's value, so a wrong one costs a second run at most.
+    The engine compares the guess with the fixtures' values, so a wrong one costs a second run at most.
     """
-    folders = {
-        Path(name).parent
-        for name, plugin in config.pluginmanager.list_name_plugin()
-        if name.endswith("conftest.py") and overrides_runner(plugin)
-    }
+    conftests = [(n, plugin) for n, plugin in config.pluginmanager.list_name_plugin() if n.endswith("conftest.py")]
+    runners, servers = (
+        {Path(name).parent for name, plugin in conftests if _defines(plugin, fixture)}
+        for fixture in (RUNNER_FIXTURE, SERVERS_FIXTURE)
+    )
     for item in items:
         if JOB in item.stash:
             job = item.stash[JOB]
-            scope = _runner_scope(item, folders) if job.plan.own_agent else None
-            job.group = (scope, id(job.plan.run_profile))
+            runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else None
+            job.group = (runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers))
 
 
 def overrides_runner(place: Any) -> bool:
     """Whether a plugin, conftest, test module or class defines the fixture `agentbench_runner`, by whatever name."""
+    return _defines(place, RUNNER_FIXTURE)
+
+
+def _defines(place: Any, fixture: str) -> bool:
     names = getattr(place, "__dict__", {})
-    return any(isinstance(value, _FIXTURE) and RUNNER_FIXTURE in (name, value.name) for name, value in names.items())
+    return any(isinstance(value, _FIXTURE) and fixture in (name, value.name) for name, value in names.items())
 
 
-def _runner_scope(item: pytest.Item, folders: set[Path]) -> Any:
+def _scope(item: pytest.Item, fixture: str, folders: set[Path]) -> Any:
+    """Where the item's value of the fixture comes from."""
     places = (getattr(item, "cls", None), getattr(item, "module", None))
-    place = next(filter(overrides_runner, places), None) or next((f for f in item.path.parents if f in folders), None)
+    place: Any = next((each for each in places if _defines(each, fixture)), None)
+    if place is None and folders:
+        place = next((folder for folder in item.path.parents if folder in folders), None)
     params = getattr(getattr(item, "callspec", None), "params", {})
-    return place, id(params[RUNNER_FIXTURE]) if RUNNER_FIXTURE in params else None
+    return place, id(params[fixture]) if fixture in params else None
 
 
 _FIXTURE: Any = type(pytest.fixture(lambda: None))

@@ -15,6 +15,7 @@ from pytest_agentbench.engine.verdict import is_judged, verdict, wants_judge
 from pytest_agentbench.engine.verifying import verify_all
 from pytest_agentbench.errors import AgentbenchError, JudgeError
 from pytest_agentbench.judging import Judgement, NoVerdictError, judge, taped_judges
+from pytest_agentbench.metrics import tool_use_of
 from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, RunArtifact, Usage
 from pytest_agentbench.store import share_evaluation
 
@@ -101,6 +102,7 @@ def _unjudged(
         evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,
         checks=tuple(checks),
         metrics=tuple(metrics),
+        tool_use=tool_use_of(case, artifact, metrics, None),
         judge_usage=error.usage if isinstance(error, NoVerdictError) else Usage(),
         outcome="error",
         error=str(error),

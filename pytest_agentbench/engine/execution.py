@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from pytest_agentbench.checks import require_hooks
 from pytest_agentbench.engine.evaluate import evaluate
 from pytest_agentbench.engine.forecast import NOT_RUN, DryRun
 from pytest_agentbench.engine.identity import verdict_identity
-from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.job import Given, Job, Result
 from pytest_agentbench.engine.keeping import restore_workspace
 from pytest_agentbench.engine.logs import RUN_LOGS
 from pytest_agentbench.engine.measuring import asks_models
@@ -33,20 +32,20 @@ from pytest_agentbench.records import Case, RunArtifact
 from pytest_agentbench.store import share_evaluation, share_run
 
 
-async def execute(services: Services, job: Job, agent: Any) -> Result:
-    """Runs the job with the fixture's value `agent` and evaluates it. Never raises but when it is cancelled.
+async def execute(services: Services, job: Job, given: Given) -> Result:
+    """Runs the job with the fixtures' values `given` and evaluates it. Never raises but when it is cancelled.
 
     Everything but the verdict on the agent becomes `Result.error`: pytest raises it in the item's setup.
     """
-    result = Result(runner=agent)
+    result = Result(runner=given)
     RUN_LOGS.set(result.logs)
     begun = time.perf_counter()
     try:
         result.case = case = job.case()
         if not job.by_hand:
             require_decision(case, job.plan.evaluation_profile)
-        subject = subject_of(services, job, case, agent)
-        result.tape = open_tape(services, job, case, agent)
+        subject = subject_of(services, job, case, given)
+        result.tape = open_tape(services, job, case, given.agent, subject.servers)
         attempt = _Attempt(services, job, case, subject, result)
         if services.dry_run is not None:
             await attempt.foresee(services.dry_run)

@@ -15,6 +15,8 @@ from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
 from pytest_agentbench.engine.taping import verdict_cassette
 from pytest_agentbench.engine.verdict import metrics_of
 from pytest_agentbench.engine.verifying import verifiers_identity
+from pytest_agentbench.judging import tool_use_identity
+from pytest_agentbench.metrics import TOOL_USE_METRICS
 from pytest_agentbench.records import Case, Model, PythonHook, RunArtifact
 from pytest_agentbench.store import fingerprint
 from pytest_agentbench.tools import WEB_FETCH, WEB_SEARCH, Tool
@@ -40,6 +42,8 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
         extra["script"] = services.scripts.answers_digest(case)
     elif found := _added(services, "model provider", [model.provider]):
         extra["provider"] = found
+    if isinstance(agent, CaseRunner) and case.runner.type == "mcp_planner":
+        extra["planner"] = job.plan.run_profile.planner.of_a_run
     if case.tools:
         extra["tools"] = {name: _tool(services, job, name, model) for name in case.tools}
     if sandbox := sandbox_identity(services, job, case):
@@ -57,7 +61,7 @@ def verdict_identity(services: Services, job: Job, case: Case, artifact: RunArti
 
 
 def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
-    """The code of hooks and of plugins' checks, metrics and judges; the script of a scripted judge."""
+    """The code of hooks and of plugins' checks, metrics and judges; an MCP task; the script of a scripted judge."""
     profile, judges = job.plan.evaluation_profile, (*job.plan.judges.values(), *job.judges)
     parts = {
         "checks": _added(services, "check", (check.kind for check in case.checks)),
@@ -72,6 +76,11 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
             found["hooks"] = {hook.path or hook.import_path or "": _hook(services, hook, case) for hook in hooks}
     if case.verify:
         found["verify"] = verifiers_identity(job, case)
+    if case.mcp_servers:
+        found["tool_use"] = TOOL_USE_METRICS
+    if case.mcp_task is not None:
+        found["mcp_task"] = case.mcp_task
+        found["tool_use_judge"] = tool_use_identity(profile)
     if any(judge.scripted for judge in judges):
         found["script"] = services.scripts.verdict_digest(case)
     return found

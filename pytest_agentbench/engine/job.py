@@ -68,13 +68,22 @@ class Plan:
         return resolve_model(model_id, models=self.root.models())
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Given:
+    """What pytest's fixtures give the runs of an item: the agent under test, and MCP servers as they were declared."""
+
+    agent: Any
+    servers: Any
+
+
 @dataclass(eq=False, slots=True)
 class Job:
     """One run to make. `case` builds the record when it is needed, so that 100,000 jobs keep no parsed cases.
 
     `rank` is the place in pytest's order from 1; `group` is what jobs share that may start ahead together: the conftest
-    scope their runner comes from, and the run profile that limits them. `by_hand` says that a hand-written test decides
-    what the run is worth: then nothing in the case has to. `judges` are the models that the case's metrics ask.
+    scopes that their runner and their servers come from, and the run profile that limits them. `by_hand` says that a
+    hand-written test decides what the run is worth: then nothing in the case has to. `judges` are the models that the
+    case's metrics ask.
     """
 
     case_id: str
@@ -102,7 +111,7 @@ class Result:
     the store, `evaluation_reused` that the verdict was. `tape` is the run's cassette while the job is worked on.
     """
 
-    runner: object = None
+    runner: Given | None = None
     case: Case | None = None
     artifact: RunArtifact | None = None
     evaluation: Evaluation | None = None

@@ -140,14 +140,19 @@ class LookAhead:
             self.died = self.died or error
         self.over = True  # from here on result() waits for nothing
         self._cancel()
-        tasks = asyncio.all_tasks(self.loop)
-        if tasks and self.loop.run_until_complete(asyncio.wait(tasks, timeout=self.grace))[1]:
+        if not self._settled({flight.task for flight in self.running.values()}):
             return  # an agent swallows cancellation: leave it and the loop to the end of the process
         if self.on_close is not None:
             with contextlib.suppress(Exception):  # connections close with the process at the latest
                 self.loop.run_until_complete(asyncio.wait_for(_as_coroutine(self.on_close()), self.grace))
+        if not self._settled(asyncio.all_tasks(self.loop)):
+            return
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
+
+    def _settled(self, tasks: set[asyncio.Task[Any]]) -> bool:
+        """Whether they end in time."""
+        return not tasks or not self.loop.run_until_complete(asyncio.wait(tasks, timeout=self.grace))[1]
 
     def _guard(self, function: Callable[..., None], *args: Any) -> None:
         try:  # asyncio only logs what a callback raises: a broken step would hang the session

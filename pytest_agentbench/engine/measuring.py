@@ -11,7 +11,15 @@ from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.taping import paid
 from pytest_agentbench.engine.verdict import is_judged, metrics_of
-from pytest_agentbench.metrics import MetricContext, asks_model, measure, measure_async, takes_long
+from pytest_agentbench.metrics import (
+    MetricContext,
+    asks_model,
+    measure,
+    measure_async,
+    measure_trace,
+    takes_long,
+    takes_trace,
+)
 from pytest_agentbench.records import Case, MetricResult, MetricSpec, RunArtifact
 from pytest_agentbench.store import JUDGEMENTS
 
@@ -28,19 +36,25 @@ async def measure_all(
     """
     specs = metrics_of(case, job.plan.evaluation_profile)
     metrics = services.registry.metrics
+    of_trace = {spec.name for spec in specs if takes_trace(metrics.get(spec.name))}
     reference, output = case.reference or "", artifact.final_output or ""
     asking = {spec.name for spec in specs if _asks(services, spec)}
     long = {spec.name for spec in specs if takes_long(spec.name, metrics, reference, output)}
+
+    def plain(spec: MetricSpec) -> MetricResult:
+        if spec.name in of_trace:
+            return measure_trace(spec, case, artifact, metrics)
+        return measure(spec, reference, output, metrics)
+
     if not asking and not long:
-        return [measure(spec, reference, output, metrics) for spec in specs]
+        return [plain(spec) for spec in specs]
 
     async def one(spec: MetricSpec) -> MetricResult:
         if spec.name in asking:
             if not is_judged(case, artifact):
                 return _unasked(spec, artifact.status)
             return await measure_async(spec, reference, output, metrics, _context(services, job, case, tape))
-        plain = partial(measure, spec, reference, output, metrics)
-        return await services.threads.run(plain) if spec.name in long else plain()
+        return await services.threads.run(partial(plain, spec)) if spec.name in long else plain(spec)
 
     results = await asyncio.gather(*map(one, specs))
     if used := [result.usage for result in results if result.usage is not None]:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.config import RunProfile
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.keeping import Left, keep_workspace
 from pytest_agentbench.engine.sandboxing import expected_sandbox, sandbox_spec
 from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.serving import start_servers
 from pytest_agentbench.engine.subject import Subject
 from pytest_agentbench.engine.taping import Taped, paid, run_ended, run_kept
 from pytest_agentbench.engine.web import web_fetch, web_search
 from pytest_agentbench.errors import ConfigError, ProviderError, UnwritableError
+from pytest_agentbench.judging import tools_shown
 from pytest_agentbench.records import WORKSPACE_NOTE, Case, RunArtifact, RunError
-from pytest_agentbench.runners import RunContext, RunEnd, Runner, conclude
+from pytest_agentbench.runners import RUN_SECONDS, Recorder, RunContext, RunEnd, Runner, conclude
 from pytest_agentbench.store import share_run
+from pytest_agentbench.tools import Tool, annotated
 from pytest_agentbench.workspaces import EMPTY, SandboxSpec, Snapshot, Workspace, digest, fill
 
 if TYPE_CHECKING:
@@ -71,13 +76,16 @@ async def _run(services: Services, job: Job, case: Case, subject: Subject, resul
         services.scripts.load_beside(case)
     expected = await expected_sandbox(services, job, case, subject)
     context = _context(services, job, case, subject, tape, expected)
-    started_at, before = datetime.now(UTC), EMPTY
+    before = EMPTY
     try:
         if case.workspace is not None and plan.predictions is None:
             before = await services.threads.run(partial(_fill, services, context.workspace, case.workspace))
         with run_kept(tape):
-            end = await _until_end(subject.runner, context, plan.run_profile.run_timeout_seconds, tape)
+            context.servers = await start_servers(services, job, subject.servers, context, tape)
+            started_at, context.trace = datetime.now(UTC), Recorder()
+            end = await _until_end(subject.runner, context, run_limit(plan.run_profile, subject.runner_type), tape)
     finally:
+        await context.stop_servers()
         await context.stop_sandbox()
         result.workspace = context.made_workspace
     seconds, cassette, unwritable = run_ended(tape, case, end.status, context.trace.seconds)
@@ -86,7 +94,7 @@ async def _run(services: Services, job: Job, case: Case, subject: Subject, resul
 
 def _artifact(job: Job, case: Case, subject: Subject, ended: _Ended, left: Left, run_id: str) -> RunArtifact:
     """All that is known of the run."""
-    plan, model, trace = job.plan, subject.model, ended.context.trace
+    plan, model, trace, offered = job.plan, subject.model, ended.context.trace, ended.context.offered
     own = {name: value for name, value in ended.end.metadata.items() if name != WORKSPACE_NOTE}
     return RunArtifact(
         run_id=run_id,
@@ -100,10 +108,10 @@ def _artifact(job: Job, case: Case, subject: Subject, ended: _Ended, left: Left,
         status=ended.end.status,
         started_at=ended.started_at,
         duration_seconds=ended.seconds,
-        request=trace.request,
+        request=_request(case, trace, offered),
         provider=trace.provider,
         usage=trace.usage,
-        trace=trace.events,
+        trace=annotated(trace.events, offered, plan.lane.warn) if offered else trace.events,
         output_artifacts=left.outputs,
         error=ended.end.error,
         workspace=left.archive,
@@ -112,6 +120,13 @@ def _artifact(job: Job, case: Case, subject: Subject, ended: _Ended, left: Left,
         cassette=ended.cassette,
         metadata={**own, **left.metadata},
     )
+
+
+def _request(case: Case, trace: Recorder, offered: Sequence[Tool]) -> dict[str, Any]:
+    """What was asked for; of an MCP task, also which tools there were, for its judges."""
+    if case.mcp_task is None:
+        return trace.request
+    return {**trace.request, **tools_shown({tool.name: tool.description for tool in offered})}
 
 
 def _fill(services: Services, workspace: Workspace, template: Path) -> Snapshot:
@@ -139,11 +154,17 @@ def _context(
         search=web_search(services, case, model, tape),
         fetch=web_fetch(services, case, model, plan.run_profile.network, tape),
         network=plan.run_profile.network,
+        planner=plan.run_profile.planner,
         in_thread=services.threads.run,
     )
     if tape is not None:
         tape.folder = lambda: str(context.made_workspace.path) if context.made_workspace is not None else None
     return context
+
+
+def run_limit(profile: RunProfile, runner_type: str) -> float | None:
+    """How many seconds a whole run may take: the profile's limit, else the runner's own. None: as long as it takes."""
+    return profile.run_timeout_seconds or RUN_SECONDS.get(runner_type)
 
 
 async def _until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.engine.budget import Part
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.registry import Registry
+from pytest_agentbench.engine.servers import fixture_servers
 from pytest_agentbench.engine.threads import DaemonThreads
 from pytest_agentbench.models import Cassettes, TapedClient
-from pytest_agentbench.records import Model, Usage
+from pytest_agentbench.records import McpServer, Model, Usage
 from pytest_agentbench.runners import Runner, adapt
+from pytest_agentbench.store import Redactor
+from pytest_agentbench.tools.mcp import Catalogues, ServerSandboxes, SessionServers
+from pytest_agentbench.tools.mcp.launching import Turns
 from pytest_agentbench.workspaces import Sandboxes
 
 if TYPE_CHECKING:
@@ -42,7 +46,9 @@ class Services:
 
     `on_spent(part, usages)` books what was paid. `drain(reason)` keeps the whole session from starting more runs, and
     `drained()` is the reason once that is so. With `dry_run` nothing is run, only booked there. `asked_anew` are the
-    keys of kept votes that were asked for again. `coming()` is how many runs are about to begin.
+    keys of kept votes that were asked for again. `coming()` is how many runs are about to begin. `catalogues` are the
+    tools of MCP servers, `session_servers` those servers that runs share; their programs start in `turns`. `redactor`
+    hides secrets in what is stored.
     """
 
     registry: Registry
@@ -53,6 +59,8 @@ class Services:
     drain: Callable[[str], None]
     drained: Callable[[], str | None]
     identities: Identities
+    catalogues: Catalogues
+    redactor: Redactor
     reuse_runs: bool = True
     reuse_evaluations: bool = True
     dry_run: DryRun | None = None
@@ -60,8 +68,15 @@ class Services:
     coming: Callable[[], int] = lambda: 0
     asked_anew: set[str] = field(default_factory=set)
     threads: DaemonThreads = field(default_factory=DaemonThreads)
+    turns: Turns = field(default_factory=Turns)
     _endpoints: Endpoints | None = None
     _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
+    _servers: dict[int, tuple[Any, Mapping[str, McpServer]]] = field(default_factory=dict)
+    session_servers: SessionServers = field(init=False)
+
+    def __post_init__(self) -> None:
+        workspace = cache(partial(self.sandboxes.workspace, None, "mcp-servers"))
+        self.session_servers = SessionServers(ServerSandboxes(self.sandboxes, workspace))
 
     def client(self, model: Model, tape: Tape | None = None) -> ChatClient:
         """A client for the model, through the tape where that is in use for it."""
@@ -78,8 +93,16 @@ class Services:
             known = self._adapted[id(agent)] = (agent, adapt(agent))
         return known[1]
 
+    def fixture_servers(self, value: Any) -> Mapping[str, McpServer]:
+        """The MCP servers that the fixture gives; its value is looked at once. Raises ConfigError."""
+        known = self._servers.get(id(value))
+        if known is None or known[0] is not value:
+            known = self._servers[id(value)] = (value, fixture_servers(value))
+        return known[1]
+
     async def close(self) -> None:
-        """Ends connections and idle threads."""
+        """Ends servers that runs share, connections and idle threads."""
+        await self.session_servers.close()
         if self._endpoints is not None:
             await self._endpoints.close()
         await self.sandboxes.close()

@@ -9,11 +9,12 @@ from typing import Any
 
 from pytest_agentbench.config import merge_runner_settings
 from pytest_agentbench.engine.identity import run_extra
-from pytest_agentbench.engine.job import Job, Plan
+from pytest_agentbench.engine.job import Given, Job, Plan
+from pytest_agentbench.engine.servers import servers_identity, servers_of
 from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
 from pytest_agentbench.engine.taping import run_cassette
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.records import Case, Model
+from pytest_agentbench.records import Case, McpServer, Model
 from pytest_agentbench.runners import Runner
 from pytest_agentbench.store import canonical_json, fingerprint, run_fingerprint_input
 
@@ -22,7 +23,7 @@ from pytest_agentbench.store import canonical_json, fingerprint, run_fingerprint
 class Subject:
     """A run to make or to find. `fingerprint_input` is the canonical JSON that `fingerprint` is the hash of.
 
-    `model` stands for the user's own agent where the plan has none.
+    `model` stands for the user's own agent where the plan has none. `servers` are the run's MCP servers by name.
     """
 
     runner: Runner
@@ -31,20 +32,26 @@ class Subject:
     settings: Mapping[str, Any]
     fingerprint_input: bytes
     fingerprint: str
+    servers: Mapping[str, McpServer]
 
 
-def subject_of(services: Services, job: Job, case: Case, agent: Any) -> Subject:
-    """The job's subject, where `agent` is the value of the fixture `agentbench_runner`.
+def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subject:
+    """The job's subject, made of these values of the fixtures.
 
-    Raises UnavailableError where there is no such runner or no model.
+    Raises UnavailableError where there is no such runner or no model, ConfigError for an MCP server that nobody
+    declares.
     """
-    plan = job.plan
+    plan, agent = job.plan, given.agent
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
+    from_fixture = services.fixture_servers(given.servers) if plan.predictions is None else {}
+    servers = servers_of(job, case, from_fixture)
     extra = {**run_extra(services, job, case, agent, model), **run_cassette(services, job, case, model)}
+    if servers:
+        extra["mcp_servers"] = servers_identity(job, servers, from_fixture)
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
-    return Subject(runner, runner_type, model, settings, covered, fingerprint(covered))
+    return Subject(runner, runner_type, model, settings, covered, fingerprint(covered), servers)
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.engine.job import CHAT_JUDGE, Job
@@ -12,6 +12,7 @@ from pytest_agentbench.engine.services import Services, agent_name
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Case, CassetteMode, Model, RunArtifact, RunStatus, Usage
 from pytest_agentbench.tools import WEB_FETCH, WEB_SEARCH
+from pytest_agentbench.tools.mcp import asked_server
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import Tape
@@ -20,8 +21,11 @@ Taped = Literal["recorded", "replayed"] | None
 _READING = frozenset({"replay", "auto"})
 
 
-def open_tape(services: Services, job: Job, case: Case, agent: Any) -> Tape | None:
-    """The cassette of the job's run, None where all of its models are asked as ever. Reads nothing yet."""
+def open_tape(services: Services, job: Job, case: Case, agent: Any, servers: Iterable[str] = ()) -> Tape | None:
+    """The cassette of the job's run, None where all of its models are asked as ever. Reads nothing yet.
+
+    What it does for the run's model it does for the web and the MCP servers of these names.
+    """
     if _is_off(services, job):
         return None
     plan = job.plan
@@ -33,7 +37,8 @@ def open_tape(services: Services, job: Job, case: Case, agent: Any) -> Tape | No
     if {*modes.values(), services.cassettes.mode} == {"off"}:
         return None
     subject = plan.model_id if plan.model is not None or plan.predictions is not None else agent_name(agent)
-    modes |= dict.fromkeys((WEB_SEARCH, WEB_FETCH), modes.get(subject, services.cassettes.mode))
+    others = (WEB_SEARCH, WEB_FETCH, *map(asked_server, servers))
+    modes |= dict.fromkeys(others, modes.get(subject, services.cassettes.mode))
     return services.cassettes.tape(case, subject, job.repetition, modes)
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.config import NetworkSettings, PlannerSettings
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.records import Case, Model, Record, RunError, RunStatus, SandboxUsed, Usage
 from pytest_agentbench.runners.recorder import Recorder, clean
-from pytest_agentbench.tools import BUILTIN_TOOLS, Fetch, Search, Tool, Toolbox, ToolContext
+from pytest_agentbench.tools import BUILTIN_TOOLS, Fetch, RunServers, Search, Tool, Toolbox, ToolContext
 from pytest_agentbench.workspaces import Sandbox, Sandboxes, SandboxSpec, Workspace
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class RunContext:
 
     `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
     event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
-    a container. `sandbox_used` is what was started. `trace` may be written by the runner at any time.
+    a container. `sandbox_used` is what was started. `servers` are the MCP servers whose tools are offered, None where
+    there are none. `trace` may be written by the runner at any time.
     """
 
     case: Case
@@ -65,11 +66,13 @@ class RunContext:
     search: Search | None = None
     fetch: Fetch | None = None
     network: NetworkSettings = field(default_factory=NetworkSettings)
+    planner: PlannerSettings = field(default_factory=PlannerSettings)
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread
     trace: Recorder = field(default_factory=Recorder)
     expected_sandbox: SandboxSpec | None = None
     sandbox_used: SandboxUsed | None = None
     made_workspace: Workspace | None = None
+    servers: RunServers | None = None
     _sandbox: asyncio.Task[Sandbox] | None = None
     _tool_state: dict[str, Any] = field(default_factory=dict)
 
@@ -95,6 +98,11 @@ class RunContext:
             self._sandbox = asyncio.ensure_future(self._start_sandbox(self.needs_sandbox()))
         return await asyncio.shield(self._sandbox)
 
+    async def stop_servers(self) -> None:
+        """Ends the servers that are the run's own, if there are any. Never raises."""
+        if self.servers is not None:
+            await self.servers.stop()
+
     async def stop_sandbox(self) -> None:
         """Ends the sandbox and everything that runs in it, if there is one. The workspace stays."""
         if self._sandbox is not None:
@@ -108,8 +116,14 @@ class RunContext:
         self.sandbox_used = await self.sandboxes.describe(spec)
         return sandbox
 
+    @property
+    def offered(self) -> list[Tool]:
+        """The tools that the case exposes, of those there are, then those of its servers."""
+        of_servers = self.servers.as_tools() if self.servers is not None else ()
+        return [*(self.tools[name] for name in self.case.tools if name in self.tools), *of_servers]
+
     def toolbox(self) -> Toolbox:
-        """The tools that the case exposes. Raises UnavailableError where one of them cannot work here."""
+        """All that is offered. Raises UnavailableError where one of the tools cannot work here."""
         if missing := [name for name in self.case.tools if name not in self.tools]:
             raise UnavailableError(f"no such tool: {', '.join(missing)}; known are {', '.join(sorted(self.tools))}")
         context = ToolContext(
@@ -122,7 +136,7 @@ class RunContext:
             note=self.trace.event,
             state=self._tool_state,
         )
-        return Toolbox((self.tools[name] for name in self.case.tools), context)
+        return Toolbox(self.offered, context)
 
 
 @dataclass(frozen=True, slots=True)

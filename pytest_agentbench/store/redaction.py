@@ -36,19 +36,25 @@ _MARKERS = ("PRIVATE KEY", "Private-Lines: ", "://")
 class Redactor:
     """Replaces secrets by `[redacted]` in texts, JSON-like values and JSON documents.
 
-    Secrets are the values of the variables of `environ` whose names look like keys, those of variables that `know` is
-    told of, the well-known forms of keys, and passwords in URLs. A value that names an existing path
+    Secrets are the values of the variables of `environ` whose names look like keys, those that `know` and
+    `know_values` are told of, the well-known forms of keys, and passwords in URLs. A value that names an existing path
     (`GOOGLE_APPLICATION_CREDENTIALS`) only says where a secret lies, and stays.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
-        self._secrets = {value for name, value in environ.items() if _SECRET_NAME.search(name)}
+        self._secrets = set(_look_like_keys(environ))
         self._prepare()
 
     def know(self, names: Iterable[str]) -> None:
         """Takes the values of these variables for secrets too, whatever their names look like."""
-        values = {self._environ[name] for name in names if name in self._environ}
+        self._hide({self._environ[name] for name in names if name in self._environ})
+
+    def know_values(self, variables: Mapping[str, str]) -> None:
+        """Takes for secrets the values of variables of another program whose names look like keys."""
+        self._hide(set(_look_like_keys(variables)))
+
+    def _hide(self, values: set[str]) -> None:
         if not values <= self._secrets:
             self._secrets |= values
             self._prepare()
@@ -80,6 +86,10 @@ class Redactor:
         if self.text(document) is document:
             return document
         return json.dumps(self.value(json.loads(document)), ensure_ascii=False, separators=(",", ":"))
+
+
+def _look_like_keys(variables: Mapping[str, str]) -> Iterator[str]:
+    return (value for name, value in variables.items() if _SECRET_NAME.search(name))
 
 
 def _worth_hiding(values: Iterable[str]) -> Iterator[str]:

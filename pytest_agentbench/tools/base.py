@@ -82,7 +82,8 @@ class Tool:
 
     `call` gets arguments that satisfy the schema; whatever it raises becomes an error for the model to read, but for
     InfrastructureError, which ends the run. `available` raises UnavailableError where the tool cannot work at all, so
-    that the case is skipped before it costs anything.
+    that the case is skipped before it costs anything. Without `checks_arguments` the tool gets them as the agent sent
+    them, and looks at them itself.
     """
 
     name: str
@@ -90,3 +91,4 @@ class Tool:
     parameters: dict[str, Any]
     call: Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolOutput]]
     available: Callable[[ToolContext], None] = always_available
+    checks_arguments: bool = True

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.config import suggest
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
+from pytest_agentbench.tools.mcp.schemas import argument_schema
+from pytest_agentbench.tools.mcp.wire_names import wire_names
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -20,29 +23,48 @@ OUTPUT_LIMIT = 32_000
 
 _SHOWN_ERRORS = 3
 _SHOWN_RAW = 200
+_SHOWN_NAMES = 30
 
 
 class Toolbox:
-    """The tools of one run. Raises UnavailableError where one of them cannot work here."""
+    """The tools of one run. Raises UnavailableError where one of them cannot work here.
+
+    A tool has an id, by which cases and traces call it, and a wire name, which providers take: `wire_names` says which.
+    """
 
     def __init__(self, tools: Iterable[Tool], context: ToolContext) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._wire_names = wire_names(self._tools)
+        self._ids = {wire_name: tool_id for tool_id, wire_name in self._wire_names.items()}
         self._context = context
         for tool in self._tools.values():
             tool.available(context)
 
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools in order; a tool's `name` is its id."""
+        return tuple(self._tools.values())
+
+    def tool_id(self, name: str) -> str:
+        """The id of the tool that has the wire name or id; an unknown name as it is."""
+        return self._ids.get(name, name)
+
     def specs(self) -> list[dict[str, Any]]:
-        """The tools as the `tools` parameter of a chat completion."""
+        """The tools as the `tools` parameter of a chat completion, by their wire names."""
         return [
             {
                 "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+                "function": {
+                    "name": self._wire_names[tool.name],
+                    "description": tool.description,
+                    "parameters": tool.parameters if tool.checks_arguments else _acceptable(tool.parameters),
+                },
             }
             for tool in self._tools.values()
         ]
 
     async def call(self, name: str, arguments: dict[str, Any] | None, raw: str = "") -> ToolOutput:
-        """Call a tool. `arguments` None means that the model's text, `raw`, was no JSON object.
+        """Call a tool by its wire name or id. `arguments` None means that the model's text, `raw`, was no JSON object.
 
         Whatever goes wrong is an answer with `is_error`, for the model to read; only InfrastructureError is raised.
         """
@@ -51,13 +73,12 @@ class Toolbox:
         return ToolOutput(_readable(output.content), output.is_error, time.perf_counter() - started)
 
     async def _call(self, name: str, arguments: dict[str, Any] | None, raw: str) -> ToolOutput:
-        tool = self._tools.get(name)
+        tool = self._tools.get(self.tool_id(name))
         if tool is None:
-            known = ", ".join(sorted(self._tools)) or "none"
-            return _error(f"unknown tool {name!r}; the tools of this task are: {known}")
+            return _error(f"unknown tool {name!r}{_known(name, self._tools if ':' in name else self._ids)}")
         if arguments is None:
             return _error(f"{name}: the arguments must be one JSON object, found {raw[:_SHOWN_RAW]!r}")
-        if problems := _problems(tool, arguments):
+        if tool.checks_arguments and (problems := _problems(tool, arguments)):
             return _error(f"{name}: {problems}")
         try:
             result: Any = tool.call(arguments, self._context)
@@ -73,6 +94,20 @@ class Toolbox:
         if isinstance(result, ToolOutput):
             return result
         return _error(f"{name}: the tool returned {type(result).__name__}, expected text")
+
+
+def _known(name: str, names: Collection[str]) -> str:
+    """What there is instead of `name`: all of it, or of much what comes near."""
+    if len(names) > _SHOWN_NAMES:
+        return suggest(name, names)
+    return f"; the tools of this task are: {', '.join(sorted(names)) or 'none'}"
+
+
+def _acceptable(schema: dict[str, Any]) -> dict[str, Any]:
+    """A server's schema, as long as providers can take it: for one that they cannot, they refuse the whole request."""
+    if schema.get("type", "object") != "object" or argument_schema(schema).problem is not None:
+        return {"type": "object"}
+    return {"type": "object", **schema}
 
 
 def _problems(tool: Tool, arguments: dict[str, Any]) -> str:

@@ -1,0 +1,172 @@
+"""Which MCP servers a run has, and what of them is part of its identity."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter, ValidationError
+
+from pytest_agentbench.config import PlannerSettings, RunProfile, ServerName, pinning_problem, suggest
+from pytest_agentbench.engine.job import Job
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models import OPENAI_KEY, OPENROUTER_KEY
+from pytest_agentbench.records import Case, McpServer, McpTask, SandboxSettings
+from pytest_agentbench.tools.mcp import argument_files, distraction_servers, sandbox_of
+from pytest_agentbench.tools.mcp.launching import variables_of
+
+SERVERS_FIXTURE = "agentbench_mcp_servers"
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_MAX_HASHED_BYTES = 16 * 2**20
+_HOW = "declare it in a servers.yaml beside or above the case, in the run profile, or in the fixture " + SERVERS_FIXTURE
+
+
+def fixture_servers(value: object) -> Mapping[str, McpServer]:
+    """The servers that the fixture `agentbench_mcp_servers` gives, by name. Raises ConfigError for a wrong value."""
+    try:
+        servers = _adapter().validate_python(value)
+    except ValidationError as error:
+        problems = (
+            f"{SERVERS_FIXTURE}: {'.'.join(map(str, item['loc'])) or 'its value'}: {item['msg']}"
+            for item in error.errors(include_url=False)
+        )
+        raise ConfigError("\n".join(dict.fromkeys(problems))) from None
+    for name, server in servers.items():
+        if server.cwd is not None and not os.path.isabs(server.cwd):
+            raise ConfigError(f"{SERVERS_FIXTURE}: {name}.cwd: found {server.cwd!r}, expected an absolute path")
+    return servers
+
+
+@cache
+def _adapter() -> TypeAdapter[dict[str, McpServer]]:
+    return TypeAdapter(dict[ServerName, McpServer])
+
+
+def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str, McpServer]:
+    """The run's servers by name, where the fixture gives `given`.
+
+    Of several declarations of a name the fixture's wins, then the case's, the run profile's, that of the nearest file.
+    An MCP task has its own servers, those that distract from them and the resident ones, by name, so that nothing shows
+    which are which; any other run those of its case, the run profile and the fixture. Raises ConfigError for a server
+    that nobody declares, and for an image of one that is not pinned.
+    """
+    profile = job.plan.run_profile
+    if job.plan.predictions is not None or not (case.mcp_servers or case.mcp_task or profile.mcp_servers or given):
+        return {}
+    own = {name: server for name, server in case.mcp_servers.items() if server is not None}
+    _refuse_model_keys(job, case, own)
+    known = {**job.plan.root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
+    if case.mcp_task is not None:
+        names = sorted({*case.mcp_servers, *_task_servers(case.case_id, case.mcp_task, profile.planner, known)})
+    else:
+        names = [*dict.fromkeys([*case.mcp_servers, *profile.mcp_servers, *given])]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"{case.path}:{case.line}: no MCP server {name!r} is declared{suggest(name, known)}; {_HOW}"
+            )
+        if problem := _floating_image(known[name], profile):
+            raise ConfigError(f"{case.path}:{case.line}: MCP server {name!r}: sandbox.image: {problem}")
+    return {name: known[name] for name in names}
+
+
+def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
+    """What to say of the image that a server names for its own sandbox, where its content may change."""
+    image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None
+    return None if image is None or profile.allow_floating_image else pinning_problem(image)
+
+
+def _refuse_model_keys(job: Job, case: Case, servers: Mapping[str, McpServer]) -> None:
+    """Raises ConfigError where a case would hand the key of a model to a program or address that it names itself."""
+    plan = job.plan
+    models = [plan.model, *plan.judges.values(), *plan.root.models().models]
+    keys = {OPENAI_KEY, OPENROUTER_KEY, *(model.api_key_env for model in models if model is not None)}
+    for name, server in servers.items():
+        for variable in variables_of(server):
+            if variable in keys:
+                raise ConfigError(
+                    f"{case.path}:{case.line}: the MCP server {name!r} asks for {variable}, the key of a model, which "
+                    "no case can give away; declare the server in a servers.yaml or the run profile, and name it here"
+                )
+
+
+def _task_servers(case_id: str, task: McpTask, settings: PlannerSettings, known: Collection[str]) -> set[str]:
+    """Of a task's list of distraction servers the first, else a sample of all that are declared: the same each time."""
+    needed = {*task.servers, *settings.resident_servers}
+    others = [name for name in dict.fromkeys(task.distraction_servers) if name not in needed]
+    if not task.distraction_servers:
+        others = distraction_servers(case_id, known, needed)
+    return {*needed, *others[: settings.distraction_servers]}
+
+
+def servers_identity(job: Job, servers: Mapping[str, McpServer], given: Mapping[str, McpServer]) -> dict[str, Any]:
+    """Part of the run's fingerprint: what of its servers can change a run.
+
+    Values that may be secret and files that a server is started from are hashes, and paths below the config root are
+    relative, so that it is the same on other machines. The port of a fixture's server on this machine is left out.
+    """
+    return {name: _identity(job, server, free_port=name in given) for name, server in servers.items()}
+
+
+def _identity(job: Job, server: McpServer, *, free_port: bool) -> dict[str, Any]:
+    root = job.plan.root.real
+    secret = {"env": server.env, "headers": server.headers}
+    found: dict[str, Any] = {
+        "command": server.command,
+        "args": [_below(root, argument) for argument in server.args],
+        "env_from": server.env_from,
+        "cwd": server.cwd and _below(root, server.cwd),
+        "url": server.url and (_without_port(server.url) if free_port else server.url),
+        "scope": server.scope,
+        "timeout_seconds": server.timeout_seconds,
+        **{field: {name: _sha256(text.encode()) for name, text in values.items()} for field, values in secret.items()},
+    }
+    if server.command is not None:
+        found["files"] = _files(root, server)
+        found["sandbox"] = sandbox_of(server, job.plan.run_profile.sandbox_settings).model_dump(
+            exclude={"build_network"}
+        )
+    return {name: value for name, value in found.items() if value}
+
+
+def _files(root: str, server: McpServer) -> dict[str, str]:
+    """SHA-256 of the files among its arguments, and of a program of the config root's, by their paths."""
+    paths = argument_files(server)
+    if server.command is not None and os.path.dirname(server.command):
+        program = os.path.join(server.cwd or "", server.command)
+        paths += [program] if program.startswith(f"{root}/") else []
+    return {_below(root, path): digest for path in paths if (digest := _digest(path)) is not None}
+
+
+def _digest(path: str) -> str | None:
+    """SHA-256 of a file; None where it cannot be read, or is too large for that."""
+    try:
+        status = os.stat(path)
+        return None if status.st_size > _MAX_HASHED_BYTES else _content(path, status.st_mtime_ns, status.st_size)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _content(path: str, mtime_ns: int, size: int) -> str:
+    return _sha256(Path(path).read_bytes())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _below(root: str, path: str) -> str:
+    """The path from the config root where it lies below it; any other text as it is."""
+    return os.path.relpath(path, root) if path.startswith(f"{root}/") else path
+
+
+def _without_port(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.hostname or "").geturl() if parts.hostname in _LOOPBACK else url

@@ -1,0 +1,211 @@
+"""The tools of servers, listed once and kept: a server that nobody calls need not be started to be offered."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
+from pytest_agentbench.records import McpServer, Record
+from pytest_agentbench.store import Redactor, write_atomically
+from pytest_agentbench.tools.mcp.base import CallResult, Listing
+from pytest_agentbench.workspaces import SandboxSpec
+
+if TYPE_CHECKING:
+    from pytest_agentbench.tools.mcp.connection import Connection
+
+CATALOGUES = "mcp/catalogues"
+"""Their folder in the output folder."""
+
+_FORMAT = 1
+"""Part of every definition: raised when what is kept changes its meaning."""
+
+_WRITTEN = (".log", ".db", ".db3", ".sqlite", ".sqlite3")
+
+_logger = logging.getLogger(__name__)
+
+
+class CatalogueKey(NamedTuple):
+    """What a listing is kept by: digests of a server's definition and of its program; None: that is not here now."""
+
+    definition: str
+    program: str | None
+
+
+class _Kept(Record):
+    """A listing, and the program that gave it."""
+
+    program: str | None
+    listing: Listing
+
+
+class Catalogues:
+    """What servers listed, in a folder that later sessions read too. For one event loop."""
+
+    def __init__(self, folder: Path, redactor: Redactor) -> None:
+        self._folder, self._redactor = folder, redactor
+        self._kept: dict[str, _Kept] = {}
+        self._asked: dict[CatalogueKey, asyncio.Future[McpServerError | None]] = {}
+
+    def get(self, key: CatalogueKey) -> Listing | None:
+        """The listing; None where there is none, or its file is broken. A program that is not here has not changed."""
+        kept = self._kept.get(key.definition) or self._read(key.definition)
+        return kept.listing if kept is not None and key.program in (kept.program, None) else None
+
+    def put(self, key: CatalogueKey, listing: Listing) -> Listing:
+        """Keeps a listing, as it is then offered: without secrets. Where it cannot be written it is kept in memory."""
+        kept = _Kept(program=key.program, listing=listing)
+        document = json.dumps(self._redactor.value(kept.model_dump()))
+        self._kept[key.definition] = kept = _Kept.model_validate_json(document)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(str(self._folder), f"{key.definition}.json", document.encode("ascii"))
+        except OSError as error:
+            _logger.warning("%s: the tools of MCP servers cannot be kept for later sessions: %s", self._folder, error)
+        return kept.listing
+
+    def _read(self, definition: str) -> _Kept | None:
+        try:
+            kept = _Kept.model_validate_json((self._folder / f"{definition}.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+        return self._kept.setdefault(definition, kept)
+
+    async def listing(self, key: CatalogueKey, ask: Callable[[], Awaitable[Listing]]) -> Listing:
+        """The listing, by `ask` where it is not kept yet: of all that want it at the same time, one asks.
+
+        Raises McpServerError where that fails.
+        """
+        while (kept := self.get(key)) is None:
+            asked = self._asked.get(key)
+            if asked is None:
+                return await self._ask(key, ask)
+            error = await asyncio.shield(asked)
+            if error is not None:
+                raise McpServerError(str(error)) from error
+        return kept
+
+    async def _ask(self, key: CatalogueKey, ask: Callable[[], Awaitable[Listing]]) -> Listing:
+        answer = self._asked[key] = asyncio.get_running_loop().create_future()
+        failed = None
+        try:
+            return self.put(key, await ask())
+        except McpServerError as error:
+            failed = error
+            raise
+        finally:  # where this one was cancelled, the next one asks
+            del self._asked[key]
+            answer.set_result(failed)
+
+
+class CataloguedServer:
+    """A server whose tools are taken from the catalogue, so that it is started by its first call only."""
+
+    def __init__(self, connection: Connection, catalogues: Catalogues, key: CatalogueKey) -> None:
+        self._connection, self._catalogues, self._key = connection, catalogues, key
+
+    async def listing(self) -> Listing:
+        """As ToolServer says."""
+        return await self._catalogues.listing(self._key, self._listed)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
+        """As ToolServer says."""
+        await _library()
+        try:
+            result = await self._connection.call(tool, arguments, seconds)
+        except McpCallError:
+            await self._renew()
+            raise
+        await self._renew()
+        return result
+
+    async def close(self) -> None:
+        """As ToolServer says."""
+        await self._connection.close()
+
+    async def _listed(self) -> Listing:
+        await _library()
+        return await self._connection.listing()
+
+    async def _renew(self) -> None:
+        """Lists its tools again, for runs to come, where what has started is not the version of the catalogue."""
+        version, kept = self._connection.version, self._catalogues.get(self._key)
+        if version is None or kept is None or version == kept.server_version:
+            return
+        try:
+            self._catalogues.put(self._key, await self._connection.listing())
+        except AgentbenchError as error:
+            _logger.warning("the tools of its version %s are not known: %s", version, error)
+
+
+async def _library() -> None:
+    """Imports the library off the event loop: it takes half a second, in which other runs go on."""
+    if "mcp" not in sys.modules:
+        await asyncio.to_thread(importlib.import_module, "pytest_agentbench.tools.mcp.session")
+
+
+def catalogue_key(name: str, server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, str]) -> CatalogueKey:
+    """All that can change what a server lists: its name and definition, its program, files among its arguments.
+
+    `spec` is where its program runs, None for a server that has none. What is in an image is known by the image's name.
+    """
+    definition: dict[str, Any] = {
+        "format": _FORMAT,
+        "name": name,
+        "server": server.model_dump(exclude={"scope", "timeout_seconds", "sandbox", "category"}),
+        "environment": {name: environ.get(name) for name in server.env_from},
+        "sandbox": None if spec is None else [spec.kind, spec.image, spec.network],
+    }
+    return CatalogueKey(_digest(definition), _program(server, spec, environ))
+
+
+def argument_files(server: McpServer) -> list[str]:
+    """The files among its arguments: scripts, settings, data; not logs and databases, which the server itself writes.
+
+    Paths are absolute. What a server without a `cwd` names by a relative path is the run's own.
+    """
+    paths = (os.path.join(server.cwd or "", argument) for argument in server.args)
+    return [path for path in paths if os.path.isabs(path) and not path.endswith(_WRITTEN) and _is_file(path)]
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return os.path.isfile(path)
+    except ValueError:  # a null character
+        return False
+
+
+def _program(server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, str]) -> str | None:
+    """What changes with the program and the files that it is started with; None where there is no such program."""
+    if server.command is None or spec is None:
+        return _digest([])
+    files = [_stamp(path) for path in argument_files(server)]
+    if spec.kind == "docker":
+        return _digest(files)
+    by_path = os.path.join(server.cwd or "", server.command) if os.path.dirname(server.command) else server.command
+    found = shutil.which(by_path, path=server.env.get("PATH", environ.get("PATH")))
+    return None if found is None else _digest([_stamp(found), *files])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _stamp(path: str) -> list[Any] | None:
+    """What changes with a file's content; None where it is gone."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [path, status.st_size, status.st_mtime_ns]

@@ -1,0 +1,246 @@
+"""One server as an agent's run uses it: started at need, its tools listed and called, started once more if it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
+from pytest_agentbench.records import McpServer
+from pytest_agentbench.store import Redactor
+from pytest_agentbench.tools.mcp.base import CallResult, Listing
+from pytest_agentbench.tools.mcp.launching import headers_of, secrets_of
+from pytest_agentbench.workspaces import Process
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult, InputRequiredResult
+    from pydantic import TypeAdapter
+
+    from pytest_agentbench.tools.mcp.session import ServerSession
+
+CALL_SECONDS = 60.0
+"""Limit of one call where the server's declaration has none."""
+
+LIST_SECONDS = 30.0
+"""Limit of listing all tools, once the server has started."""
+
+MAX_TOOLS = 10_000
+"""More tools of one server are refused."""
+
+_MAX_DEATHS = 2
+
+
+class Lives:
+    """The sessions of one server, one after the other. Connections of several runs may have the same."""
+
+    def __init__(self) -> None:
+        self.session: ServerSession | None = None
+        self.starts = 0
+        self.is_closed = False
+        self.changing = asyncio.Lock()
+
+    async def end(self) -> None:
+        """End the server for good. Calls that wait fail. Never raises; may be called twice."""
+        self.is_closed = True
+        if self.session is not None:
+            await self.session.end()
+
+
+class Connection:
+    """One server, started or connected to at need, and once again after its death.
+
+    Where runs share a server, each has a connection of its own: a death counts for those in whose calls it came, so
+    that no run can take the server from the others. Calls may come from any task of the loop, in parallel.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server: McpServer,
+        launch: Callable[[], Awaitable[Process]] | None,
+        *,
+        environ: Mapping[str, str],
+        shared: Lives | None = None,
+    ) -> None:
+        """`launch` starts its program; None for one that has an address only. `environ` fills in its headers."""
+        self._name, self._server, self._launch, self._environ = name, server, launch, environ
+        self._is_shared = shared is not None
+        self._lives = shared or Lives()
+        self._deaths: set[ServerSession] = set()
+
+    @property
+    def starts(self) -> int:
+        """How often its process was started."""
+        return self._lives.starts
+
+    @property
+    def version(self) -> str | None:
+        """What the server says of its version; None where it has not started."""
+        return None if self._lives.session is None else self._lives.session.version
+
+    async def listing(self) -> Listing:
+        """Its tools, as it says now. Raises McpServerError, SandboxError, and UnavailableError (see `launch`)."""
+        from mcp import MCPError
+        from pydantic import ValidationError
+
+        from pytest_agentbench.tools.mcp.results import server_tools
+        from pytest_agentbench.tools.mcp.session import fault
+
+        session, client = await self._ready()
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                described = await _described(client)
+        except TimeoutError:
+            raise session.error(f"it gave no list of its tools within {LIST_SECONDS:g} s") from None
+        except MCPError as error:
+            said = "it ended" if session.ended.is_set() else error.message
+            raise session.error(f"it lists no tools: {said}") from error
+        except ValidationError as error:
+            raise session.error(f"its list of tools is none: {fault(error)}") from None
+        if described is None:
+            raise session.error(f"its list of tools has no end, or more than {MAX_TOOLS:,} of them")
+        info = client.server_info
+        return Listing(
+            server_name=info.name if info else "",
+            server_version=info.version if info else "",
+            tools=server_tools(self._name, described),
+        )
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
+        """What a tool answers to these arguments; `tool` is the server's own name of it.
+
+        Raises McpCallError for what fails this call alone: the server does not start, dies, takes more than `seconds`,
+        knows no such tool, or answers with more than 16 MiB. The words are for the agent.
+        """
+        _sendable(tool, arguments)
+        try:
+            session, client = await self._ready()
+        except AgentbenchError as error:
+            raise McpCallError(str(error)) from error
+        return await self._called(session, client, tool, dict(arguments), seconds)
+
+    async def close(self) -> None:
+        """End it, unless others have it too. Calls that wait fail. Never raises; may be called twice."""
+        if not self._is_shared:
+            await self._lives.end()
+
+    def _ending(self) -> str:
+        """What to say of a call that its server did not outlive."""
+        if self._lives.is_closed:
+            return f"{self._name} was closed before it had answered"
+        if len(self._deaths) < _MAX_DEATHS:
+            return f"{self._name} ended before it had answered; the next call starts it again"
+        return f"{self._name} ended before it had answered; it is {self._no_more()}"
+
+    def _no_more(self) -> str:
+        return "called no more" if self._is_shared else "not started again"
+
+    async def _ready(self) -> tuple[ServerSession, Client]:
+        """The session that is under way, or a new one, once the server has answered."""
+        session = await self._current()
+        try:
+            return session, await session.client()
+        except AgentbenchError:
+            self._deaths.add(session)
+            raise
+
+    async def _current(self) -> ServerSession:
+        async with self._lives.changing:
+            session = self._lives.session
+            if session is not None and session.ended.is_set():
+                await session.end()
+                self._lives.session = None
+                if not self._is_shared:
+                    self._deaths.add(session)
+            if self._lives.is_closed:
+                raise McpServerError(f"MCP server {self._name} was closed")
+            if len(self._deaths) >= _MAX_DEATHS:
+                how = "in two calls of this run" if self._is_shared else "twice"
+                raise McpServerError(f"MCP server {self._name} ended {how}: it is {self._no_more()}")
+            if self._lives.session is None:
+                self._lives.session = self._begun()
+            return self._lives.session
+
+    def _begun(self) -> ServerSession:
+        from pytest_agentbench.tools.mcp.session import ServerSession, Way
+
+        headers = headers_of(self._server, self._environ)
+        launch = None if self._launch is None else self._started
+        return ServerSession(Way(self._name, launch, self._server.url, headers, self._hide))
+
+    async def _started(self) -> Process:
+        assert self._launch is not None
+        process = await self._launch()
+        self._lives.starts += 1
+        return process
+
+    def _hide(self, text: str) -> str:
+        secrets = secrets_of(self._server, self._environ)
+        redactor = Redactor(secrets)
+        redactor.know(secrets)
+        return redactor.text(text)
+
+    async def _called(
+        self, session: ServerSession, client: Client, tool: str, arguments: dict[str, Any], seconds: float | None
+    ) -> CallResult:
+        from mcp import MCPError
+        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
+        from pydantic import ValidationError
+
+        from pytest_agentbench.tools.mcp.results import call_result
+        from pytest_agentbench.tools.mcp.session import fault
+
+        limit = seconds or self._server.timeout_seconds or CALL_SECONDS
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
+        try:
+            async with asyncio.timeout(limit):
+                result = await client.session.send_request(request, _results())
+        except TimeoutError:
+            raise McpCallError(f"{self._name} did not answer within {limit:g} s") from None
+        except ValidationError as error:
+            raise McpCallError(f"{self._name} answered with what is no result of a tool: {fault(error)}") from None
+        except MCPError as error:
+            if not session.ended.is_set():
+                raise McpCallError(error.message) from error
+            self._deaths.add(session)
+            raise McpCallError(self._ending()) from error
+        if not isinstance(result, CallToolResult):
+            raise McpCallError(f"{self._name} asks for input, and nobody is there to give it")
+        return call_result(result)
+
+
+async def _described(client: Client) -> list[Any] | None:
+    """All tools as the server sent them; None where their list has no end."""
+    from pytest_agentbench.tools.mcp.transport import RAW_TOOLS
+
+    described: list[Any] = []
+    cursor = None
+    for _ in range(MAX_TOOLS):
+        page = await client.list_tools(cursor=cursor)
+        described += (page.meta or {}).get(RAW_TOOLS, ())
+        cursor = page.next_cursor
+        if len(described) > MAX_TOOLS:
+            return None
+        if cursor is None:
+            return described
+    return None
+
+
+@cache
+def _results() -> TypeAdapter[CallToolResult | InputRequiredResult]:
+    from mcp_types import CallToolResult, InputRequiredResult
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CallToolResult | InputRequiredResult)
+
+
+def _sendable(tool: str, arguments: Mapping[str, Any]) -> None:
+    """Raises McpCallError for what no JSON can hold, such as half characters: over HTTP it would end the connection."""
+    try:
+        json.dumps([tool, arguments], allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise McpCallError(f"the call cannot be sent as JSON: {error}") from None

@@ -1,0 +1,137 @@
+"""How the program of a server is started: what it needs on this machine, its arguments, folder and environment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.records import McpServer
+from pytest_agentbench.workspaces import WORKSPACE, Mount, Process, Sandbox, SandboxKind, Shown, shown_program
+
+_IN_FOLDER = 'cd "$1" && shift && unset OLDPWD && exec "$@"'
+_OWN_FOLDERS = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - of a sandbox
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class Turns:
+    """Spreads starts of programs over turns of the event loop: each holds it up for some milliseconds."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def next(self) -> None:
+        """Returns in a turn of the caller's own."""
+        async with self._lock:
+            await asyncio.sleep(0)
+
+
+def problem(server: McpServer, environ: Mapping[str, str], kind: SandboxKind = "local") -> str | None:
+    """What the server needs and does not find: a variable, its folder, its program. None where nothing is missing.
+
+    The programs of a container (`kind` docker) are those of its image: nobody knows them before it runs.
+    """
+    return next(_problems(server, environ, kind), None)
+
+
+def mounts_of(server: McpServer, kind: SandboxKind, environ: Mapping[str, str] = os.environ) -> tuple[Mount, ...]:
+    """What the server's sandbox must show it beside the workspace: its folder, and in bubblewrap its program."""
+    if server.command is None or kind == "local":
+        return ()
+    folder = () if server.cwd is None else (Mount(Path(server.cwd), _folder(server.cwd, kind)),)
+    if kind == "docker":
+        return folder
+    try:
+        return (*_program(server, environ, kind).mounts, *folder)
+    except LookupError:  # which is the problem of whoever starts it
+        return folder
+
+
+async def launch(server: McpServer, sandbox: Sandbox, environ: Mapping[str, str] = os.environ) -> Process:
+    """Start its program, in a sandbox that has the mounts of the server.
+
+    Raises SandboxError, and UnavailableError with the reason where something is missing that it needs.
+    """
+    missing = problem(server, environ, sandbox.kind)
+    if missing is not None:
+        raise UnavailableError(missing)
+    program = _program(server, environ, sandbox.kind)
+    workspace = str(sandbox.workspace.path) if sandbox.kind == "local" else WORKSPACE
+    environment = {"AGENTBENCH_WORKSPACE": workspace}
+    if program.path:
+        environment["PATH"] = os.pathsep.join(program.path)
+    argv = [program.program, *server.args]
+    if server.cwd is not None:
+        argv = ["/bin/sh", "-c", _IN_FOLDER, "sh", _folder(server.cwd, sandbox.kind), *argv]
+    return await sandbox.open(argv, environment={**environment, **_own(server, environ)}, stderr="apart")
+
+
+def variables_of(server: McpServer) -> list[str]:
+    """The names of this process's variables that the server gets."""
+    return [*server.env_from, *_referenced(server)]
+
+
+def secrets_of(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
+    """Whatever the server is given and should not be shown, by some name: its variables and headers."""
+    named = {name: environ[name] for name in _referenced(server) if name in environ}
+    headers = {f"header {name}": value for name, value in headers_of(server, environ).items()}
+    return {**headers, **named, **_own(server, environ)}
+
+
+def headers_of(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
+    """Its headers, with the values of the variables that they name; nothing for one that is not set."""
+    return {
+        name: _REFERENCE.sub(lambda found: environ.get(found[1], ""), value) for name, value in server.headers.items()
+    }
+
+
+def _problems(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> Iterator[str]:
+    for name in variables_of(server):
+        if name not in environ:
+            yield f"the variable {name} is not set"
+    if server.command is None:
+        return
+    if server.cwd is not None and not os.path.isdir(server.cwd):
+        yield f"its folder {server.cwd} does not exist"
+    try:
+        _program(server, environ, kind)
+    except LookupError as error:
+        yield str(error)
+
+
+def _program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> Shown:
+    """How its program is called. Raises LookupError where it is not to be had."""
+    command = server.command
+    assert command is not None
+    is_relative = os.sep in command and not os.path.isabs(command)
+    if kind == "docker" or (is_relative and server.cwd is None):
+        return Shown(command)  # of the image, or of a workspace that may not be there yet
+    file = os.path.join(server.cwd, command) if is_relative and server.cwd is not None else command
+    path = server.env.get("PATH", environ.get("PATH"))
+    if kind == "bubblewrap":
+        moves = server.cwd is not None and _folder(server.cwd, kind) != server.cwd
+        shown = shown_program(file, path, None if moves and not is_relative else server.cwd)
+        return replace(shown, program=command) if is_relative else shown
+    found = shutil.which(file, path=path)
+    if found is None:
+        raise LookupError(f"the program {command} is not installed")
+    return Shown(found)
+
+
+def _folder(cwd: str, kind: SandboxKind) -> str:
+    """Where the server finds its folder: at the same place, or below /mnt where a sandbox has a folder of its own."""
+    own = kind != "local" and f"{os.path.normpath(cwd)}/".startswith(_OWN_FOLDERS)
+    return f"/mnt{os.path.normpath(cwd)}" if own else cwd
+
+
+def _own(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
+    return {**{name: environ[name] for name in server.env_from if name in environ}, **server.env}
+
+
+def _referenced(server: McpServer) -> list[str]:
+    return [name for value in server.headers.values() for name in _REFERENCE.findall(value)]

@@ -1,0 +1,302 @@
+"""Whether arguments satisfy a tool's JSON Schema. The schema is a server's, the arguments a model's: trust neither.
+
+Nothing is fetched, and nothing runs without bounds: neither a schema that refers to itself, nor one whose branches
+multiply, nor a pattern that backtracks for hours. What cannot be told is said so, and never held against the agent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from fractions import Fraction
+from functools import lru_cache, partial
+from math import isfinite
+from time import perf_counter
+from typing import Any
+from urllib.parse import urljoin
+
+from pytest_agentbench.tools.mcp.patterns import found
+
+STEPS = 50_000
+"""How many keywords are applied to one set of arguments."""
+SECONDS = 1.0
+"""How long that may take: a single keyword may go through a million items."""
+PATTERN_SECONDS = 0.5
+"""How long all patterns may be looked for in one set of arguments."""
+MAX_UNEVALUATED = 2_000
+"""Items that `unevaluatedItems` and `unevaluatedProperties` go through: the library compares each with all others."""
+MAX_SCHEMA = 1_000_000
+"""Characters of a schema: to compile it cannot be interrupted."""
+
+_TOO_MUCH = "to check these arguments by it takes too long, or nests too deep"
+_UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+_VALUES = frozenset({"const", "enum", "default", "examples"})
+"""Keywords that hold values, not schemas."""
+
+
+class UncheckableError(Exception):
+    """Nobody can tell whether arguments satisfy a schema; the text is the reason."""
+
+
+class ArgumentSchema:
+    """A JSON Schema of the draft that its `$schema` names (default: 2020-12), compiled. Formats are not asserted.
+
+    `problem` is why nothing can be checked by it: it is no schema, or refers to what is not in it. None: all is well.
+    """
+
+    def __init__(self, schema: Any, problem: str | None = None) -> None:
+        self.problem = problem
+        try:
+            self._validator = _validator(schema)
+        except RecursionError:
+            self.problem = "it nests too deep"
+        except Exception as error:  # noqa: BLE001 - whatever a server sends, what is wrong with it is the finding
+            self.problem = _said(error)
+
+    def accepts(self, arguments: Any) -> bool:
+        """Whether the arguments satisfy the schema. Raises UncheckableError where that cannot be told."""
+        if self.problem is not None:
+            raise UncheckableError(self.problem)
+        before = _LIMITS.set(_Limits())
+        try:
+            return bool(self._validator.is_valid(arguments))
+        except (_TooMuch, TimeoutError, RecursionError):
+            raise UncheckableError(_TOO_MUCH) from None
+        except Exception as error:  # noqa: BLE001 - as above: a pattern, for one, is read when it is used
+            raise UncheckableError(_said(error)) from None
+        finally:
+            _LIMITS.reset(before)
+
+
+def argument_schema(schema: Mapping[str, Any]) -> ArgumentSchema:
+    """The schema, compiled once for all that have the same content."""
+    try:
+        text = json.dumps(schema, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return ArgumentSchema(schema)  # no JSON: a plugin's, or nested too deep
+    if len(text) > MAX_SCHEMA:
+        return ArgumentSchema({}, f"it has {len(text):,} characters, more than {MAX_SCHEMA:,}")
+    return _compiled(text)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(text: str) -> ArgumentSchema:
+    return ArgumentSchema(json.loads(text))
+
+
+class _TooMuch(Exception):
+    """The steps or the time are used up."""
+
+
+class _Limits:
+    """What is left for one set of arguments."""
+
+    __slots__ = ("deadline", "pattern_seconds", "steps")
+
+    def __init__(self) -> None:
+        self.steps = STEPS
+        self.pattern_seconds = PATTERN_SECONDS
+        self.deadline = perf_counter() + SECONDS
+
+    def step(self) -> None:
+        self.steps -= 1
+        if self.steps < 0:
+            raise _TooMuch
+        self.look_at_the_clock()
+
+    def look_at_the_clock(self) -> None:
+        if perf_counter() > self.deadline:
+            raise _TooMuch
+
+    def found(self, pattern: str, text: str) -> bool:
+        self.look_at_the_clock()
+        started = perf_counter()
+        try:
+            return found(pattern, text, max(self.pattern_seconds, 0.001))
+        finally:
+            self.pattern_seconds -= perf_counter() - started
+
+
+_LIMITS: ContextVar[_Limits] = ContextVar("limits")
+
+
+def _validator(schema: Any) -> Any:
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing.jsonschema import EMPTY_REGISTRY
+
+    draft: Any = validator_for(schema, default=Draft202012Validator)
+    if (error := next(_metaschema(draft).iter_errors(schema), None)) is not None:
+        raise ValueError(f"{error.json_path}: {error.message}")
+    schema = _of_one_draft(schema)
+    _require_whole(draft, schema)
+    return _bounded(draft)(schema, registry=EMPTY_REGISTRY)
+
+
+@lru_cache(maxsize=16)
+def _metaschema(draft: Any) -> Any:
+    """What validates schemas of the draft.
+
+    Later drafts spread theirs over vocabularies that refer to each other dynamically; in one document it is five times
+    as fast.
+    """
+    from jsonschema_specifications import REGISTRY
+    from referencing.jsonschema import EMPTY_REGISTRY
+
+    whole = draft.META_SCHEMA
+    vocabularies = [REGISTRY.contents(urljoin(whole["$id"], each["$ref"])) for each in whole.get("allOf", ())]
+    if not vocabularies:
+        return draft(whole, registry=EMPTY_REGISTRY)
+    joined: dict[str, Any] = {"type": whole["type"], "properties": {}, "$defs": {}}
+    for each in (whole, *vocabularies):
+        joined["properties"] |= each.get("properties", {})
+        joined["$defs"] |= each.get("$defs", {})
+    text = re.sub(r'"\$(?:dynamicRef|recursiveRef)": "#(?:meta)?"', '"$ref": "#"', json.dumps(joined))
+    text = re.sub(r'"\$ref": "meta/[a-z]+#', '"$ref": "#', text)
+    return draft(json.loads(text), registry=EMPTY_REGISTRY)
+
+
+def _of_one_draft(schema: Any) -> Any:
+    """The schema without `$schema`: where one stands, the library would leave the bounded keywords."""
+    if isinstance(schema, list):
+        return [_of_one_draft(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: value if name in _VALUES else _of_one_draft(value)
+        for name, value in schema.items()
+        if name != "$schema" or not isinstance(value, str)
+    }
+
+
+def _require_whole(draft: Any, schema: Any) -> None:
+    """Raises where a reference leads nowhere or to another document, and for keywords that nobody bounds together."""
+    from jsonschema_specifications import REGISTRY
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import specification_with
+
+    root = specification_with(draft.ID_OF(draft.META_SCHEMA)).create_resource(schema)
+    waiting = [(root, REGISTRY.resolver_with_root(root))]
+    used: set[str] = set()
+    while waiting:
+        resource, resolver = waiting.pop()
+        if isinstance(resource.contents, dict):
+            used |= resource.contents.keys()
+            for name in ("$ref", "$dynamicRef"):
+                if isinstance(reference := resource.contents.get(name), str):
+                    try:
+                        resolver.lookup(reference)
+                    except Unresolvable:
+                        raise ValueError(f"{name} {reference[:100]} is not in it, and nothing is fetched") from None
+            waiting += [(each, resolver.in_subresource(each)) for each in resource.subresources()]
+    if {"unevaluatedProperties", "patternProperties"} <= used:
+        raise ValueError("unevaluatedProperties beside patternProperties is not supported")
+
+
+@lru_cache(maxsize=16)
+def _bounded(draft: Any) -> Any:
+    """The draft's validator with keywords that keep the limits, and with exact arithmetic."""
+    from jsonschema import validators
+
+    ours: dict[str, Callable[..., Any]] = {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+        "uniqueItems": _unique_items,
+        "multipleOf": _multiple_of,
+        "divisibleBy": _multiple_of,
+    }
+    for name in _UNEVALUATED & draft.VALIDATORS.keys():
+        ours[name] = partial(_unevaluated, draft.VALIDATORS[name])
+    keywords = {name: ours.get(name, keyword) for name, keyword in draft.VALIDATORS.items()}
+    create: Any = validators.create  # the stubs leave it untyped
+    return create(
+        meta_schema=draft.META_SCHEMA,
+        validators={name: partial(_step, keyword) for name, keyword in keywords.items()},
+        type_checker=draft.TYPE_CHECKER,
+        id_of=draft.ID_OF,
+        applicable_validators=partial(_applied, draft._APPLICABLE_VALIDATORS),
+    )
+
+
+def _applied(keywords_of: Callable[[Any], Any], schema: Any) -> Any:
+    """A schema is applied: also where it has no keyword, as in the items of a list that may be anything."""
+    if (limits := _LIMITS.get(None)) is not None:
+        limits.look_at_the_clock()
+    return keywords_of(schema)
+
+
+def _step(keyword: Callable[..., Any], validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+    _LIMITS.get().step()
+    return keyword(validator, value, instance, schema)
+
+
+def _unevaluated(keyword: Callable[..., Any], validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+    if isinstance(instance, list | dict) and len(instance) > MAX_UNEVALUATED:
+        raise _TooMuch
+    return keyword(validator, value, instance, schema)
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "string") and not _LIMITS.get().found(pattern, instance):
+        yield _error(f"does not match {pattern}")
+
+
+def _pattern_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "object"):
+        for pattern, subschema in patterns.items():
+            for name, value in instance.items():
+                if _LIMITS.get().found(pattern, name):
+                    yield from validator.descend(value, subschema, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(instance, "object"):
+        return
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for name, value in instance.items():
+        if name not in named and not any(_LIMITS.get().found(pattern, name) for pattern in patterns):
+            yield from validator.descend(value, allowed, path=name)
+
+
+def _unique_items(validator: Any, unique: bool, instance: Any, schema: Any) -> Iterator[Any]:
+    if unique and validator.is_type(instance, "array") and len({*map(_frozen, instance)}) < len(instance):
+        yield _error("has an item twice")
+
+
+def _multiple_of(validator: Any, factor: float, instance: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "number") and not _is_multiple(instance, factor):
+        yield _error(f"is no multiple of {factor}")
+
+
+def _is_multiple(number: float, factor: float) -> bool:
+    """As the decimal numbers that both are written as: 0.29 is a multiple of 0.01."""
+    if isinstance(number, float) and not isfinite(number):
+        return False
+    return (_decimal(number) / _decimal(factor)).denominator == 1
+
+
+def _decimal(number: float) -> Fraction:
+    return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
+
+
+def _frozen(value: Any) -> Any:
+    """A hashable value, equal where JSON values are: 1 equals 1.0, but true is no number."""
+    if isinstance(value, dict):
+        return frozenset((name, _frozen(each)) for name, each in value.items())
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return (value,) if isinstance(value, bool) else value
+
+
+def _error(message: str) -> Exception:
+    from jsonschema import ValidationError
+
+    return ValidationError(message)
+
+
+def _said(error: Exception) -> str:
+    """What is wrong, in a line."""
+    first = next(iter(str(error).splitlines()), "")
+    return first[:200] if type(error) is ValueError else f"{type(error).__name__}: {first[:200]}".removesuffix(": ")

@@ -1,0 +1,171 @@
+"""A server from its start to its end, in a task of its own: the library's client is a group of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from mcp import Client, MCPError
+from mcp_types import Implementation
+from pydantic import ValidationError
+
+from pytest_agentbench.errors import McpServerError, SandboxError, UnavailableError
+from pytest_agentbench.tools.mcp.http import listening, over_http
+from pytest_agentbench.tools.mcp.transport import over_pipes
+from pytest_agentbench.workspaces import Process
+
+START_SECONDS = 30.0
+"""How long a server may take to start and to agree on a protocol."""
+
+_END_SECONDS = 3.0
+_GRACE_SECONDS = 0.5
+_SAID_CHARACTERS = 4096
+_CLIENT = Implementation(name="pytest-agentbench", version="1")
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server is reached: a program to start, an address, or both.
+
+    `hide` takes secrets out of what the program says on its stderr.
+    """
+
+    name: str
+    launch: Callable[[], Awaitable[Process]] | None
+    url: str | None
+    headers: Mapping[str, str]
+    hide: Callable[[str], str]
+
+
+class ServerSession:
+    """A server that is started or connected to, which begins at once. `ended` is set when it is over.
+
+    `version` is what the server says of its own; None before it has answered.
+    """
+
+    def __init__(self, way: Way) -> None:
+        self.ended = asyncio.Event()
+        self.version: str | None = None
+        self._way = way
+        self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._process: Process | None = None
+        self._task = asyncio.create_task(self._run())
+
+    async def client(self) -> Client:
+        """The library's client, once the server has answered.
+
+        Raises McpServerError where it did not, SandboxError and UnavailableError where it could not be started.
+        """
+        return await asyncio.shield(self._client)
+
+    def error(self, reason: str) -> McpServerError:
+        """What is wrong with the server, with the end of what it wrote to stderr."""
+        said = "" if self._process is None else self._way.hide(self._process.errors()).strip()
+        last = f"; the end of its stderr:\n{said[-_SAID_CHARACTERS:]}" if said else ""
+        return McpServerError(f"MCP server {self._way.name}: {reason}{last}")
+
+    async def end(self) -> None:
+        """End it, and see it gone. May be called twice."""
+        self.ended.set()
+        if not self._client.done():
+            self._fail(McpServerError(f"MCP server {self._way.name} was closed before it had started"))
+            self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.timeout(START_SECONDS) as limit:
+                if self._way.launch is not None:
+                    self._process = await self._way.launch()
+                async with Client(self._streams(), mode="auto", cache=None, client_info=_CLIENT) as client:
+                    limit.reschedule(None)
+                    self.version = client.server_info.version if client.server_info else ""
+                    self._client.set_result(client)
+                    await self.ended.wait()
+                    limit.reschedule(asyncio.get_running_loop().time() + _END_SECONDS)
+        except Exception as error:  # noqa: BLE001  whatever it is, it is the end of this server
+            self._fail(self._explained(error))
+        finally:
+            self.ended.set()
+            await self._stop()
+
+    @asynccontextmanager
+    async def _streams(self) -> AsyncIterator[Any]:
+        """The way as a transport of the library's client."""
+        way = self._way
+        if way.url is None:
+            assert self._process is not None
+            async with over_pipes(self._process, self.ended) as streams:
+                yield streams
+        elif self._process is None:
+            async with over_http(way.url, way.headers, self.ended) as streams:
+                yield streams
+        else:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(_watch(self._process))
+                await listening(way.url)
+                async with over_http(way.url, way.headers, self.ended) as streams:
+                    yield streams
+                watching.cancel()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._client.done():
+            self._client.set_exception(error)
+            self._client.exception()  # whoever asked may have gone
+
+    def _explained(self, error: BaseException) -> Exception:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, SandboxError | UnavailableError):
+            return type(error)(f"MCP server {self._way.name}: {error}")
+        return self.error(self._reason(error))
+
+    def _reason(self, error: BaseException) -> str:
+        if isinstance(error, TimeoutError):
+            return f"it did not answer within {START_SECONDS:g} s of its start"
+        if isinstance(error, MCPError) and self.ended.is_set():
+            return "it ended before it answered"
+        if isinstance(error, MCPError):
+            return f"it refuses to begin: {error.message}"
+        if isinstance(error, ValidationError):
+            return f"its first answer is not of the protocol: {fault(error)}"
+        return str(error) or type(error).__name__
+
+    async def _stop(self) -> None:
+        """End the program; one that was spoken to over its stdin may end by itself, and keep what it has to keep."""
+        if self._process is None:
+            return
+        try:
+            if self._way.url is None and self.version is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_GRACE_SECONDS):
+                        await self._process.end_input()
+                        await _end_of(self._process)
+        finally:
+            try:
+                await self._process.stop()
+            except SandboxError as error:
+                _logger.warning("%s", error)
+
+
+def fault(error: ValidationError) -> str:
+    """Where the first fault of an answer lies and what it is, without what was found there."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+async def _watch(process: Process) -> None:
+    """Reads what the program of a server at an address writes. Raises McpServerError at its end."""
+    await _end_of(process)
+    raise McpServerError("its program has ended")
+
+
+async def _end_of(process: Process) -> None:
+    """Returns when it writes no more; what it writes till then is read and left."""
+    while await process.read():  # noqa: ASYNC110  it waits for what is read
+        await asyncio.sleep(0)

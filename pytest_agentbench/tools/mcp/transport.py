@@ -1,0 +1,249 @@
+"""Messages between a server and the library's client: lines over a program's stdin and stdout, and what is kept.
+
+The library's own transport knows no sandbox, and logs what it cannot read: some servers print API keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+from pydantic_core import from_json
+
+from pytest_agentbench.workspaces import Process
+
+MAX_MESSAGE_BYTES = 16 * 2**20
+"""The longest message of a server that is read."""
+
+RAW_TOOLS = "pytest-agentbench/tools"
+"""The key in a result's `_meta` under which a list of tools stands as the server sent it."""
+
+TOO_LONG = f"the result is longer than {MAX_MESSAGE_BYTES // 2**20} MiB"
+
+MAX_PARTS = 500_000
+"""A message of more lists and objects is not read: it would hold up all runs for seconds, and fill the memory."""
+
+TOO_MANY_PARTS = f"the result has more than {MAX_PARTS:,} lists and objects"
+
+_MAX_UNSENT = 64
+_LINES_AT_ONCE = 64
+_EDGE_BYTES = 256
+_ID = rb'"id"\s*:\s*(\d{1,18})\s*'
+_FIRST_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb",")
+_LAST_ID = re.compile(rb",\s*" + _ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+
+
+class Lines:
+    """Cuts what a server writes into lines. A response that is too large becomes an error of its request."""
+
+    def __init__(self) -> None:
+        self._line, self._tail = bytearray(), bytearray()
+
+    def cut(self, data: bytes) -> Iterator[bytes]:
+        """The lines that end in what came next."""
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._add(end)
+            line, tail = bytes(self._line), bytes(self._tail)
+            self._line, self._tail = bytearray(), bytearray()
+            fault = TOO_LONG if tail else TOO_MANY_PARTS if _parts(line) > MAX_PARTS else None
+            yield line if fault is None else _refusal(line, tail, fault)
+        self._add(rest)
+
+    def _add(self, piece: bytes) -> None:
+        room = MAX_MESSAGE_BYTES - len(self._line)
+        self._line += piece[:room]
+        if len(piece) > room:
+            self._tail += piece[room:]
+            del self._tail[:-_EDGE_BYTES]
+
+
+def _parts(line: bytes) -> int:
+    """How many lists and objects it may hold; more where it quotes some."""
+    return line.count(b"[") + line.count(b"{") if len(line) > MAX_PARTS else 0
+
+
+def _refusal(line: bytes, tail: bytes, fault: str) -> bytes:
+    """What stands for a line that is too large; nothing where its edges do not tell whose answer it is."""
+    last = (line[-_EDGE_BYTES:] + tail)[-_EDGE_BYTES:]
+    found = _FIRST_ID.match(line[:_EDGE_BYTES]) or _LAST_ID.search(last)
+    if found is None:
+        return b""
+    error = ErrorData(code=INVALID_REQUEST, message=fault)
+    return JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error).model_dump_json(exclude_unset=True).encode()
+
+
+def parsed(line: bytes) -> JSONRPCMessage | None:
+    """The message of a line; None where it holds none, or a notification, which has no id.
+
+    Half characters, as cut texts end in, are replaced.
+    """
+    if b'"jsonrpc"' not in line or b'"id"' not in line:
+        return None
+    try:
+        return jsonrpc_message_adapter.validate_python(_loaded(line), by_name=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _loaded(line: bytes) -> Any:
+    try:
+        return from_json(line)
+    except ValueError:
+        whole = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
+        return from_json(whole.encode("utf-8", "replace"))
+
+
+class Items(Protocol):
+    """What messages come from: a stream of the library, or a generator."""
+
+    def __aiter__(self) -> AsyncIterator[SessionMessage | Exception]: ...
+
+    async def aclose(self) -> None:
+        """Nothing more is read."""
+        ...
+
+
+class Messages:
+    """What a server sends, as the library's client reads it. `ended` is set when nothing more comes, or is read.
+
+    Notifications are left out: nobody listens, and the library would start a task for each. Of a list of tools the
+    library refuses all where it dislikes one, so it gets what it likes, and the list itself goes by RAW_TOOLS.
+    """
+
+    def __init__(self, items: Items, ended: asyncio.Event) -> None:
+        self._items, self._ended = items, ended
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message. Raises anyio.EndOfStream after the last."""
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    async def aclose(self) -> None:
+        """Nothing more is read."""
+        self._ended.set()
+        await self._items.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        async for item in self._items:
+            if not isinstance(item, SessionMessage):
+                return item
+            if isinstance(item.message, JSONRPCResponse) and isinstance(item.message.result.get("tools"), list):
+                item.message.result = _acceptable(item.message.result)
+            if not isinstance(item.message, JSONRPCNotification):
+                return item
+        self._ended.set()
+        raise StopAsyncIteration
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _acceptable(result: dict[str, Any]) -> dict[str, Any]:
+    tools, meta = result["tools"], result.get("_meta")
+    named = [tool for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+    liked = [{"name": tool["name"], "inputSchema": _liked(tool.get("inputSchema"))} for tool in named]
+    return {**result, "tools": liked, "_meta": {**(meta if isinstance(meta, dict) else {}), RAW_TOOLS: tools}}
+
+
+def _liked(schema: Any) -> dict[str, Any]:
+    """The schema where the library takes it for one, else that of any arguments."""
+    if not isinstance(schema, dict) or schema.get("type") != "object" or not isinstance(schema.get("$schema", ""), str):
+        return {"type": "object"}
+    properties, required = schema.get("properties") or {}, schema.get("required") or []
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return {"type": "object"}
+    fine = all(isinstance(each, dict | bool) for each in properties.values())
+    return schema if fine and all(isinstance(each, str) for each in required) else {"type": "object"}
+
+
+class Outbox:
+    """What the library's client sends, one line each. Written by a task of its own, so that lines are never cut off."""
+
+    def __init__(self) -> None:
+        self._lines: asyncio.Queue[bytes] = asyncio.Queue(_MAX_UNSENT)
+
+    async def send(self, item: SessionMessage) -> None:
+        """Put it in the queue; waits where the server has not read what came before, which no notification is worth."""
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        if not isinstance(item.message, JSONRPCNotification):
+            await self._lines.put(line)
+        elif not self._lines.full():
+            self._lines.put_nowait(line)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the server has not read what came before."""
+        return self._lines.full()
+
+    async def write(self, process: Process, ended: asyncio.Event) -> None:
+        """Write all that is sent, until cancelled, or until the server no longer reads: that ends it."""
+        try:
+            while True:
+                await process.write(await self._lines.get())
+        except BrokenPipeError:
+            ended.set()
+
+    async def aclose(self) -> None:
+        """Nothing more is sent."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+@asynccontextmanager
+async def over_pipes(process: Process, ended: asyncio.Event) -> AsyncIterator[tuple[Messages, Outbox]]:
+    """The streams of a server that is spoken to over its stdin and stdout. `ended` is set when that is over."""
+    outbox = Outbox()
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(outbox.write(process, ended))
+        try:
+            yield Messages(_read(process, outbox), ended), outbox
+        finally:
+            writing.cancel()
+
+
+async def _read(process: Process, outbox: Outbox) -> AsyncGenerator[SessionMessage]:
+    """The messages. Requests of a server that does not read the answers are left out: each would wait in a task."""
+    lines = Lines()
+    while data := await process.read():
+        for number, line in enumerate(lines.cut(data), 1):
+            message = parsed(line)
+            is_request = isinstance(message, JSONRPCRequest)
+            if message is not None and not (is_request and outbox.is_full):
+                yield SessionMessage(message)
+            if is_request or number % _LINES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a server that never stops writing is not all that there is

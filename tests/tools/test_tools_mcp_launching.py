@@ -1,0 +1,162 @@
+"""Where the program of a server lies, what its sandbox must show, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.docker_here import needs_bubblewrap
+from support.mcp_connections import connected, declared_server, sandbox_for
+
+from pytest_agentbench.errors import McpServerError, UnavailableError
+from pytest_agentbench.records import McpServer
+from pytest_agentbench.tools.mcp.launching import Turns, headers_of, launch, mounts_of, problem
+from pytest_agentbench.workspaces import Mount
+
+KINDS = ["local", pytest.param("bubblewrap", marks=needs_bubblewrap)]
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that no sandbox shows by itself."""
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as name:
+        if name.startswith(("/tmp/", "/usr/")):
+            pytest.skip("the tests lie where every sandbox has a folder of its own")
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+async def said(server: McpServer, kind: Any) -> str:
+    """What a program writes to stdout until its end, and then what to stderr."""
+    async with sandbox_for(server, kind) as sandbox:
+        process = await launch(server, sandbox, os.environ)
+        output = b""
+        while data := await process.read():
+            output += data
+        text = output.decode() + process.errors()
+        await process.stop()
+        return text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_script_beside_the_declaration_is_started_in_its_folder(kind: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    executable(tmp_path / "serve", '#!/usr/bin/env python3\nprint(open("data.txt").read())\nopen("made.txt", "w")\n')
+    (tmp_path / "data.txt").write_text("beside it")
+    text = asyncio.run(said(McpServer(command="./serve", cwd=str(tmp_path)), kind))
+    assert text.startswith("beside it\n")
+    assert ("Read-only file system" in text) == (kind == "bubblewrap")
+
+
+@needs_bubblewrap
+def test_bubblewrap_sees_a_program_with_its_installation_and_interpreter_and_no_more(outside: Path) -> None:
+    (outside / "home/lib").mkdir(parents=True)
+    (outside / "home/lib/data.txt").write_text("of the installation")
+    (outside / "home/secret.txt").write_text("of somebody")
+    executable(outside / "runtime/bin/show", '#!/bin/sh\nexec sh "$@"\n')
+    program = f'#!{outside}/runtime/bin/show\ncat "{outside}/home/lib/data.txt" "{outside}/home/secret.txt"\n'
+    executable(outside / "home/bin/real", program)
+    (outside / "elsewhere").mkdir()
+    (outside / "elsewhere/tool").symlink_to("../home/bin/real")
+    text = asyncio.run(said(McpServer(command=str(outside / "elsewhere/tool")), "bubblewrap"))
+    assert text.startswith("of the installation")
+    assert "of somebody" not in text
+
+
+@needs_bubblewrap
+def test_bubblewrap_finds_what_is_on_the_path_of_this_machine(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executable(outside / "runtime/bin/thenode", '#!/bin/sh\nexec sh "$@"\n')
+    package = outside / "project/node_modules/a-server"
+    executable(package / "index.js", "#!/usr/bin/env thenode\ncat $(dirname $0)/../other/part.js\n")
+    (outside / "project/node_modules/other").mkdir()
+    (outside / "project/node_modules/other/part.js").write_text("the other package")
+    (outside / "project/node_modules/.bin").mkdir()
+    (outside / "project/node_modules/.bin/a-server").symlink_to("../a-server/index.js")
+    path = f"{outside}/project/node_modules/.bin:{outside}/runtime/bin:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    server = McpServer(command="a-server")
+    text = asyncio.run(said(server, "bubblewrap"))
+    assert text == "the other package"
+    mounted = {str(mount.source) for mount in mounts_of(server, "bubblewrap")}
+    assert mounted == {f"{outside}/project/node_modules", f"{outside}/runtime/bin"}
+
+
+@needs_bubblewrap
+def test_a_program_that_no_sandbox_can_show_is_named(tmp_path: Path) -> None:
+    program = executable(tmp_path / "bin/serve", "#!/bin/sh\n")
+    server = McpServer(command=str(program))
+    reason = f"the program {program} lies where a sandbox has a folder of its own"
+    assert problem(server, os.environ, "bubblewrap") == reason
+    assert problem(server, os.environ, "local") is None
+    assert mounts_of(server, "bubblewrap") == ()
+    beside = McpServer(command=str(program), cwd=str(tmp_path))
+    assert problem(beside, os.environ, "bubblewrap") == reason
+    with pytest.raises(UnavailableError, match="lies where a sandbox has a folder of its own"):
+        asyncio.run(said(server, "bubblewrap"))
+
+
+def test_the_path_of_a_server_is_the_one_it_declares(tmp_path: Path) -> None:
+    executable(tmp_path / "serve", "#!/bin/sh\necho found\n")
+    assert problem(McpServer(command="serve"), os.environ) == "the program serve is not installed"
+    declared = McpServer(command="serve", env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert problem(declared, os.environ) is None
+    assert asyncio.run(said(declared, "local")) == "found\n"
+
+
+def test_problems_of_what_a_declaration_names() -> None:
+    server = McpServer(url="http://127.0.0.1:9/mcp", headers={"Authorization": "Bearer ${NO_SUCH_KEY}"})
+    assert problem(server, {}) == "the variable NO_SUCH_KEY is not set"
+    assert problem(server, {"NO_SUCH_KEY": "x"}) is None
+    assert headers_of(server, {"NO_SUCH_KEY": "x$y"}) == {"Authorization": "Bearer x$y"}
+    assert problem(McpServer(command="no-such-program"), {}, "docker") is None
+    assert problem(McpServer(command="./made-by-the-template"), {}) is None
+    assert problem(McpServer(command="./no-such", cwd="/usr"), {}) == "the program ./no-such is not installed"
+
+
+def test_folders_keep_their_place_unless_a_sandbox_has_one_there() -> None:
+    kept = McpServer(command="x", cwd="/srv/weather")
+    assert mounts_of(kept, "docker") == (Mount(Path("/srv/weather"), "/srv/weather"),)
+    moved = McpServer(command="x", cwd="/tmp/weather/")
+    assert mounts_of(moved, "docker") == (Mount(Path("/tmp/weather"), "/mnt/tmp/weather"),)
+    assert mounts_of(kept, "local") == ()
+
+
+def test_programs_that_start_together_start_in_turns_of_their_own() -> None:
+    async def main() -> None:
+        turns, turn, seen = Turns(), 0, []
+
+        async def start() -> None:
+            await turns.next()
+            seen.append(turn)
+
+        async with asyncio.TaskGroup() as group:
+            starts = [group.create_task(start()) for _ in range(20)]
+            while not all(task.done() for task in starts):
+                turn += 1
+                await asyncio.sleep(0)
+        assert len(set(seen)) == 20
+
+    asyncio.run(main())
+
+
+def test_a_server_that_takes_too_long_to_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_agentbench.tools.mcp.session.START_SECONDS", 0.4)
+
+    async def main() -> None:
+        async with connected(declared_server("--start-seconds", "60")) as connection:
+            with pytest.raises(McpServerError, match=r"^MCP server Test: it did not answer within 0\.4 s of its start"):
+                await connection.listing()
+
+    asyncio.run(main())
