@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from pytest_agentbench.cli.places import project_of
 from pytest_agentbench.config import (
+    COMMANDS_FILE,
     DATA_SUFFIXES,
     ConfigFile,
     ConfigRoot,
@@ -17,11 +19,13 @@ from pytest_agentbench.config import (
     RunProfile,
     SuiteFile,
     TestCaseFile,
+    find_commands,
     find_config_files,
     find_root,
     kind_of,
     load,
     located,
+    read_commands,
 )
 from pytest_agentbench.engine import build_registry
 from pytest_agentbench.errors import ConfigError
@@ -72,7 +76,9 @@ class Checker:
 
     def _check(self, path: Path, kind: type[ConfigFile] | None, root: ConfigRoot) -> None:
         try:
-            if kind is None or kind is DatasetDescriptor:
+            if path.name == COMMANDS_FILE:
+                read_commands(path)
+            elif kind is None or kind is DatasetDescriptor:
                 self._dataset(path, root)
             elif kind is TestCaseFile:
                 self._case(load_case(path, root), root)
@@ -82,16 +88,19 @@ class Checker:
             self.errors += str(error).splitlines()
 
     def _files(self, given: Path) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
-        """Files with their kinds; None is a file of questions."""
+        """Files with their kinds; None is a file of questions or tasks, or a commands.json."""
         if given.is_dir():
             yield from find_config_files(given)
+            yield from ((path, None) for path in find_commands(given))
             yield from ((path, None) for path in find_cases(given) if path.suffix in DATA_SUFFIXES)
+        elif given.name == COMMANDS_FILE and not is_dataset(given):
+            yield given, None
         elif (kind := kind_of(given)) is not None or is_dataset(given) or _is_described(given):
             yield given, kind
         else:
             self.errors.append(
                 f"{given}:1:1: found no kind of file that is known, expected one by its place (suites/, run_profiles/, "
-                "...), its name (test.yaml, models.yaml), its id (case_id, suite_id, ...), or a dataset"
+                "...), its name (test.yaml, models.yaml, servers.yaml), its id (case_id, suite_id, ...), or a dataset"
             )
 
     def _dataset(self, path: Path, root: ConfigRoot) -> None:
@@ -103,6 +112,9 @@ class Checker:
             self.warnings += [_as_warning(dataset.recipe.place(loc, text)) for loc, text in doubts]
             if _is_remote(dataset.recipe.descriptor):
                 return
+        if dataset.tasks is not None:
+            deque(self._rows(dataset, root, told), maxlen=0)
+            return
         try:
             for doubt in find_doubts(dataset, self._rows(dataset, root, told)):
                 self.warnings.append(f"{doubt.place}: warning: {doubt.text}")
@@ -113,10 +125,13 @@ class Checker:
         """The dataset's good rows, each checked as a case. `told` are doubts that its descriptor has raised."""
         for row in read_rows(dataset):
             if isinstance(row, BadRow):
-                self.errors.append(row.message)
-            else:
+                self.errors += row.message.splitlines()
+                continue
+            try:
                 self._case(row_case(dataset, row), root, told)
-                yield row
+            except ConfigError as error:
+                self.errors += str(error).splitlines()
+            yield row
 
     def _case(self, case: Case, root: ConfigRoot, told: set[str] | None = None) -> None:
         """Notes each doubt that is not `told` yet."""
@@ -128,7 +143,8 @@ class Checker:
                 raise ConfigError(f"{case.path}:{case.line}:1: {message}")
             raise located(case.path, [(("case_id",), message)])
         told = set() if told is None else told
-        new = [text for text in _doubts(case, self._known) if text not in told]
+        doubts = [*_doubts(case, self._known), *_undeclared(case, root)]
+        new = [text for text in doubts if text not in told]
         told.update(new)
         self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in new]
         self._scripts.load_beside(case)
@@ -223,6 +239,19 @@ def _doubts(case: Case, known: Known) -> Iterator[str]:
         spec = check.declarative
         if isinstance(spec, FileExists | PathExists | FileContains) and _satisfied(spec, case.path.parent):
             yield f"check {check.check_id!r}: {spec.path} in the case's folder satisfies it before any agent has run"
+
+
+def _undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
+    """The same of servers that no file near the case declares. Raises ConfigError for such a file that is wrong."""
+    distracting = case.mcp_task.distraction_servers if case.mcp_task is not None else ()
+    named = [name for name in dict.fromkeys((*case.mcp_servers, *distracting)) if case.mcp_servers.get(name) is None]
+    declared = root.mcp_servers(case.path) if named else {}
+    for name in named:
+        if name not in declared:
+            yield (
+                f"no servers.yaml or {COMMANDS_FILE} beside or above it declares the MCP server {name!r}; a run "
+                "profile or the fixture agentbench_mcp_servers must"
+            )
 
 
 def _satisfied(spec: FileExists | PathExists | FileContains, folder: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import tempfile
@@ -12,13 +11,13 @@ from pathlib import Path
 
 from pytest_agentbench.cli.examining_models import examine_models
 from pytest_agentbench.cli.examining_sandboxes import examine_sandboxes
+from pytest_agentbench.cli.examining_servers import examine_servers
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.needs import Cases, Needs, cases_below, has_hooks, needs_of
 from pytest_agentbench.cli.places import project_of
 from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, find_root
 from pytest_agentbench.engine import build_registry
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import McpServer
 from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 _PACKAGES = ("pytest-agentbench", "pytest", "openai", "docker")
@@ -44,7 +43,7 @@ async def examine(path: Path, profile: str | None, output: Path) -> list[Finding
         *_versions(),
         *tried,
         *_cases(path, found, run_profiles, needs),
-        *_servers(found, run_profiles),
+        *examine_servers(found.cases, root, run_profiles),
         *await examine_models(root, evaluation_profiles),
         _search(registry.search is not None),
         *_places(output, run_profiles),
@@ -105,32 +104,6 @@ def _cases(path: Path, found: Cases, profiles: Sequence[RunProfile], needs: Sequ
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _servers(found: Cases, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
-    declared: list[tuple[Path | None, str, McpServer]] = []
-    declared += [(path.parent, f"{path.parent.name}/{name}", server) for path, name, server in found.servers]
-    for profile in profiles:
-        servers = profile.mcp_servers.items()
-        declared += [(None, f"{profile.run_profile_id}/{name}", server) for name, server in servers]
-    for folder, name, server in declared:
-        works, said = _server(folder, server)
-        yield Finding("MCP servers", name, works, said, needed=True)
-
-
-def _server(folder: Path | None, server: McpServer) -> tuple[bool | None, str]:
-    if server.command is None:
-        return None, f"is at {server.url}; it is asked when a run needs it"
-    unset = [name for name in server.env_from if name not in os.environ]
-    program = server.command
-    if folder is not None and os.sep in program:
-        program = str(folder / program)
-    where = shutil.which(program)
-    if where is None:
-        return False, f"there is no program {server.command!r} on PATH; install it, or correct `command`"
-    if unset:
-        return False, f"{where}; but its `env_from` names variables that are not set: {', '.join(unset)}"
-    return True, where
 
 
 def _search(works: bool) -> Finding:

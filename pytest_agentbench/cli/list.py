@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.places import existing
 
     problems: list[str] = []
-    rows = (_row(case) for case in _cases(existing(args.paths), problems))
+    rows = (_row(case) for case in cases_below(existing(args.paths), problems))
     if args.json:
         print(json.dumps(list(rows), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def _cases(paths: list[Path], problems: list[str]) -> Iterator[Case]:
+def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
+    """The cases of files and folders. What cannot be loaded goes to `problems`."""
     from pytest_agentbench.cli.places import project_of
     from pytest_agentbench.config import find_root
     from pytest_agentbench.errors import ConfigError
@@ -107,7 +108,7 @@ def decided_by(case: Case) -> list[str]:
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations
     deciders = [check.kind for check in case.checks] + ["verify"] * bool(case.verify)
     deciders += [f"{metric.name}>={metric.threshold:g}" for metric in case.metrics if metric.threshold is not None]
-    if case.rubric is not None or expectations:
+    if case.rubric is not None or expectations or case.mcp_task is not None:
         deciders.append("judge")
     if deciders and case.thresholds is not None:  # over the repetitions, which something has to decide
         deciders += [f"{name}>={value:g}" for name, value in case.thresholds.model_dump(exclude_none=True).items()]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, TestCaseFile, load
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
 from pytest_agentbench.engine import Registry
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.records import Case, McpServer
+from pytest_agentbench.records import Case
 from pytest_agentbench.runners import RunContext
 from pytest_agentbench.sources import (
     CASE_FILES,
@@ -28,10 +29,9 @@ from pytest_agentbench.workspaces import Sandboxes, SandboxSpec
 
 @dataclass
 class Cases:
-    """The cases below a path; of a dataset its first, as all of them need the same. `servers` are theirs by file."""
+    """The cases below a path; of a dataset its first, as all of them need the same, of MCP tasks all."""
 
     cases: list[Case] = field(default_factory=list)
-    servers: list[tuple[Path, str, McpServer]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -54,8 +54,6 @@ def cases_below(path: Path, root: ConfigRoot) -> Cases:
     for file in paths:
         try:
             if file.name in CASE_FILES:
-                servers = load(file, TestCaseFile).mcp_servers
-                found.servers += [(file, name, server) for name, server in servers.items()]
                 found.cases.append(load_case(file, root))
             else:
                 found.cases += _first_of(file, root)
@@ -74,8 +72,8 @@ def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
         and dataset.recipe.descriptor.source
     ):
         return  # nothing is downloaded to see what it needs
-    row = next((row for row in read_rows(dataset) if not isinstance(row, BadRow)), None)
-    if row is not None:
+    rows = (row for row in read_rows(dataset) if not isinstance(row, BadRow))
+    for row in rows if dataset.tasks is not None else islice(rows, 1):
         yield row_case(dataset, row)
 
 

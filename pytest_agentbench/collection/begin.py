@@ -44,6 +44,7 @@ from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.session import BEGAN
 from pytest_agentbench.store import allow_open_files
+from pytest_agentbench.tools.mcp import CATALOGUES, Catalogues
 from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def _services(
         return Endpoints(scripts=scripts, concurrency=limits.concurrency, providers=registry.providers, shared=shared)
 
     store.warn = telling.warn
-    allow_open_files(256 + 4 * limits.concurrency)  # a run has a lock, a connection, and what its tools open
+    allow_open_files(256 + 64 * limits.concurrency)  # a run has a lock, a connection, servers, programs
     return Services(
         registry,
         Sandboxes(workspaces),
@@ -189,6 +190,8 @@ def _services(
         telling.drain,
         lambda: config.stash[AHEAD].engine.drained,
         Identities(CodeReader(config.rootpath, config.stash[BEGAN]), telling.warn),
+        Catalogues(settings.output / CATALOGUES, store.redactor),
+        store.redactor,
         coming=lambda: config.stash[AHEAD].engine.coming,
         reuse_runs=not settings.no_reuse,
         reuse_evaluations=not (settings.no_reuse or settings.rejudge),

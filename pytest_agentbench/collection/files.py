@@ -105,6 +105,7 @@ class DatasetFile(_Cases):
                     continue
                 case = functools.partial(row_case, dataset, row)
                 try:
+                    self._claim_id(dataset, row)
                     asked = planner.own_judges(row, case, plans) or judges
                 except ConfigError as error:
                     yield self._bad(row, str(error))
@@ -121,6 +122,16 @@ class DatasetFile(_Cases):
         first = planner.files(planner.root(self.path)).setdefault(f"{dataset.name}.", own)  # no case id ends in a dot
         if first != own:
             raise ConfigError(f"{own}:1:1: name: found {dataset.name!r}, which {first} has too; give it another name")
+
+    def _claim_id(self, dataset: Dataset, row: Row) -> None:
+        """The ids of rows begin with their dataset's name; those of tasks do not. Raises ConfigError."""
+        if dataset.tasks is None:
+            return
+        planner = self.config.stash[PLANNER]
+        first = planner.files(planner.root(self.path)).setdefault(row.case_id, self.path)
+        if first != self.path:
+            problem = f"task_id: Duplicate case_id {row.case_id!r}; {first} has it too"
+            raise ConfigError(f"{self.path}:{row.line}:1: {problem}")
 
     def _bad(self, row: Row | BadRow, message: str) -> BadRowNode:
         place = f"line {row.line}" if row.path == self.path else f"{row.path.name} line {row.line}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.engine import AHEAD, JOB, RESULT, RUNNER_FIXTURE, Job, Result
+from pytest_agentbench.engine import AHEAD, JOB, RESULT, RUNNER_FIXTURE, SERVERS_FIXTURE, Job, Result
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.reports import error_report, failure_report
 
@@ -34,7 +34,8 @@ ACTIVE_MARKS = frozenset(
 """Marks that would do something to an item: tags of these names are keywords only."""
 
 
-def case_function(agentbench_runner):  # type: ignore[no-untyped-def]  # noqa: D103  # --collect-only -v would print it per item
+# no docstrings: --collect-only -v would print them per item
+def case_function(agentbench_runner, agentbench_mcp_servers):  # type: ignore[no-untyped-def]  # noqa: D103
     pass
 
 
@@ -65,7 +66,7 @@ class CaseItem(pytest.Function, _TextId):
         __tracebackhide__ = True
         super().setup()
         if not self.config.getoption("setuponly", False):  # --setup-plan and --setup-only pay for nothing
-            fetch(self, self.funcargs.get(RUNNER_FIXTURE))
+            fetch(self, self.funcargs.get(RUNNER_FIXTURE), self.funcargs.get(SERVERS_FIXTURE))
 
     def runtest(self) -> None:
         """Raises one readable report of everything that failed."""
@@ -77,14 +78,15 @@ class CaseItem(pytest.Function, _TextId):
             pytest.fail(text, pytrace=False)
 
 
-def fetch(item: pytest.Item, runner: Any) -> Result:
-    """The item's result, ready or awaited. Raises in pytest's words what kept it from one.
+def fetch(item: pytest.Item, runner: Any, servers: Any) -> Result:
+    """The item's result, ready or awaited, made with these values of the fixtures.
 
-    What cannot run here is a skip (an error with --agentbench-strict), what broke around the agent an error with our
-    own text, and what the user's agent raised is raised again with the agent's frames.
+    Raises in pytest's words what kept it from one. What cannot run here is a skip (an error with --agentbench-strict),
+    what broke around the agent an error with our own text, and what the user's agent raised is raised again with the
+    agent's frames.
     """
     __tracebackhide__ = True
-    result = item.config.stash[AHEAD].result(item, item.stash[JOB].plan.predictions or runner)
+    result = item.config.stash[AHEAD].result(item, item.stash[JOB].plan.predictions or runner, servers)
     error = result.error
     if result.not_run is not None:
         _skip(f"not run: {result.not_run}")

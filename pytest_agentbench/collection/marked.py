@@ -89,12 +89,12 @@ def _load(planner: Planner, found: IndexedCase, plans: list[Plan]) -> Case:
     return row_case(dataset, row)
 
 
-def finished_run(item: pytest.Item, runner: Any) -> Run:
+def finished_run(item: pytest.Item, runner: Any, servers: Any) -> Run:
     """The run of a marked test. Raises what kept it from a result."""
     __tracebackhide__ = True
     if JOB not in item.stash:
         raise pytest.UsageError(f'{item.nodeid}: agentbench_run needs @pytest.mark.{MARK}("case_id" or a path)')
-    result = fetch(item, runner)
+    result = fetch(item, runner, servers)
     assert result.case is not None
     assert result.artifact is not None
     return Run(result.case, result.artifact, result.evaluation, result.workspace)

@@ -105,8 +105,9 @@ class Planner:
     def open_dataset(self, path: Path, plans: list[Plan], metrics: tuple[MetricSpec, ...] | None = None) -> Dataset:
         """The dataset of a file; code that reads it is trusted like a conftest.py. Raises ConfigError."""
         root, known = self.root(path).path, self.registry.known
-        outside = not plans or plans[0].run_profile.allow_outside_paths
-        return open_dataset(path, root, known, metrics, run_code=True, allow_outside=outside)
+        profile = plans[0].run_profile if plans else None
+        outside = profile is None or profile.allow_outside_paths
+        return open_dataset(path, root, known, metrics, run_code=True, allow_outside=outside, run_profile=profile)
 
     def own_judges(self, row: Row, case: Callable[[], Case], plans: list[Plan]) -> list[tuple[Model, ...]] | None:
         """For each plan the models that a row's own metrics ask; None for a row whose evaluator names no metric.
@@ -157,7 +158,6 @@ class Planner:
         settings = self.settings
         suite = root.suite(settings.suite) if settings.suite else None
         run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
-        _refuse_idle(run_profile)
         evaluation = self._evaluation_profile(root)
         ids = settings.models or tuple(model.model_id for model in (suite.models if suite else ()))
         if self.predicted is not None:
@@ -252,17 +252,6 @@ class Planner:
         asked = (model for model in models.values() if (model.cassettes or self.settings.cassettes) != "replay")
         sentences = (missing_key(model, self.environ) for model in asked)
         return [sentence for sentence in sentences if sentence]
-
-
-_IDLE_RUN_FIELDS = frozenset({"mcp_servers", "planner", "task_text"})
-
-
-def _refuse_idle(profile: RunProfile) -> None:
-    """What this version would read and ignore is an error: nobody should rely on it."""
-    if idle := sorted(_IDLE_RUN_FIELDS & profile.model_fields_set):
-        raise ConfigError(
-            f"{profile.title!r}: {', '.join(idle)} is not supported yet: it would have no effect; remove it"
-        )
 
 
 def prepare(config: pytest.Config, settings: Settings) -> Planner:

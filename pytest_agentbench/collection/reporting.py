@@ -133,7 +133,7 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
     if plan.predictions is not None or (model is None and plan.model_id == NO_MODEL):
         model = Model(model_id=plan.model_id, requested_model=plan.model_id)
     elif model is None:
-        model = plan.model_id if result.runner is None else agent_name(result.runner)
+        model = plan.model_id if result.runner is None else agent_name(result.runner.agent)
     return run_row(
         item.nodeid,
         result.case or job.case(),

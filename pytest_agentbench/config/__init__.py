@@ -19,6 +19,7 @@ from pytest_agentbench.config.case_file import (
     TestCaseFile,
     Turn,
 )
+from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, Example, FewShot, RowFields, is_descriptor_name
 from pytest_agentbench.config.dockerfile import base_images, downloads
@@ -30,12 +31,14 @@ from pytest_agentbench.config.evaluation_profile import (
     JudgeAggregation,
     JudgeConfig,
     JudgeRunConfig,
+    McpJudging,
     SecurityPolicy,
 )
-from pytest_agentbench.config.kinds import KINDS, find_config_files, kind_of
+from pytest_agentbench.config.kinds import KINDS, find_commands, find_config_files, kind_of
 from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
 from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
+from pytest_agentbench.config.planner import PlannerSettings
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
 from pytest_agentbench.config.run_profile import (
     ExecutionPolicy,
@@ -46,12 +49,14 @@ from pytest_agentbench.config.run_profile import (
     pinning_problem,
 )
 from pytest_agentbench.config.schemas import json_schemas
+from pytest_agentbench.config.servers_file import ServerName, ServersFile, named_servers
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
 from pytest_agentbench.config.templates import only_field, parse_template
 from pytest_agentbench.config.verify import CaseVerifier, named_verifiers
 
 __all__ = [
+    "COMMANDS_FILE",
     "DATA_SUFFIXES",
     "KINDS",
     "MARKERS",
@@ -80,6 +85,7 @@ __all__ = [
     "JudgeRunConfig",
     "Known",
     "Loc",
+    "McpJudging",
     "MessageSource",
     "MessageSpec",
     "ModelDefaults",
@@ -88,12 +94,15 @@ __all__ = [
     "NetworkSettings",
     "OpenClawFragments",
     "OpenClawRunProfile",
+    "PlannerSettings",
     "Problem",
     "RowFields",
     "RunProfile",
     "RunnerSettings",
     "Scope",
     "SecurityPolicy",
+    "ServerName",
+    "ServersFile",
     "SuiteFile",
     "SuiteModel",
     "SuiteOpenClaw",
@@ -101,6 +110,7 @@ __all__ = [
     "Turn",
     "base_images",
     "downloads",
+    "find_commands",
     "find_config_files",
     "find_root",
     "is_descriptor_name",
@@ -112,6 +122,7 @@ __all__ = [
     "located",
     "match_files",
     "merge_runner_settings",
+    "named_servers",
     "named_verifiers",
     "only_field",
     "parse_json",
@@ -120,6 +131,7 @@ __all__ = [
     "pinning_problem",
     "read",
     "read_bytes",
+    "read_commands",
     "resolve_file",
     "resolve_folder",
     "resolve_path",

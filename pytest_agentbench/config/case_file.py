@@ -23,6 +23,7 @@ from pytest_agentbench.config.base import (
     unregistered,
 )
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.servers_file import CaseServers
 from pytest_agentbench.config.settings import settings_problems
 from pytest_agentbench.config.verify import Verify, verify_problems
 from pytest_agentbench.records import (
@@ -30,7 +31,6 @@ from pytest_agentbench.records import (
     Check,
     CustomCheck,
     Expectations,
-    McpServer,
     MetricAtLeast,
     MetricSpec,
     OpenclawWorkspaceFilePresent,
@@ -201,8 +201,8 @@ class TestCaseFile(ConfigFile):
     """Registered metrics of the final output against the reference; below its threshold a metric fails the case."""
     reference: str | None = None
     """The expected answer that metrics compare with."""
-    mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
-    """MCP servers whose tools the agent may call, by name."""
+    mcp_servers: CaseServers = Field(default_factory=dict)
+    """MCP servers whose tools the agent may call: declared by name, or names of declared ones."""
     verify: Verify | None = None
     """Hidden files, and the command or tests that decide the case after the agent has stopped; or a list of these."""
     must_pass: StrictBool = False

@@ -23,6 +23,7 @@ from pytest_agentbench.config.base import ConfigFile, Scope, complain, resolve_p
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
+from pytest_agentbench.config.servers_file import CaseServers
 from pytest_agentbench.config.templates import parse_template
 from pytest_agentbench.records import AtLeastOne, MetricSpec, Record, RunnerSpec, Tags, Text
 
@@ -168,6 +169,8 @@ class DatasetDescriptor(ConfigFile):
     """The runner's type and settings that win over the run profile's."""
     context: CaseContext = Field(default_factory=dict)
     """What a runner wants to know: `llm_probe: {tools: [...]}`, your own."""
+    mcp_servers: CaseServers = Field(default_factory=dict)
+    """MCP servers whose tools the agent may call: declared by name, or names of declared ones."""
     tags: Tags = ()
     """Tags of every row."""
     tags_from: tuple[FieldPath, ...] = ()

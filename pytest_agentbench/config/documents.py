@@ -6,7 +6,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -45,17 +45,21 @@ class Problem:
 
 @dataclass
 class Document:
-    """One parsed file. `problems` are what the text itself has wrong, such as duplicate keys."""
+    """One parsed file. `problems` are what the text itself has wrong, such as duplicate keys.
+
+    `place` tells line and column of a value where the data are not the whole text.
+    """
 
     path: Path
     text: bytes
     data: Any
     problems: list[Problem] = field(default_factory=list)
     node: Node | None = None
+    place: Callable[[Loc], tuple[int, int]] | None = None
 
     def problem(self, loc: Loc, message: str, *, at_key: bool = False) -> Problem:
         """A problem at the value that `loc` leads to, or as near as it gets; with `at_key`, at the value's key."""
-        line, column = self._place(loc, at_key)
+        line, column = self._place(loc, at_key) if self.place is None else self.place(loc)
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
         return Problem(line, column, f"{name}: {message}" if name else message)
 

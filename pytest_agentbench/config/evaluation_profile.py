@@ -56,7 +56,7 @@ class JudgeRunConfig(Record):
     judge_id: Slug
     """A judge of the profile."""
     repetitions: AtLeastOne = 1
-    """Iterations for each run."""
+    """Iterations for each run; an MCP task has 5 where nothing is said."""
     sample_size: AtLeastOne | None = None
     """How many of the iterations are aggregated; all, where nothing is said."""
 
@@ -72,7 +72,7 @@ class JudgeAggregation(Record):
     """How the iterations' scores become one."""
 
     method: Literal["median", "mean", "majority_vote", "all_pass"] = "median"
-    """Over the successful iterations."""
+    """Over the successful iterations; for an MCP task the mean where nothing is said."""
     pass_threshold: Fraction | None = None
     """Fraction of the scale: a score below it fails."""
 
@@ -95,6 +95,15 @@ class Anchors(Record):
     """Whether the prompt shows them."""
     references: Annotated[tuple[Anchor, ...], unique("anchor_id")] = ()
     """The examples."""
+
+
+class McpJudging(Record):
+    """How MCP tasks are judged."""
+
+    shuffle: Literal["axes", "bands", "none"] = "axes"
+    """The order of the rubric in each iteration: axes and their dimensions shuffled, their bands too, or as it is."""
+    language: Literal["en", "zh"] = "en"
+    """The language of the judge's prompt."""
 
 
 class SecurityPolicy(Record):
@@ -135,6 +144,8 @@ class EvaluationProfile(ConfigFile):
     """How iterations combine."""
     anchors: Anchors = Field(default_factory=Anchors)
     """Calibration examples."""
+    mcp_tasks: McpJudging = Field(default_factory=McpJudging)
+    """How MCP tasks are judged."""
     security_policy: SecurityPolicy = Field(default_factory=SecurityPolicy)
     """What evaluation may do."""
     judge_system_prompt_path: LocalFile | None = None

@@ -10,11 +10,13 @@ from pathlib import Path
 from pytest_agentbench.config.agent import AgentFile
 from pytest_agentbench.config.base import ConfigFile
 from pytest_agentbench.config.case_file import TestCaseFile
+from pytest_agentbench.config.commands_file import COMMANDS_FILE
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
 from pytest_agentbench.config.models_file import ModelsFile
 from pytest_agentbench.config.run_profile import RunProfile
+from pytest_agentbench.config.servers_file import ServersFile
 from pytest_agentbench.config.suite import SuiteFile
 from pytest_agentbench.errors import ConfigError
 
@@ -26,10 +28,11 @@ KINDS: dict[str, type[ConfigFile]] = {
     "evaluation_profile": EvaluationProfile,
     "agent": AgentFile,
     "models": ModelsFile,
+    "servers": ServersFile,
 }
 """Every kind of configuration file, by its schema's name."""
 
-_BY_NAME: dict[str, type[ConfigFile]] = {"test": TestCaseFile, "models": ModelsFile}
+_BY_NAME: dict[str, type[ConfigFile]] = {"test": TestCaseFile, "models": ModelsFile, "servers": ServersFile}
 _BY_FOLDER: dict[str, type[ConfigFile]] = {
     "suites": SuiteFile,
     "run_profiles": RunProfile,
@@ -68,16 +71,28 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
     return next((kind for key, kind in _BY_ID.items() if key in data), None)
 
 
+def find_commands(folder: Path) -> Iterator[Path]:
+    """Every commands.json below a folder; hidden folders and agents' workspaces are left out."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = _visited(folders)
+        if COMMANDS_FILE in files:
+            yield Path(place, COMMANDS_FILE)
+
+
 def find_config_files(folder: Path) -> Iterator[tuple[Path, type[ConfigFile]]]:
     """Every configuration file below a folder with its kind.
 
     Other YAML files in a case's folder are the case's own; hidden folders and agents' workspaces are left out.
     """
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+        folders[:] = _visited(folders)
         case_files = [name for name in files if name in ("test.yaml", "test.yml")]
         for name in sorted(case_files or files):
             path = Path(place, name)
             kind = kind_of(path)
             if kind is not None:
                 yield path, kind
+
+
+def _visited(folders: list[str]) -> list[str]:
+    return sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)

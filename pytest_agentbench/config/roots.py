@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from pytest_agentbench.config.agent import AgentFile
 from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, suggest
+from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
 from pytest_agentbench.config.loader import load
 from pytest_agentbench.config.models_file import ModelsFile
 from pytest_agentbench.config.run_profile import RunProfile
+from pytest_agentbench.config.servers_file import ServersFile
 from pytest_agentbench.config.suite import SuiteFile
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records import McpServer
 
 F = TypeVar("F", bound=ConfigFile)
 
@@ -32,6 +35,7 @@ class ConfigRoot:
         self.path = path
         self.real = os.path.realpath(path)
         self._loaded: dict[Path, tuple[tuple[int, int, Known], ConfigFile]] = {}
+        self._commands: dict[Path, tuple[tuple[int, int], Mapping[str, McpServer]]] = {}
 
     def __repr__(self) -> str:
         return f"ConfigRoot({str(self.path)!r})"
@@ -59,6 +63,46 @@ class ConfigRoot:
         """What models.yaml declares: nothing, where there is no such file."""
         path = _only([path for suffix in SUFFIXES if (path := self.path / f"models{suffix}").is_file()], "models")
         return ModelsFile(schema_version=1) if path is None else self._load(path, ModelsFile)
+
+    def mcp_servers(self, near: Path) -> Mapping[str, McpServer]:
+        """The servers that the file of cases `near` can name, each with an absolute `cwd`.
+
+        They are declared in a servers.yaml or a commands.json of its folder or of one above it, up to the root; the
+        nearest wins, and in one folder servers.yaml.
+
+        :raises ConfigError: one of these files is wrong.
+        """
+        found: dict[str, McpServer] = {}
+        for folder in self._above(near):
+            found = {**self._declared_in(folder), **found}
+        return found
+
+    def _above(self, file: Path) -> Iterator[Path]:
+        """The file's folder and those above it up to the root; of a file elsewhere only its own, and the root."""
+        if not file.is_relative_to(self.path):
+            yield from (file.parent, self.path)
+            return
+        for folder in file.parents:
+            yield folder
+            if folder == self.path:
+                return
+
+    def _declared_in(self, folder: Path) -> Mapping[str, McpServer]:
+        file = _only([path for suffix in SUFFIXES if (path := folder / f"servers{suffix}").is_file()], "servers")
+        declared = self._load(file, ServersFile).servers if file is not None else {}
+        return {**self._commands_in(folder), **declared}
+
+    def _commands_in(self, folder: Path) -> Mapping[str, McpServer]:
+        path = folder / COMMANDS_FILE
+        try:
+            status = path.stat()
+        except OSError:
+            return {}
+        version = (status.st_mtime_ns, status.st_size)
+        kept = self._commands.get(path)
+        if kept is None or kept[0] != version:
+            self._commands[path] = kept = (version, read_commands(path))
+        return kept[1]
 
     def find(self, folder: str, name: str) -> Path:
         """The file that `name` names: a path, else the stem of a file of the folder, else the id that one declares.

@@ -17,8 +17,10 @@ from pydantic import (
 )
 
 from pytest_agentbench.config.base import ConfigFile, Problems
+from pytest_agentbench.config.planner import PlannerSettings
+from pytest_agentbench.config.servers_file import PlacedServers
 from pytest_agentbench.config.settings import SettingsLayer
-from pytest_agentbench.records import AtLeastOne, McpServer, Record, SandboxChoice, SandboxSettings, Seconds, Slug, Text
+from pytest_agentbench.records import AtLeastOne, Record, SandboxChoice, SandboxSettings, Seconds, Slug, Text
 
 
 class ExecutionPolicy(Record):
@@ -118,7 +120,7 @@ class RunProfile(ConfigFile):
     """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
     network: NetworkSettings = Field(default_factory=NetworkSettings)
     """What web tools may reach."""
-    mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
+    mcp_servers: PlacedServers = Field(default_factory=dict)
     """MCP servers of every run, by name."""
     run_timeout_seconds: Seconds | None = None
     """Wall-clock limit of a whole run."""
@@ -128,8 +130,8 @@ class RunProfile(ConfigFile):
     """Images may have the tag latest, or none."""
     reuse_unsuccessful: StrictBool = False
     """Runs that did not end in success are reused too."""
-    planner: dict[str, Any] | None = None
-    """Settings of the planner that runs MCP tasks."""
+    planner: PlannerSettings = Field(default_factory=PlannerSettings)
+    """How mcp_planner plans, and what MCP tasks are offered."""
     task_text: Literal["fuzzy", "detailed"] = "fuzzy"
     """Which text of an MCP task the agent sees."""
     openclaw: OpenClawRunProfile | None = None

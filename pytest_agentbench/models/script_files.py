@@ -11,7 +11,7 @@
         content: Quarante-deux.                  # short for one step
     judge:                                       # what a judge says of this case
       overall: 8
-      dimensions: {task: 9, efficiency: {score: 6, evidence: [one call too many]}}
+      dimensions: {task: 9, efficiency: {score: 6, evidence: [one call too many]}}   # of an MCP task: grounding, ...
       expectations: [{kind: hard, index: 0, met: 1}]   # one for each of the case's own
     judgement: {correct: true, reason: It says 42.}    # what a judge says of the answer's correctness; short: true
     web_search:
@@ -19,11 +19,15 @@
     web_fetch:
       https://example.org/paris: Paris is the capital of France.
 
-`<name>.demo.yaml` beside a dataset `<name>.jsonl`:
+`<name>.demo.yaml` beside a dataset `<name>.jsonl`, or a file of MCP tasks `<name>.json`:
 
     schema_version: 1
-    answers: {q1: "4", q2: Paris}                # by item id
+    answers:                                     # by item id: a text, a reply, or a list of replies
+      q1: "4"
+      q2: {steps: [{tool_calls: [{name: web_search}]}, {content: Paris}]}
     default: I do not know.
+    judge: {overall: 8}                          # what a judge says of each item
+    judges: {q2: {overall: 3}}                   # of these in its place
     judgements:                                  # what a judge says of an answer's correctness, by item id
       q1: true
       q2: [true, {correct: false, reason: Names a second city.}]   # one for each repetition
@@ -36,10 +40,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt, Tag, field_validator, model_validator
 
 from pytest_agentbench.config import ConfigFile
-from pytest_agentbench.records import Dimension, Record
+from pytest_agentbench.records import TOOL_USE_DIMENSIONS, Dimension, Record, ToolUseDimension
 
 Tokens = Annotated[StrictInt, Field(ge=0)]
 Score = Annotated[float, Field(ge=0, le=10)]
@@ -151,16 +155,33 @@ class ScriptedVerdict(Record):
     """What a judge answers. Dimensions left out get the overall score. `content` is sent instead, as it is."""
 
     overall: Score | ScriptedScore = 0.0
-    dimensions: dict[Dimension, Score | ScriptedScore] = Field(default_factory=dict)
+    dimensions: dict[Dimension | ToolUseDimension, Score | ScriptedScore] = Field(default_factory=dict)
     expectations: tuple[ScriptedExpectation, ...] = ()
     summary: str = "A scripted verdict."
     content: str | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if self.content is None and "overall" not in self.model_fields_set:
-            raise ValueError("needs 'overall', or 'content' for a raw reply")
+        complete = set(TOOL_USE_DIMENSIONS) <= self.dimensions.keys()
+        if self.content is None and "overall" not in self.model_fields_set and not complete:
+            raise ValueError("needs 'overall', or 'content' for a raw reply, or all six dimensions of an MCP task")
         return self
+
+    def scored(self, dimension: Dimension | ToolUseDimension | None = None) -> ScriptedScore:
+        """The score of a dimension, or the overall one."""
+        said = self.overall if dimension is None else self.dimensions.get(dimension, self.overall)
+        return said if isinstance(said, ScriptedScore) else ScriptedScore(score=said)
+
+
+def _how_many(said: Any) -> str:
+    return "many" if isinstance(said, list | tuple) else "one"
+
+
+ScriptedVerdicts = Annotated[
+    Annotated[ScriptedVerdict, Tag("one")] | Annotated[tuple[ScriptedVerdict, ...], Field(min_length=1), Tag("many")],
+    Discriminator(_how_many),
+]
+"""The same verdict in each iteration, or a list with one for each."""
 
 
 class ScriptedJudgement(Record):
@@ -194,7 +215,7 @@ class CaseScript(ConfigFile):
     """`demo.yaml`: how a scripted model answers one case."""
 
     replies: tuple[Reply, ...] = ()
-    judge: ScriptedVerdict | None = None
+    judge: ScriptedVerdicts | None = None
     judgement: ScriptedVotes | None = None
     """Whether a judge finds the answer correct."""
     web_search: dict[str, tuple[ScriptedSearchResult, ...]] = Field(default_factory=dict)
@@ -203,12 +224,33 @@ class CaseScript(ConfigFile):
     """The text of the pages that the tool web_fetch gets, by URL."""
 
 
-class DatasetScript(ConfigFile):
-    """`<name>.demo.yaml`: how a scripted model answers the rows of a dataset, by item id."""
+def _answer_form(said: Any) -> str:
+    return "text" if isinstance(said, str) else "replies" if isinstance(said, list | tuple) else "reply"
 
-    answers: dict[str, str | Reply] = Field(default_factory=dict)
-    default: str | Reply | None = None
-    judge: ScriptedVerdict | None = None
+
+def _some(replies: tuple[Reply, ...]) -> tuple[Reply, ...]:
+    if not replies:
+        raise ValueError("found none, expected at least one reply")
+    return replies
+
+
+ScriptedAnswer = Annotated[
+    Annotated[str, Tag("text")]
+    | Annotated[Reply, Tag("reply")]
+    | Annotated[tuple[Reply, ...], AfterValidator(_some), Tag("replies")],
+    Discriminator(_answer_form),
+]
+"""What a model says to an item: a text, a reply, or replies of which each is for other messages."""
+
+
+class DatasetScript(ConfigFile):
+    """`<name>.demo.yaml`: how a scripted model answers the rows of a dataset, or MCP tasks, by item id."""
+
+    answers: dict[str, ScriptedAnswer] = Field(default_factory=dict)
+    default: ScriptedAnswer | None = None
+    judge: ScriptedVerdicts | None = None
+    judges: dict[str, ScriptedVerdicts] = Field(default_factory=dict)
+    """What a judge says of an item in place of `judge`, by item id."""
     judgements: dict[str, ScriptedVotes] = Field(default_factory=dict)
     """Whether a judge finds the answers correct, by item id."""
 

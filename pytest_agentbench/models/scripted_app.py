@@ -14,14 +14,13 @@ from urllib.parse import unquote
 from pytest_agentbench.models.conversation import NoScript, message_text
 from pytest_agentbench.models.script_files import (
     ScriptedJudgement,
-    ScriptedScore,
     ScriptedToolCall,
     ScriptedUsage,
     ScriptedVerdict,
     Step,
 )
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.records import DIMENSIONS
+from pytest_agentbench.records import DIMENSIONS, TOOL_USE_DIMENSIONS, ToolUseDimension
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -29,12 +28,14 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 JUDGE_SCHEMA = "judge_verdict"
 """The name of the response schema by which a judge's request is known."""
+TOOL_USE_SCHEMA = "tool_use_verdict"
+"""The same for a judge of an MCP task."""
 ANSWER_SCHEMA = "answer_verdict"
 """The same for a judge that says whether an answer is correct."""
 ONE_WORD = "Reply with exactly one word: Correct or Incorrect."
 """How the system message of such a request ends where one word is asked for."""
 REPETITION_FIELD = "agentbench_repetition"
-"""In a request's `metadata`: which of several votes on the same answer it asks for, from 1."""
+"""In a request's `metadata`: which of several votes on the same answer, or verdicts on a run, it asks for, from 1."""
 
 MAX_BODY = 32 * 1024 * 1024
 _CHARACTERS_PER_TOKEN = 4
@@ -93,8 +94,9 @@ def _step(scripts: Scripts, request: Mapping[str, Any], headers: Sequence[tuple[
     case_id = None if header is None else unquote(header)
     try:
         asked = _schema_name(request)
-        if asked == JUDGE_SCHEMA:
-            return Step(content=_verdict_text(scripts.verdict(case_id, messages)))
+        if asked in _VERDICT_TEXTS:
+            verdict = scripts.verdict(case_id, messages, _repetition(request))
+            return Step(content=verdict.content if verdict.content is not None else _VERDICT_TEXTS[asked](verdict))
         one_word = message_text(messages[0]).endswith(ONE_WORD)
         if asked == ANSWER_SCHEMA or one_word:
             judgement = scripts.judgement(case_id, messages, _repetition(request))
@@ -116,10 +118,11 @@ def _parse(body: bytes) -> dict[str, Any]:
     return dict(request)
 
 
-def _schema_name(request: Mapping[str, Any]) -> object:
+def _schema_name(request: Mapping[str, Any]) -> str | None:
     response_format = request.get("response_format")
     schema = response_format.get("json_schema") if isinstance(response_format, dict) else None
-    return schema.get("name") if isinstance(schema, dict) else None
+    name = schema.get("name") if isinstance(schema, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _repetition(request: Mapping[str, Any]) -> int:
@@ -136,23 +139,34 @@ def _judgement_text(judgement: ScriptedJudgement, *, one_word: bool) -> str:
     return json.dumps({"reason": judgement.reason, "correct": judgement.correct}, ensure_ascii=False)
 
 
+def reasoning_key(dimension: ToolUseDimension) -> str:
+    """The key of the reasoning for a score of an MCP task, as seed 004, A.4 names it."""
+    return f"{dimension.replace('_and_', '_')}_reasoning"
+
+
+def _tool_use_text(verdict: ScriptedVerdict) -> str:
+    """The verdict on an MCP task as a judge writes it."""
+    scores = {name: verdict.scored(name) for name in TOOL_USE_DIMENSIONS}
+    reasons = {reasoning_key(name): "; ".join(each.evidence) or verdict.summary for name, each in scores.items()}
+    return json.dumps({**reasons, **{name: each.score for name, each in scores.items()}}, ensure_ascii=False)
+
+
 def _verdict_text(verdict: ScriptedVerdict) -> str:
-    """The verdict as a judge writes it: JSON that keeps the judge's contract, unless it is scripted raw."""
-    if verdict.content is not None:
-        return verdict.content
-
-    def scored(value: float | ScriptedScore) -> dict[str, Any]:
-        score = value if isinstance(value, ScriptedScore) else ScriptedScore(score=value)
-        return {"score": score.score, "evidence": list(score.evidence)}
-
+    """The verdict as a judge writes it: JSON that keeps the judge's contract."""
     answer: dict[str, Any] = {
         "summary": verdict.summary,
-        "dimensions": {name: scored(verdict.dimensions.get(name, verdict.overall)) for name in DIMENSIONS},
-        "overall": scored(verdict.overall),
+        "dimensions": {name: verdict.scored(name).model_dump() for name in DIMENSIONS},
+        "overall": verdict.scored().model_dump(),
     }
     if verdict.expectations:
         answer["expectations"] = [expectation.model_dump() for expectation in verdict.expectations]
     return json.dumps(answer, ensure_ascii=False)
+
+
+_VERDICT_TEXTS: Mapping[str | None, Callable[[ScriptedVerdict], str]] = {
+    JUDGE_SCHEMA: _verdict_text,
+    TOOL_USE_SCHEMA: _tool_use_text,
+}
 
 
 def _raise_scripted_error(step: Step, headers: Sequence[tuple[bytes, bytes]]) -> None:

@@ -88,7 +88,7 @@ class Scripts:
         beside = self._seen.get(file)
         if beside is None:
             try:
-                beside = _load_case(case) if case.dataset is None else _load_rows(case.path, case.dataset)
+                beside = _load_case(case) if case.dataset is None else _load_rows(case)
                 self._of_dataset.setdefault(case.dataset, []).append(beside)
             except ConfigError as error:
                 beside = error
@@ -120,7 +120,9 @@ class Scripts:
             raise NoScript(f"no script answers case {case_id!r}; add a reply to {self._place(case_id)}")
         return script
 
-    def verdict(self, case_id: str | None, messages: Sequence[Mapping[str, Any]]) -> ScriptedVerdict:
+    def verdict(
+        self, case_id: str | None, messages: Sequence[Mapping[str, Any]], iteration: int
+    ) -> ScriptedVerdict:
         """What a judge says of the case `case_id`, or, without one, of the case whose message the prompt quotes.
 
         :raises NoScript: none says it, or several do.
@@ -128,10 +130,11 @@ class Scripts:
         if case_id is None:
             case_id = self._quoted_case(messages)
         script = self._of(case_id)
-        if script is None or script.judge is None:
+        verdict = script.verdict(iteration) if script is not None else None
+        if verdict is None:
             place = script.path if script else self._place(case_id)
             raise NoScript(f"no scripted verdict for case {case_id!r}; add a `judge:` section to {place}")
-        return script.judge
+        return verdict
 
     def judgement(
         self, case_id: str | None, messages: Sequence[Mapping[str, Any]], repetition: int
@@ -180,8 +183,7 @@ class Scripts:
         for case_file in case_files:
             for case in _cases(case_file, folder):
                 self.load_beside(case)
-                said = (message for message in (*case.messages, *case.turns) if message.role == "user")
-                self._index(case.case_id, [message.content for message in said])
+                self._index(case.case_id, _user_messages(case))
         if case_files:
             return
         if path.name != CASE_SCRIPT:
@@ -269,16 +271,18 @@ def _read_case(case_id: str, path: Path) -> _Beside:
     return _Beside(path, {case_id: script})
 
 
-def _load_rows(dataset_file: Path, dataset: str) -> _Beside:
-    path = dataset_script(dataset_file)
+def _load_rows(case: Case) -> _Beside:
+    path = dataset_script(case.path)
+    prefix = "" if case.mcp_task is not None else f"{case.dataset}."  # an MCP task's case has the task's own id
     if not path.is_file():
         return _Beside(path)
     said = load(path, DatasetScript)
-    default = () if said.default is None else (_as_reply(said.default),)
+    default = () if said.default is None else _as_replies(said.default)
     by_case = {}
-    for item_id in {**said.answers, **said.judgements}:
-        replies = (_as_reply(said.answers[item_id]),) if item_id in said.answers else default
-        by_case[f"{dataset}.{legal_id(item_id)}"] = Script(path, replies, said.judge, said.judgements.get(item_id))
+    for item_id in {**said.answers, **said.judges, **said.judgements}:
+        replies = _as_replies(said.answers[item_id]) if item_id in said.answers else default
+        judge = said.judges.get(item_id, said.judge)
+        by_case[prefix + legal_id(item_id)] = Script(path, replies, judge, said.judgements.get(item_id))
     return _Beside(path, by_case, Script(path, default, said.judge) if default else None)
 
 
@@ -287,8 +291,17 @@ def dataset_script(dataset_file: Path) -> Path:
     return dataset_file.with_name(dataset_file.stem + DATASET_SCRIPT)
 
 
-def _as_reply(answer: str | Reply) -> Reply:
-    return Reply(content=answer) if isinstance(answer, str) else answer
+def _user_messages(case: Case) -> list[str]:
+    """What the case's agent may be asked; of an MCP task either text."""
+    said = [message.content for message in (*case.messages, *case.turns) if message.role == "user"]
+    task = case.mcp_task
+    return said if task is None else [text for text in (task.fuzzy, task.detailed) if text]
+
+
+def _as_replies(answer: str | Reply | tuple[Reply, ...]) -> tuple[Reply, ...]:
+    if isinstance(answer, tuple):
+        return answer
+    return (Reply(content=answer) if isinstance(answer, str) else answer,)
 
 
 def _escaped(text: str) -> str:

@@ -10,6 +10,7 @@ from pytest_agentbench.records.base import (
     Seconds,
     Slug,
     Tags,
+    ToolUseDimension,
     VariableName,
 )
 from pytest_agentbench.records.case import (
@@ -177,6 +178,7 @@ __all__ = [
     "ToolNotCalled",
     "ToolResultEvent",
     "ToolUse",
+    "ToolUseDimension",
     "TraceEvent",
     "Usage",
     "VariableName",

@@ -12,7 +12,15 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Dimension = Literal["task", "process", "autonomy", "closeness", "efficiency", "spark"]
 DIMENSIONS: tuple[Dimension, ...] = ("task", "process", "autonomy", "closeness", "efficiency", "spark")
 
-TOOL_USE_DIMENSIONS = (
+ToolUseDimension = Literal[
+    "task_fulfillment",
+    "grounding",
+    "tool_appropriateness",
+    "parameter_accuracy",
+    "dependency_awareness",
+    "parallelism_and_efficiency",
+]
+TOOL_USE_DIMENSIONS: tuple[ToolUseDimension, ...] = (
     "task_fulfillment",
     "grounding",
     "tool_appropriateness",

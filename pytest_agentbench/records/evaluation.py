@@ -119,14 +119,16 @@ class ToolUse(Record):
     """How a run used its tools, for the tables of MCP-Bench. All scores 0-1, None where there is nothing to measure.
 
     `servers` counts the task's own servers, `servers_used` those of which a tool was called. `rules` is the mean of the
-    rates of valid names, valid arguments and successful calls; the three axes are the judge's; `overall` is the mean of
-    these four (of those there are). `completed` says whether the run ended with an answer.
+    rates of valid names, valid arguments and successful calls, as far as there are; the three axes are the judge's;
+    `overall` is the mean of these four, of the axes alone where there are no rates, None without a judge. `rounds` is
+    how many rounds called tools, None where the runner records none. `completed` says whether the run ended with an
+    answer.
     """
 
     servers: int
     servers_used: int
     cross_server: bool
-    rounds: int
+    rounds: int | None
     calls: int
     completed: bool
     rules: float | None = None

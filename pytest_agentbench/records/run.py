@@ -235,6 +235,26 @@ class RunArtifact(Record):
         return tuple(change.path for change in made if change.change != "mode")
 
     @property
+    def round_event(self) -> str:
+        """The name of the runner events that begin a round: the planner's `round`, else `request`."""
+        return "round" if any(isinstance(e, RunnerEvent) and e.name == "round" for e in self.trace) else "request"
+
+    @property
+    def rounds(self) -> int | None:
+        """In how many rounds tools were called, None where its runner records none.
+
+        A round of Algorithm 1 (seed 004, 3.1) plans and executes: one that only ends the planning, or is the answer, is
+        not counted, so that native function calling and the planner compare.
+        """
+        name, begun, with_calls = self.round_event, 0, set[int]()
+        for event in self.trace:
+            if isinstance(event, RunnerEvent) and event.name == name:
+                begun += 1
+            elif isinstance(event, ToolCallEvent):
+                with_calls.add(begun)
+        return len(with_calls) if begun else None
+
+    @property
     def tool_calls(self) -> tuple[ToolCallEvent, ...]:
         """All tool calls, in order."""
         return tuple(event for event in self.trace if isinstance(event, ToolCallEvent))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, VariableName
 from pytest_agentbench.records.check_specs import Text
@@ -43,25 +44,51 @@ SandboxChoice = Annotated[
 """A type of sandbox, or its settings."""
 
 
+# Values are not shown: they may be keys.
+def _environment(env: dict[str, str]) -> dict[str, str]:
+    if any(not name or "=" in name or "\0" in name + value for name, value in env.items()):
+        raise ValueError("expected names that are not empty and have no '=', and no NUL in names and values")
+    return env
+
+
+def _headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not re.fullmatch(r"[\t -~]*", value):
+            raise ValueError(f"found a header {name!r} that HTTP does not allow, expected one line of ASCII")
+    return headers
+
+
+def _address(url: str) -> str:
+    if not re.match(r"https?://[^/?#]", url, re.IGNORECASE):
+        raise ValueError(f"found {url!r}, expected an address that begins with http:// or https://")
+    return url
+
+
+def _argument(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("found a NUL character, which no program can be given")
+    return text
+
+
 class McpServer(Record):
     """An MCP server: a program (`command`) that speaks over its stdin and stdout, or an address (`url`).
 
     With both, the program is started and then spoken to at the address; such a server is shared by all runs.
     """
 
-    command: Text | None = None
+    command: Annotated[Text, AfterValidator(_argument)] | None = None
     """The program to start."""
-    args: tuple[str, ...] = ()
+    args: tuple[Annotated[str, AfterValidator(_argument)], ...] = ()
     """Its arguments."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(default_factory=dict)
     """Its environment; it gets nothing else but what `env_from` names, and AGENTBENCH_WORKSPACE."""
     env_from: tuple[VariableName, ...] = ()
     """Names of variables that it gets from this process."""
     cwd: str | None = None
     """The folder it starts in, which it can read; relative to the file that declares it. Default: the workspace."""
-    url: Text | None = None
+    url: Annotated[Text, AfterValidator(_address)] | None = None
     """Address of a server that speaks streamable HTTP."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
     """Headers of requests to `url`; `${NAME}` in a value is that variable of this process."""
     scope: Literal["run", "session"] = "run"
     """A process for each run, so that state never leaks, or one for all."""

@@ -20,7 +20,9 @@ from pytest_agentbench.config import (
     UNVERIFIED,
     DatasetDescriptor,
     Known,
+    RunProfile,
     Scope,
+    find_root,
     is_descriptor_name,
     load_in,
     located,
@@ -33,7 +35,9 @@ from pytest_agentbench.sources.claims import claimed, descriptors_listing
 from pytest_agentbench.sources.few_shot import Shots
 from pytest_agentbench.sources.item_class import ItemParser, load_item_class
 from pytest_agentbench.sources.json_items import UTF16_BOMS, first_element, first_object
+from pytest_agentbench.sources.mcp_tasks import shows_tasks
 from pytest_agentbench.sources.recipe import Recipe
+from pytest_agentbench.sources.task_settings import TaskSettings
 
 EXACT_MATCH = MetricSpec(name="exact_match", threshold=1.0)
 """What decides a row unless something else is asked for."""
@@ -54,7 +58,8 @@ class Dataset:
 
     `name` begins its case ids; `metrics` decide the rows that have no evaluator. `known` tells a plugin's checks from
     its metrics where a row's evaluator names one. `recipe` is what the `descriptor` says of rows, None where they are
-    used as they are. `parse` is user code that makes the items of raw rows, in place of the recipe's fields.
+    used as they are. `parse` is user code that makes the items of raw rows, in place of the recipe's fields. `tasks`
+    says what is made of the rows of a task file of MCP-Bench, None for other files.
     """
 
     path: Path
@@ -65,6 +70,7 @@ class Dataset:
     descriptor: DatasetDescriptor | None = None
     recipe: Recipe | None = None
     parse: ItemParser | None = None
+    tasks: TaskSettings | None = None
 
     @cached_property
     def shots(self) -> Shots | None:
@@ -78,12 +84,12 @@ def is_dataset(path: Path, top: Path | None = None) -> bool:
     """Whether the file is one that a folder's collection takes.
 
     That is a descriptor; a `.jsonl` whose first object has a `question`, or a `.json` whose head (64 KB) shows a list,
-    or `items`, of such objects. Predictions, saved results and schemas are none, and neither is a file that a
-    descriptor uses which lies beside it or, with `top`, in a folder above it up to `top`.
+    or `items`, of such objects, or tasks of MCP-Bench. Predictions, saved results and schemas are none, and neither is
+    a file that a descriptor uses which lies beside it or, with `top`, in a folder above it up to `top`.
     """
     if is_descriptor_name(path.name):
         return _is_descriptor(path)
-    return path.suffix in DATA_SUFFIXES and _holds_questions(path) and not claimed(path, top or path.parent)
+    return path.suffix in DATA_SUFFIXES and _holds_cases(path) and not claimed(path, top or path.parent)
 
 
 def in_case_folder(folder: Path, top: Path) -> bool:
@@ -108,14 +114,18 @@ def open_dataset(
     *,
     run_code: bool = False,
     allow_outside: bool = False,
+    run_profile: RunProfile | None = None,
 ) -> Dataset:
     """The dataset of a descriptor or data file below the config root `root`.
 
     A descriptor that lists the data file says how its rows are read. `metrics` win over the descriptor's. Its class
     `benchmark` is imported only with `run_code`; without, `read_rows` raises CodeNotRun. `allow_outside`: its paths may
-    leave the root. Raises ConfigError.
+    leave the root. `run_profile` says what is made of the tasks of a task file. Raises ConfigError.
     """
     described = path if is_descriptor_name(path.name) else _the_descriptor(path, root)
+    if described is None and path.suffix == ".json" and shows_tasks(_head(path) or ""):
+        settings = TaskSettings.of(path, find_root(path, root, root), run_profile)
+        return Dataset(path, dataset_name(path, root), metrics or (), known, tasks=settings)
     if described is None:
         return Dataset(path, dataset_name(path, root), metrics or (EXACT_MATCH,), known)
     scope = Scope(str(described.parent), None if allow_outside else os.path.realpath(root), known)
@@ -149,24 +159,35 @@ def _is_descriptor(path: Path) -> bool:
         return True  # reading it will say why
 
 
-def _holds_questions(path: Path) -> bool:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            return False
-        with path.open("rb") as file:
-            head = file.read(_HEAD)
-            if path.suffix == ".jsonl" and b"\n" not in head.lstrip():
-                head += file.readline(_FIRST_LINE) + file.read(_HEAD)
-    except OSError:
+def _holds_cases(path: Path) -> bool:
+    text = _head(path)
+    if text is None:
         return path.suffix == ".jsonl"  # reading it will say why: a dataset must not vanish silently
-    text = head.decode("utf-16" if head[:2] in UTF16_BOMS else "utf-8-sig", "replace").strip()
     if path.suffix == ".jsonl":
         return _asks(first_object(text))
+    if shows_tasks(text):
+        return True
+    if '"question"' not in text:
+        return False
     shown = first_element(text)
     if shown is not None:
         return shown.get("question") == '"' and ANSWERED.isdisjoint(shown)
     first, newline, _ = text.partition("\n")
     return bool(newline) and _asks(first_object(first))
+
+
+def _head(path: Path) -> str | None:
+    """The beginning of a data file's text, of JSONL with a whole first line; None where it cannot be read."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return ""
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+            if path.suffix == ".jsonl" and b"\n" not in head.lstrip():
+                head += file.readline(_FIRST_LINE) + file.read(_HEAD)
+    except OSError:
+        return None
+    return head.decode("utf-16" if head[:2] in UTF16_BOMS else "utf-8-sig", "replace").strip()
 
 
 def _asks(item: dict[str, Any] | None) -> bool:

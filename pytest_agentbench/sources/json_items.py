@@ -7,21 +7,31 @@ from __future__ import annotations
 
 import codecs
 import json
-import math
-import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NamedTuple
 
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.sources.json_text import (
+    FAST,
+    NoJSONValueError,
+    constant,
+    elements,
+    expect_end,
+    explain,
+    is_of_digits,
+    pairs,
+    place,
+    scan,
+    skip,
+)
 
 _SPACE = b" \t\r\n"
-_BLANKS = re.compile(r"[ \t\r\n]*")
 _UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 """What a file of the wrong encoding begins with."""
 
-_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
 _INCOMPLETE = object()
 
 
@@ -63,8 +73,8 @@ def read_items(path: Path, inside: str = "items") -> Iterator[Item | BadItem]:
 def parse_value(raw: bytes) -> Any:
     """The value of an item's `raw`. Raises ValueError or RecursionError where it is not one."""
     text = raw.decode()
-    value, end = _scan(text, 0)
-    _expect_end(text, end)
+    value, end = scan(text, 0)
+    expect_end(text, end)
     return value
 
 
@@ -79,7 +89,7 @@ def repeated_keys(item: Item) -> Iterator[tuple[str, int, int]]:
     """Each key that an item, an object, has had before: the key, the 1-based line of its first and of this value."""
     text = item.raw.decode()
     firsts: dict[str, int] = {}
-    for key, start in _pairs(text, 0):
+    for key, start in pairs(text, 0):
         first = firsts.setdefault(key, start)
         if first != start:
             yield key, item.line + text.count("\n", 0, first), item.line + text.count("\n", 0, start)
@@ -99,14 +109,23 @@ def first_element(text: str) -> dict[str, str] | None:
 
     Each with the character that its value begins with. None where the text shows no such object.
     """
-    found: dict[str, str] = {}
     try:
         at = _list_start(text, "items")
-        if at is None or text[(at := _skip(text, at)) : at + 1] != "{":
-            return None
-        found.update((key, text[start : start + 1]) for key, start in _pairs(text, at))
     except (ValueError, RecursionError):
-        pass  # the text ends here, or what follows is no JSON: what was seen so far decides
+        return {}
+    return None if at is None or text[(at := skip(text, at + 1)) : at + 1] != "{" else _keys(text, at)
+
+
+def first_keys(text: str) -> dict[str, str]:
+    """The same of the object that the document itself is; none where it is something else."""
+    at = skip(text, 0)
+    return _keys(text, at) if text[at : at + 1] == "{" else {}
+
+
+def _keys(text: str, at: int) -> dict[str, str]:
+    found: dict[str, str] = {}
+    with suppress(ValueError, RecursionError):  # the text ends, or goes on as no JSON: what was seen so far decides
+        found.update((key, text[start : start + 1]) for key, start in pairs(text, at))
     return found
 
 
@@ -154,14 +173,14 @@ def _holds_lines(first: bytes, second: bytes, suffix: str, inside: str) -> bool:
 def _parsed(line: bytes | str) -> Any:
     try:
         text = line.decode() if isinstance(line, bytes) else line
-        value, end = _scan(text, 0)
+        value, end = scan(text, 0)
         return value if end == len(text) else _INCOMPLETE
     except (ValueError, RecursionError):
         return _INCOMPLETE
 
 
 def _lines(file: BinaryIO) -> Iterator[Item | BadItem]:
-    fast = _FAST.raw_decode
+    fast = FAST.raw_decode
     for number, line in enumerate(file, 1):
         raw = line.strip(_SPACE)
         if not raw:
@@ -179,14 +198,14 @@ def _lines(file: BinaryIO) -> Iterator[Item | BadItem]:
 
 def _other_line(number: int, line: bytes, raw: bytes, error: Exception) -> Item | BadItem:
     """A line that the fast decoder refuses: with a long integer, or bad."""
-    if _is_of_digits(error):
+    if is_of_digits(error):
         try:
             return Item(number, number, raw, parse_value(raw))
         except (ValueError, RecursionError) as later:
             error = later
-    offset, reason = _explain(error)
-    if isinstance(error, _NoJSONValueError):
-        offset = _constant(raw.decode(), 0)
+    offset, reason = explain(error)
+    if isinstance(error, NoJSONValueError):
+        offset = constant(raw.decode(), 0)
     return BadItem(number, line.index(raw) + offset + 1, reason)
 
 
@@ -194,7 +213,7 @@ def _document(content: bytes, inside: str) -> Iterator[Item | BadItem]:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        yield BadItem(*_place(content[: error.start].decode(), error.start), _explain(error)[1])
+        yield BadItem(*place(content[: error.start].decode(), error.start), explain(error)[1])
         return
     line, seen = 1, 0
     try:
@@ -203,134 +222,33 @@ def _document(content: bytes, inside: str) -> Iterator[Item | BadItem]:
             seen = start
             yield Item(line, number, text[start:end].encode(), value)
     except (ValueError, RecursionError) as error:
-        offset, reason = _explain(error)
-        if isinstance(error, _NoJSONValueError):
-            offset = _constant(text, seen)
-        yield BadItem(*_place(text, offset or seen), reason)
+        offset, reason = explain(error)
+        if isinstance(error, NoJSONValueError):
+            offset = constant(text, seen)
+        yield BadItem(*place(text, offset or seen), reason)
 
 
 def _values(text: str, inside: str) -> Iterator[tuple[int, int, Any]]:
     """Start, end and value of each element of the document's list, else of the one value that it is."""
     start = _list_start(text, inside)
     if start is None:
-        start = _skip(text, 0)
-        value, end = _scan(text, start)
+        start = skip(text, 0)
+        value, end = scan(text, start)
         yield start, end, value
-        _expect_end(text, end)
+        expect_end(text, end)
         return
-    at = _skip(text, start)
-    while text[at : at + 1] != "]":
-        value, end = _scan(text, at)
-        yield at, end, value
-        at = _skip(text, end)
-        if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
-        elif text[at : at + 1] != "]":
-            raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
-    if text[start - 1] == text[_skip(text, 0)]:  # the list is the document, not one inside it
-        _expect_end(text, at + 1)
+    end = yield from elements(text, start)
+    if start == skip(text, 0):  # the list is the document, not one inside it
+        expect_end(text, end)
 
 
 def _list_start(text: str, inside: str) -> int | None:
-    """Where the elements begin of the list that the document is, or has under the key `inside`. None: neither."""
-    at = _skip(text, 0)
+    """Where the list begins that the document is, or has under the key `inside`. None: neither."""
+    at = skip(text, 0)
     if text[at : at + 1] == "[":
-        return at + 1
+        return at
     if text[at : at + 1] == "{":
-        for key, start in _pairs(text, at):
+        for key, start in pairs(text, at):
             if key == inside and text[start : start + 1] == "[":
-                return start + 1
+                return start
     return None
-
-
-def _pairs(text: str, at: int) -> Iterator[tuple[str, int]]:
-    """Each key of the object that begins at `at`, and where its value begins, up to what is no such pair."""
-    at = _skip(text, at + 1)
-    while text[at : at + 1] == '"':
-        key, at = _scan(text, at)
-        at = _skip(text, at)
-        if text[at : at + 1] != ":":
-            return
-        at = _skip(text, at + 1)
-        yield key, at
-        at = _skip(text, _scan(text, at)[1])
-        if text[at : at + 1] != ",":
-            return
-        at = _skip(text, at + 1)
-
-
-def _skip(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return found.end() if found else at
-
-
-def _expect_end(text: str, at: int) -> None:
-    if (at := _skip(text, at)) != len(text):
-        raise json.JSONDecodeError("Extra data", text, at)
-
-
-def _place(text: str, offset: int) -> tuple[int, int]:
-    """Line and column, 1-based."""
-    offset = min(offset, len(text))
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
-
-
-def _explain(error: Exception) -> tuple[int, str]:
-    """The 0-based offset of what is wrong (0 where unknown), and a reason for people."""
-    match error:
-        case json.JSONDecodeError():
-            message = re.sub(r"( starting)? at$", "", error.msg)
-            return error.pos, f"not valid JSON: {message[:1].lower()}{message[1:]}"
-        case UnicodeDecodeError():
-            return error.start, f"not UTF-8: found byte 0x{error.object[error.start]:02x}; save the file as UTF-8"
-        case RecursionError():
-            return 0, "not readable: nested too deeply"
-        case _:
-            return 0, f"not valid JSON: {error}"
-
-
-class _NoJSONValueError(ValueError):
-    """NaN or an infinity: Python's parser takes them and does not say where they are."""
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise _NoJSONValueError(f"{constant} is no JSON value")
-
-
-def _constant(text: str, start: int) -> int:
-    """Where the first NaN or infinity stands that is in no string; `start` is outside of strings."""
-    return next((found.start() for found in _STRING_OR_CONSTANT.finditer(text, start) if found[1]), start)
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if math.isinf(value):
-        raise ValueError(f"the number {digits[:40]} is out of range")
-    return value
-
-
-def _integer(digits: str) -> int | str:
-    """Python takes 4300 digits by default; longer ones stay text, which an answer becomes anyway."""
-    try:
-        return int(digits)
-    except ValueError:
-        return digits
-
-
-_FAST = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
-_LONG = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
-
-
-def _scan(text: str, at: int) -> tuple[Any, int]:
-    """The value that begins at `at`, and where it ends."""
-    try:
-        return _FAST.raw_decode(text, at)
-    except ValueError as error:
-        if not _is_of_digits(error):
-            raise
-        return _LONG.raw_decode(text, at)
-
-
-def _is_of_digits(error: Exception) -> bool:
-    """Whether Python refused an integer for its length."""
-    return type(error) is ValueError and "set_int_max_str_digits" in str(error)

@@ -15,8 +15,10 @@ from pytest_agentbench.sources.dataset import ANSWERED, Dataset, legal_id
 from pytest_agentbench.sources.evaluators import deciders
 from pytest_agentbench.sources.item_class import call_parser
 from pytest_agentbench.sources.json_items import BadItem, Item, read_items
+from pytest_agentbench.sources.mcp_tasks import BadTask, read_tasks
 from pytest_agentbench.sources.recipe import Recipe
 from pytest_agentbench.sources.standard import dump, field_of, metadata_of, require_item, texts_of
+from pytest_agentbench.sources.task_settings import TaskSettings
 
 _MOST_REPORTED = 100
 _MOST_SPLITS = 20
@@ -26,9 +28,9 @@ _Place = int | tuple[Path, int]
 class Row(NamedTuple):
     """An item as collection keeps it.
 
-    `raw` is its JSON in the standard form, parsed again when it runs. `path` and `line` (1-based) say where it stands:
-    its data file, or for a source the descriptor and the row's number. `index` is its 0-based place among all items of
-    the dataset (of its split), good or bad, before they are shuffled or limited.
+    `raw` is its JSON in the standard form, of a task with what its groups say, parsed again when it runs. `path` and
+    `line` (1-based) say where it stands: its data file, or for a source the descriptor and the row's number. `index` is
+    its 0-based place among all items of the dataset (of its split), good or bad, before they are shuffled or limited.
     """
 
     line: int
@@ -53,7 +55,7 @@ def read_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
     Raises ConfigError where the dataset cannot be read at all.
     """
     _ = dataset.shots  # what is wrong with the examples is told before any row
-    rows = _rows(dataset)
+    rows = _rows(dataset) if dataset.tasks is None else _task_rows(dataset, dataset.tasks)
     if dataset.descriptor is not None and dataset.descriptor.shuffle_seed is not None:
         rows = _shuffled(rows, dataset.descriptor.shuffle_seed, dataset.descriptor.limit)
     bad = 0
@@ -90,6 +92,19 @@ def _rows(dataset: Dataset) -> Iterator[Row | BadRow]:
     elif recipe is not None and firsts:
         for name, place in lacking.items():
             yield BadRow(1, recipe.place(place, f"found no row with a field {name!r}"), recipe.path)
+
+
+def _task_rows(dataset: Dataset, settings: TaskSettings) -> Iterator[Row | BadRow]:
+    """The tasks of a task file; the id of a case is that of its task."""
+    path, index = dataset.path, -1
+    for index, task in enumerate(read_tasks(path)):
+        if isinstance(task, BadTask):
+            yield BadRow(task.line, task.message, path)
+        else:
+            tags = _shared_tags(settings.tags(task.entry))
+            yield Row(task.line, legal_id(task.entry.task_id), tags, task.raw, path, index)
+    if index < 0:
+        yield _bad(dataset, path, BadItem(1, 1, ""), "found no task, expected at least one with a task_id")
 
 
 def _parts(dataset: Dataset, splits: set[str]) -> Iterator[tuple[Path, Iterable[Item | BadItem]]]:

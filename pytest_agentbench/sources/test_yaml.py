@@ -23,7 +23,7 @@ from pytest_agentbench.config import (
     TestCaseFile,
     load_compose,
     load_in,
-    located,
+    named_servers,
     named_verifiers,
     parse_json,
     parse_yaml,
@@ -40,7 +40,6 @@ CASE_FILES = ("test.yaml", "test.yml")
 """The names of case files."""
 
 _FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
-_NOT_YET = ("mcp_servers",)
 
 
 def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Case:
@@ -51,11 +50,6 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     scope = Scope(os.path.dirname(path), None if allow_outside else root.real, known)
     file = load_in(path, TestCaseFile, scope)
     given = file.input
-    unsupported = [name for name in _NOT_YET if getattr(file, name)]
-    if unsupported:
-        raise located(
-            path, [((name,), f"{name} is not supported yet: it would have no effect") for name in unsupported]
-        )
     return Case(
         case_id=file.case_id,
         title=file.title,
@@ -67,6 +61,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         attachments=tuple(_attachment(name, scope) for name in given.attachments),
         context=given.context,
         tools=named_tools(given.context),
+        mcp_servers=named_servers(file.mcp_servers),
         workspace=None if file.workspace is None else resolve_folder(file.workspace, scope),
         sandbox=_sandbox(file.sandbox, scope),
         expectations=file.expectations,

@@ -306,7 +306,8 @@ def test_a_pinned_image_is_fine(errors, image):
         ("runner_defaults: {retries: -1, max_turns: 0}", "runner_defaults.max_turns: found 0"),
         ("sandbox: none", "found 'none', expected 'auto', 'docker', 'bubblewrap' or 'local'"),
         ("run_timeout_seconds: 0", "found 0, expected greater than 0"),
-        ("mcp_servers: {a: {url: http://x, command: y}}", "a server has either 'command' or 'url'"),
+        ("mcp_servers: {a: {url: http://x, command: y}}", "a server with both 'command' and 'url' has one address"),
+        ("mcp_servers: {'a:b': {command: y}}", "found 'a:b', expected the name of a server"),
         ("task_text: short", "expected 'fuzzy' or 'detailed'"),
     ],
 )
@@ -358,6 +359,7 @@ def test_a_case_that_chooses_its_kind_of_sandbox_is_told_where_that_is_done(erro
         ("judge_system_prompt: a\njudge_system_prompt_path: file.yaml", "Specify only one of"),
         ("judge_system_prompt_path: gone.md", "found 'gone.md', expected an existing file"),
         ("security_policy: {network_access: some}", "expected 'deny' or 'allow'"),
+        ("mcp_tasks: {shuffle: all}", "mcp_tasks.shuffle: found 'all', expected 'axes', 'bands' or 'none'"),
         (
             "anchors: {references: [{anchor_id: a, label: l, text: t}, {anchor_id: a, label: l, text: t}]}",
             "Duplicate anchor_id 'a'",

@@ -68,6 +68,16 @@ def test_a_built_in_check_is_held_to_its_own_fields(schemas, fields, valid):
 
 
 @pytest.mark.parametrize(
+    ("kind", "valid"), [("test_case", False), ("dataset", False), ("servers", True), ("run_profile", True)]
+)
+def test_only_where_it_may_stand_a_servers_sandbox_is_offered(schemas, kind, valid):
+    definitions = schemas[kind]["$defs"]
+    server = {"$ref": "#/$defs/McpServer", "$defs": definitions}
+    assert Draft202012Validator(server).is_valid({"command": "x"})
+    assert Draft202012Validator(server).is_valid({"command": "x", "sandbox": "local"}) is valid
+
+
+@pytest.mark.parametrize(
     ("defaults", "valid"), [({"temperature": 3}, False), ({"temperature": None}, True), ({"anything": 1}, True)]
 )
 def test_runner_settings_are_checked_and_open(schemas, defaults, valid):

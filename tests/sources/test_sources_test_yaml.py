@@ -186,12 +186,6 @@ def test_names_are_verified(root, write):
         load_case(path, root, Known(tools=frozenset({"exec_shell"})))
 
 
-@pytest.mark.parametrize("field", ["mcp_servers: {a: {command: x}}"])
-def test_what_would_have_no_effect_is_refused(root, write, field):
-    with pytest.raises(ConfigError, match=r"6:\d+: \w+: \w+ is not supported yet"):
-        load_case(write(f"input: {{}}\n{field}\n"), root)
-
-
 def test_cases_of_a_root_are_indexed_by_id_though_some_are_wrong(tmp_path, root, write):
     write("input: {wrong: 1}\ntags: [smoke]\n")
     (tmp_path / "cases" / "bad").mkdir()

@@ -1,0 +1,81 @@
+"""The `commands.json` of MCP-Bench (seed 004), read as it is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, TypeAdapter
+
+from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.documents import parse_json, read_bytes
+from pytest_agentbench.config.loader import validate
+from pytest_agentbench.config.servers_file import ServerName
+from pytest_agentbench.records import McpServer, Record, Text, VariableName
+
+COMMANDS_FILE = "commands.json"
+
+
+def _command_line(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"found {text!r}, expected a command line as a shell reads it ({error})") from error
+    if not words:
+        raise ValueError(f"found {text!r}, expected a command line")
+    return text
+
+
+class _Command(Record):
+    """One server. What it says beside these fields is for others."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    cmd: Annotated[Text, AfterValidator(_command_line)]
+    env: tuple[VariableName, ...] = ()
+    cwd: str | None = None
+    transport: Literal["stdio", "http"] = "stdio"
+    port: Annotated[StrictInt, Field(ge=1, le=65535)] = 3001
+    endpoint: str = "/mcp"
+
+
+def read_commands(path: Path) -> dict[str, McpServer]:
+    """The servers of a commands.json by name, each with an absolute `cwd`; none where it is another tool's file.
+
+    :raises ConfigError: with all problems of the file.
+    """
+    document = parse_json(read_bytes(path), path)
+    entries = document.data.values() if isinstance(document.data, dict) else ()
+    if not any(isinstance(entry, dict) and "cmd" in entry for entry in entries):
+        return {}
+    folder = str(path.parent)
+    commands: dict[str, _Command] = validate(document, _adapter(), Scope(folder))
+    return {name: _server(command, folder) for name, command in commands.items()}
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(dict[ServerName, _Command])
+
+
+def _server(command: _Command, folder: str) -> McpServer:
+    program, *args = shlex.split(command.cmd)
+    over_http = command.transport == "http"
+    return McpServer(
+        command=program,
+        args=tuple(args),
+        env_from=command.env,
+        cwd=None if command.cwd is None else _folder(command.cwd, folder),
+        url=f"http://127.0.0.1:{command.port}/{command.endpoint.removeprefix('/')}" if over_http else None,
+        scope="session" if over_http else "run",
+    )
+
+
+def _folder(cwd: str, folder: str) -> str:
+    """MCP-Bench writes `../x` for the folder x beside the file; where there is none, the path is what it says."""
+    path = os.path.normpath(os.path.join(folder, os.path.expanduser(cwd)))
+    beside = os.path.normpath(os.path.join(folder, cwd.removeprefix("../")))
+    return beside if os.path.isdir(beside) else path
