@@ -1,21 +1,32 @@
 """Models: where each is asked, the chat client with its retries and limits, prices, and scripted models offline."""
 
 from pytest_agentbench.models.backoff import Backoff
+from pytest_agentbench.models.blocks import Block, boundary_of, clipped, rendered
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.cassettes import CASSETTES, Cassettes
 from pytest_agentbench.models.client import ChatClient, Endpoints, Metered, Provider
 from pytest_agentbench.models.conversation import NoScript
 from pytest_agentbench.models.limits import AdaptiveLimit, Rate
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, as_form, invalid, json_object, read_json
 from pytest_agentbench.models.reply import ChatReply, ToolCall
-from pytest_agentbench.models.routes import DEMO, describe_route, missing_key, resolve_model
+from pytest_agentbench.models.routes import DEMO, OPENAI_KEY, OPENROUTER_KEY, describe_route, missing_key, resolve_model
 from pytest_agentbench.models.script_files import CaseScript, DatasetScript, ScriptedSearchResult, script_schemas
-from pytest_agentbench.models.scripted_app import ANSWER_SCHEMA, JUDGE_SCHEMA, ONE_WORD, REPETITION_FIELD, scripted_app
+from pytest_agentbench.models.scripted_app import (
+    ANSWER_SCHEMA,
+    JUDGE_SCHEMA,
+    ONE_WORD,
+    REPETITION_FIELD,
+    TOOL_USE_SCHEMA,
+    reasoning_key,
+    scripted_app,
+)
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.models.tape import NOT_RECORDED, Form, Tape
 from pytest_agentbench.models.taped_client import TapedClient
 from pytest_agentbench.models.throttle import Admission, Outcome, Throttle, Throttling
 from pytest_agentbench.models.tls import tls_context
+from pytest_agentbench.models.tokens import TokenCounter
 
 __all__ = [
     "ANSWER_SCHEMA",
@@ -25,11 +36,15 @@ __all__ = [
     "JUDGE_SCHEMA",
     "NOT_RECORDED",
     "ONE_WORD",
+    "OPENAI_KEY",
+    "OPENROUTER_KEY",
     "REPETITION_FIELD",
+    "TOOL_USE_SCHEMA",
     "AdaptiveLimit",
     "Admission",
     "Answer",
     "Backoff",
+    "Block",
     "CaseScript",
     "Cassettes",
     "ChatClient",
@@ -37,21 +52,32 @@ __all__ = [
     "DatasetScript",
     "Endpoints",
     "Form",
+    "InvalidReply",
     "Metered",
     "NoScript",
     "Outcome",
     "Provider",
     "Rate",
     "Refusal",
+    "ReplyPart",
     "ScriptedSearchResult",
     "Scripts",
     "Tape",
     "TapedClient",
     "Throttle",
     "Throttling",
+    "TokenCounter",
     "ToolCall",
+    "as_form",
+    "boundary_of",
+    "clipped",
     "describe_route",
+    "invalid",
+    "json_object",
     "missing_key",
+    "read_json",
+    "reasoning_key",
+    "rendered",
     "resolve_model",
     "script_schemas",
     "scripted_app",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.models.script_files import (
@@ -14,10 +14,13 @@ from pytest_agentbench.models.script_files import (
     ScriptedJudgement,
     ScriptedSearchResult,
     ScriptedVerdict,
+    ScriptedVerdicts,
     ScriptedVotes,
     Step,
 )
 from pytest_agentbench.store import fingerprint
+
+T = TypeVar("T")
 
 
 class NoScript(AgentbenchError):
@@ -34,7 +37,7 @@ class Script:
 
     path: Path
     replies: tuple[Reply, ...]
-    judge: ScriptedVerdict | None = None
+    judge: ScriptedVerdicts | None = None
     votes: ScriptedVotes | None = None
     web_search: Mapping[str, tuple[ScriptedSearchResult, ...]] = field(default_factory=dict)
     web_fetch: Mapping[str, str] = field(default_factory=dict)
@@ -69,6 +72,15 @@ class Script:
             )
         return steps[position]
 
+    def verdict(self, iteration: int) -> ScriptedVerdict | None:
+        """What a judge says of the case in this iteration (from 1); None where nothing is scripted.
+
+        :raises NoScript: there is a list of verdicts, and it is shorter.
+        """
+        if not isinstance(self.judge, tuple):
+            return self.judge
+        return self._nth(self.judge, iteration, "the judge has {} verdicts and this is iteration {}")
+
     def vote(self, repetition: int) -> ScriptedJudgement | None:
         """What a judge says of the answer's correctness at this repetition (from 1); None where nothing is scripted.
 
@@ -76,13 +88,13 @@ class Script:
         """
         vote = self.votes
         if isinstance(vote, tuple):
-            if repetition > len(vote):
-                raise NoScript(
-                    f"the judgement has {len(vote)} votes and this is repetition {repetition}; add one to {self.path}",
-                    "script_exhausted",
-                )
-            vote = vote[repetition - 1]
+            vote = self._nth(vote, repetition, "the judgement has {} votes and this is repetition {}")
         return ScriptedJudgement(correct=vote) if isinstance(vote, bool) else vote
+
+    def _nth(self, said: tuple[T, ...], number: int, what: str) -> T:
+        if number > len(said):
+            raise NoScript(f"{what.format(len(said), number)}; add one to {self.path}", "script_exhausted")
+        return said[number - 1]
 
     def _reply(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Reply, int]:
         """The reply, and how many assistant messages follow the user message that it is for.

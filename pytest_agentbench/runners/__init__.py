@@ -3,13 +3,15 @@
 from pytest_agentbench.runners.adapter import adapt
 from pytest_agentbench.runners.base import ReportedCall, RunContext, RunEnd, Runner, RunOutput, conclude
 from pytest_agentbench.runners.llm_probe import llm_probe
+from pytest_agentbench.runners.planner import mcp_planner
 from pytest_agentbench.runners.predictions import Predictions
 from pytest_agentbench.runners.prompt import render_messages
 from pytest_agentbench.runners.recorder import Recorder
-from pytest_agentbench.runners.registry import BUILTIN_RUNNERS
+from pytest_agentbench.runners.registry import BUILTIN_RUNNERS, RUN_SECONDS
 
 __all__ = [
     "BUILTIN_RUNNERS",
+    "RUN_SECONDS",
     "Predictions",
     "Recorder",
     "ReportedCall",
@@ -20,5 +22,6 @@ __all__ = [
     "adapt",
     "conclude",
     "llm_probe",
+    "mcp_planner",
     "render_messages",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_agentbench.models import Endpoints
 from pytest_agentbench.records import Case, Message, Model, RunnerSpec
-from pytest_agentbench.runners import RunContext, RunEnd, conclude, llm_probe
+from pytest_agentbench.runners import RunContext, RunEnd, Runner, conclude, llm_probe
 from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 
@@ -52,16 +52,28 @@ def assistant(content: str | None = None, *calls: tuple[str, object], finish: st
     }
 
 
+Reply = dict[str, Any] | int | str
+"""A completion; a number: that HTTP status; a text: a request refused with it."""
+
+
 @contextmanager
-def told(*replies: dict[str, Any] | int) -> Iterator[tuple[Model, list[dict[str, Any]]]]:
-    """A model that gives these replies in order (a number: that HTTP status), and the requests it has got."""
+def told(*replies: Reply | Callable[[dict[str, Any]], Reply]) -> Iterator[tuple[Model, list[dict[str, Any]]]]:
+    """A model that gives these replies in order, and the requests it has got. A function makes a reply of a request."""
     requests: list[dict[str, Any]] = []
+    coming = iter(replies)
+    one_by_one = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            reply = replies[len(requests) - 1]
-            status, body = (reply, {"error": {"message": "no"}}) if isinstance(reply, int) else (200, reply)
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with one_by_one:
+                requests.append(request)
+                reply = next(coming)
+            reply = reply(request) if callable(reply) else reply
+            status, body = 200, reply
+            if isinstance(reply, int | str):
+                status, message = (reply, "no") if isinstance(reply, int) else (400, reply)
+                body = {"error": {"message": message}}
             content = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -85,15 +97,17 @@ def told(*replies: dict[str, Any] | int) -> Iterator[tuple[Model, list[dict[str,
             thread.join()
 
 
-def probe(case: Case, model: Model, *, seconds: float | None = None, **fields: Any) -> tuple[RunContext, RunEnd | None]:
-    """Run the case with llm_probe; no end where `seconds` cut it off."""
+def probe(
+    case: Case, model: Model, *, runner: Runner = llm_probe, seconds: float | None = None, **fields: Any
+) -> tuple[RunContext, RunEnd | None]:
+    """Run the case with llm_probe, or another runner; no end where `seconds` cut it off."""
 
     async def run() -> tuple[RunContext, RunEnd | None]:
         endpoints, workspaces = Endpoints(scripts=fields.pop("scripts", None)), Workspaces()
         context = RunContext(case, Sandboxes(workspaces), model=model, client=endpoints.client(model), **fields)
         try:
             async with asyncio.timeout(seconds):
-                return context, conclude(await llm_probe(case, context), context.trace)
+                return context, conclude(await runner(case, context), context.trace)
         except TimeoutError:
             return context, None
         finally:
