@@ -15,7 +15,6 @@ from typing import Literal
 
 from pytest_agentbench.records import (
     DIMENSIONS,
-    Dimension,
     Expectation,
     Expectations,
     JudgeIteration,
@@ -66,14 +65,16 @@ def aggregate(
     sample_sizes: Mapping[str, int] | None = None,
     seed: str = "",
     expectations: Expectations | None = None,
+    names: Sequence[str] = DIMENSIONS,
 ) -> JudgeResult:
     """All iterations of all judge runs as one result. Those without a verdict are kept, and count for nothing.
 
-    `sample_sizes` is by judge_run_id. Raises ValueError where no iteration succeeded.
+    `sample_sizes` is by judge_run_id; `names` are the dimensions that every verdict scores. Raises ValueError where no
+    iteration succeeded.
     """
     threshold = DEFAULT_THRESHOLD if pass_threshold is None else pass_threshold
     bar = bar_of(threshold)
-    groups = _groups(iterations, sample_sizes or {}, seed)
+    groups = [[verdict for _, verdict in group] for group in sampled(iterations, sample_sizes or {}, seed)]
     if not groups:
         raise ValueError("no iteration succeeded, so there is nothing to aggregate")
 
@@ -81,7 +82,7 @@ def aggregate(
         return combine(method, [combine(method, [score(v) for v in verdicts], pass_at) for verdicts in groups], pass_at)
 
     overall = over(lambda verdict: verdict.overall.score)
-    dimensions = {name: over(partial(_dimension, name)) for name in DIMENSIONS}
+    dimensions = {name: over(partial(_dimension, name)) for name in names}
     met = [
         (kind, expectation, over(partial(_met, kind, index), threshold))
         for kind, index, expectation in numbered(expectations or Expectations())
@@ -117,19 +118,19 @@ def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
     return reduce(add, answered) if answered else Usage()
 
 
-def _groups(
+def sampled(
     iterations: Sequence[JudgeIteration], sample_sizes: Mapping[str, int], seed: str
-) -> list[list[JudgeVerdict]]:
-    """The sampled verdicts of each judge run that has any."""
+) -> list[list[tuple[str, JudgeVerdict]]]:
+    """The verdicts that count, with the judge_id of each, of each judge run that has any."""
     by_run: dict[str, list[JudgeIteration]] = {}
     for iteration in iterations:
         by_run.setdefault(iteration.judge_run_id, []).append(iteration)
-    sampled = (sample(group, sample_sizes.get(run), f"{seed}:{run}") for run, group in by_run.items())
-    verdicts = ([iteration.verdict for iteration in group if iteration.verdict is not None] for group in sampled)
+    samples = (sample(group, sample_sizes.get(run), f"{seed}:{run}") for run, group in by_run.items())
+    verdicts = ([(each.judge_id, each.verdict) for each in group if each.verdict is not None] for group in samples)
     return [group for group in verdicts if group]
 
 
-def _dimension(name: Dimension, verdict: JudgeVerdict) -> float:
+def _dimension(name: str, verdict: JudgeVerdict) -> float:
     return verdict.dimensions[name].score
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.judging.blocks import clipped
-from pytest_agentbench.judging.contract import InvalidReply
-from pytest_agentbench.records import Usage
+from pytest_agentbench.models import REPETITION_FIELD, InvalidReply, clipped
+from pytest_agentbench.records import Model, Usage
+from pytest_agentbench.store import fingerprint
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import ChatClient, ChatReply
@@ -128,6 +128,25 @@ def chat_sender(
         return await client.complete(conversation, parameters=options, timeout=REQUEST_SECONDS, case_id=case_id)
 
     return send
+
+
+def request_key(
+    contract: int | str, model: Model, messages: Sequence[dict[str, str]], repetition: int, **further: Any
+) -> str:
+    """The identity of what one of several requests is answered: all that can change it, and which draw it is.
+
+    64 hex digits. `contract` names the version of how replies are read.
+    """
+    identity = {"requested_model", "base_url", "provider", "scripted", "parameters", "options"}
+    asked = {"contract": contract, "model": model.model_dump(include=identity), "messages": messages}
+    return fingerprint({**asked, "repetition": repetition, **further})
+
+
+def numbered_options(client: ChatClient, options: Mapping[str, Any], repetition: int) -> Mapping[str, Any]:
+    """The options of one of several requests. Only a scripted model is told which one it is, from 1."""
+    if not client.model.scripted:
+        return options
+    return {**options, "metadata": {REPETITION_FIELD: str(repetition)}}
 
 
 def failures_text(what: str, failed: Sequence[tuple[str, str]]) -> str:

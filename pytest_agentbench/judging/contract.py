@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.aggregation import numbered
+from pytest_agentbench.models import ReplyPart, invalid, read_json
 from pytest_agentbench.records import DIMENSIONS, Expectations, ExpectationVerdict, JudgeVerdict, Scored
 
 SCHEMA_NAME = "judge_verdict"
 """The name of the response schema; scripted endpoints know a judge's request by it."""
-
-MAX_PROBLEMS = 12
-# Fences stand at the ends of lines, so that a text inside of the verdict may quote code.
-_FENCED = re.compile(r"^[ \t]*```[A-Za-z]*\s(.*?)```[ \t\r]*$", re.DOTALL | re.MULTILINE)
-_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
-
-
-P = TypeVar("P", bound="Part")
-
-
-class InvalidReply(AgentbenchError):
-    """A reply outside the contract; the text lists what is wrong, as the judge is told it."""
 
 
 def response_format(expectations: Expectations) -> dict[str, Any]:
@@ -61,11 +47,11 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
     Raises InvalidReply unless every score is there, a real number in its range, and every expectation of the case has
     exactly one answer. Other keys are ignored.
     """
-    reply = read(text, _Reply)
+    reply = read_json(text, _Reply)
     answered = reply.expectations if numbered(expectations) else ()
     problems = _missing_dimensions(reply) + _expectation_problems(answered, expectations)
     if problems:
-        raise _invalid(problems)
+        raise invalid(problems)
     return JudgeVerdict(
         summary=reply.summary,
         dimensions={name: Scored(**reply.dimensions[name].model_dump()) for name in DIMENSIONS},
@@ -74,25 +60,19 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
     )
 
 
-class Part(BaseModel):
-    """What a reply is made of; other keys are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class _Score(Part):
+class _Score(ReplyPart):
     score: Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
     evidence: tuple[str, ...]
 
 
-class _Met(Part):
+class _Met(ReplyPart):
     kind: Literal["hard", "soft"]
     index: Annotated[int, Field(strict=True)]
     met: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
     evidence: str = ""
 
 
-class _Reply(Part):
+class _Reply(ReplyPart):
     summary: str
     dimensions: dict[str, _Score]
     overall: _Score
@@ -105,14 +85,6 @@ def structured(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def read(text: str, form: type[P]) -> P:
-    """The JSON object in a reply as a `form`. Raises InvalidReply with everything that is wrong with it."""
-    try:
-        return form.model_validate(_json_object(text))
-    except ValidationError as error:
-        raise _invalid([_problem(each) for each in error.errors(include_url=False)]) from error
-
-
 def _object(**properties: Any) -> dict[str, Any]:
     return {
         "type": "object",
@@ -120,24 +92,6 @@ def _object(**properties: Any) -> dict[str, Any]:
         "required": list(properties),
         "additionalProperties": False,
     }
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    body = _THOUGHTS.sub("", text).strip()
-    if not body:
-        raise InvalidReply("- the reply is empty")
-    fenced = _FENCED.findall(body)
-    if len(fenced) > 1:
-        raise InvalidReply("- the reply has several code blocks, so it is not clear which is the verdict")
-    try:
-        found = json.loads(fenced[0] if fenced and not body.startswith("{") else body)
-    except (ValueError, RecursionError) as error:
-        raise InvalidReply(f"- the reply is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise InvalidReply(f"- the reply is a JSON {type(found).__name__}, expected an object")
-    # An escaped lone surrogate cannot be written to a file.
-    clean: dict[str, Any] = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
-    return clean
 
 
 def _missing_dimensions(reply: _Reply) -> list[str]:
@@ -152,19 +106,3 @@ def _expectation_problems(answered: Iterable[_Met], expectations: Expectations) 
     return problems + [
         f"expectations: {kind} {i} is answered twice" for (kind, i), n in sorted(counts.items()) if n > 1
     ]
-
-
-def _problem(error: Mapping[str, Any]) -> str:
-    where = ".".join(map(str, error["loc"]))
-    if error["type"] == "missing":
-        return f"{where}: missing"
-    found = json.dumps(error["input"], default=str)
-    found = found if len(found) <= 80 else f"{found[:80]}..."
-    return f"{where}: found {found}; {error['msg'][:1].lower()}{error['msg'][1:]}"
-
-
-def _invalid(problems: Sequence[str]) -> InvalidReply:
-    shown = [f"- {problem}" for problem in problems[:MAX_PROBLEMS]]
-    if len(problems) > MAX_PROBLEMS:
-        shown.append(f"- and {len(problems) - MAX_PROBLEMS} more")
-    return InvalidReply("\n".join(shown))

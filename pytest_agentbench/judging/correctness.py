@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import StrictBool
 
 from pytest_agentbench.errors import JudgeError
-from pytest_agentbench.judging.asking import BACKOFF_SECONDS, Asked, ask, chat_sender, failures_text
-from pytest_agentbench.judging.blocks import HOW_TO_READ, Block, boundary_of, clipped, rendered
-from pytest_agentbench.judging.contract import InvalidReply, Part, read, structured
+from pytest_agentbench.judging.asking import (
+    BACKOFF_SECONDS,
+    Asked,
+    ask,
+    chat_sender,
+    failures_text,
+    numbered_options,
+    request_key,
+)
+from pytest_agentbench.judging.blocks import HOW_TO_READ
+from pytest_agentbench.judging.contract import structured
 from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT
-from pytest_agentbench.models import ANSWER_SCHEMA, ONE_WORD, REPETITION_FIELD
+from pytest_agentbench.models import (
+    ANSWER_SCHEMA,
+    ONE_WORD,
+    Block,
+    InvalidReply,
+    ReplyPart,
+    boundary_of,
+    clipped,
+    read_json,
+    rendered,
+)
 from pytest_agentbench.records import AnswerVerdict, Model, Usage
-from pytest_agentbench.store import fingerprint
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import ChatClient
@@ -79,16 +96,7 @@ def answer_messages(question: str, reference: str, answer: str, compat: Compat =
 
 def vote_key(model: Model, messages: list[dict[str, str]], repetition: int, compat: Compat = None) -> str:
     """The identity of a vote: everything that can change it, and which draw it is. 64 hex digits."""
-    identity = {"requested_model", "base_url", "provider", "scripted", "parameters", "options"}
-    return fingerprint(
-        {
-            "contract": CONTRACT_VERSION,
-            "model": model.model_dump(include=identity),
-            "messages": messages,
-            "compat": compat,
-            "repetition": repetition,
-        }
-    )
+    return request_key(CONTRACT_VERSION, model, messages, repetition, compat=compat)
 
 
 async def ask_vote(
@@ -101,16 +109,14 @@ async def ask_vote(
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Asked[AnswerVerdict]:
     """One vote, asked again where the reply breaks the contract. Scripted models are told which repetition it is."""
-    options: Mapping[str, Any] = {}
-    if client.model.scripted:
-        options = {"metadata": {REPETITION_FIELD: str(repetition)}}
+    options = numbered_options(client, {}, repetition)
     send = chat_sender(client, case_id, None if compat else ANSWER_FORMAT, options)
     return await ask(send, messages, parse_word if compat else parse_answer_verdict, backoff_seconds)
 
 
 def parse_answer_verdict(text: str) -> AnswerVerdict:
     """The verdict in a judge's reply, a JSON object. Raises InvalidReply."""
-    reply = read(text, _Reply)
+    reply = read_json(text, _Reply)
     return AnswerVerdict(correct=reply.correct, reason=reply.reason)
 
 
@@ -122,6 +128,6 @@ def parse_word(text: str) -> AnswerVerdict:
     return AnswerVerdict(correct=word == "Correct", reason=f"the judge replied {clipped(word, 200)!r}")
 
 
-class _Reply(Part):
+class _Reply(ReplyPart):
     reason: str
     correct: StrictBool

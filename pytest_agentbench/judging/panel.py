@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import JudgeError
-from pytest_agentbench.judging.aggregation import aggregate, total_usage
-from pytest_agentbench.judging.asking import BACKOFF_SECONDS, JudgeReply, Send, ask, chat_sender, failures_text
-from pytest_agentbench.judging.contract import parse_verdict, response_format
-from pytest_agentbench.judging.prompt import judge_messages
+from pytest_agentbench.judging.aggregation import total_usage
+from pytest_agentbench.judging.asking import (
+    BACKOFF_SECONDS,
+    JudgeReply,
+    Send,
+    ask,
+    chat_sender,
+    failures_text,
+    numbered_options,
+)
+from pytest_agentbench.judging.assessment import Assessment, Redact, assessment
+from pytest_agentbench.judging.tool_use import tool_use_assessment
 from pytest_agentbench.records import Case, CheckResult, JudgeIteration, JudgeResult, RunArtifact, Usage
 from pytest_agentbench.store import Redactor
 
@@ -27,10 +36,13 @@ JudgeBackend = Callable[[Sequence[Mapping[str, str]], "JudgeConfig", Case], Awai
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the judges said. `prompts` are the messages that every iteration began with."""
+    """What the judges said. `prompts` are the messages that every iteration began with.
+
+    Where these differ, each of `prompts` has the `iteration` (from 1) and its `messages`, the same for all judges.
+    """
 
     result: JudgeResult
-    prompts: tuple[dict[str, str], ...]
+    prompts: tuple[dict[str, Any], ...]
 
 
 class NoVerdictError(JudgeError):
@@ -59,57 +71,55 @@ async def judge(
     `client` gives the client for a judge that is a chat model; `backends` answer for the other types. `redactor`
     (default: of this process's environment) removes secrets from what is sent, where the profile's policy asks for it.
     `backoff_seconds` is the wait before the first re-asking. Iterations that failed are kept beside
-    those that succeeded; raises NoVerdictError where none did.
+    those that succeeded; raises NoVerdictError where none did. MCP tasks are judged by how tools were used, all others
+    by their rubric and expectations.
     """
-    messages = judge_messages(case, artifact, checks, profile)
-    if profile.security_policy.redact_secrets:
-        messages = (redactor or Redactor()).value(messages)
+    redact: Redact = (redactor or Redactor()).value if profile.security_policy.redact_secrets else _unchanged
+    if case.mcp_task is None:
+        asked = assessment(case, artifact, checks, profile, redact)
+    else:
+        asked = tool_use_assessment(case, artifact, profile, redact)
     used = {run.judge_id for run in profile.judge_runs}
     judges = {config.judge_id: config for config in profile.judges if config.judge_id in used}
-    askers = {name: _asker(config, client, backends or {}, case) for name, config in judges.items()}
+    askers = {name: _asker(config, client, backends or {}, case, asked) for name, config in judges.items()}
+    prompts = [asked.messages(n + 1) for n in range(max(map(asked.repetitions, profile.judge_runs), default=0))]
     iterations = await asyncio.gather(
         *(
-            _iterate(
-                run,
-                repetition,
-                judges[run.judge_id],
-                askers[run.judge_id],
-                case,
-                messages,
-                backoff_seconds,
-            )
+            _iterate(run, number, judges[run.judge_id], askers[run.judge_id], asked, messages, backoff_seconds)
             for run in profile.judge_runs
-            for repetition in range(1, run.repetitions + 1)
+            for number, messages in enumerate(prompts[: asked.repetitions(run)], start=1)
         )
     )
     if not any(iteration.status == "success" for iteration in iterations):
         raise NoVerdictError(iterations)
-    result = aggregate(
-        iterations,
-        method=profile.aggregation.method,
-        pass_threshold=profile.aggregation.pass_threshold,
-        sample_sizes={run.judge_run_id: run.sample_size for run in profile.judge_runs if run.sample_size is not None},
-        seed=artifact.fingerprint or f"{artifact.case_id}:{artifact.repetition}",
-        expectations=case.expectations,
-    )
-    return Judgement(result, tuple(messages))
+    return Judgement(asked.aggregate(iterations), _stored(prompts))
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _stored(prompts: Sequence[list[dict[str, str]]]) -> tuple[dict[str, Any], ...]:
+    """The messages, once where they are the same in every iteration."""
+    if all(messages == prompts[0] for messages in prompts):
+        return tuple(prompts[0])
+    return tuple({"iteration": number, "messages": messages} for number, messages in enumerate(prompts, start=1))
 
 
 async def _iterate(
     run: JudgeRunConfig,
     repetition: int,
     config: JudgeConfig,
-    asker: tuple[str, Send],
-    case: Case,
+    asker: _Asker,
+    assessment: Assessment,
     messages: Sequence[dict[str, str]],
     backoff_seconds: float,
 ) -> JudgeIteration:
-    name, send = asker
-    asked = await ask(send, messages, lambda text: parse_verdict(text, case.expectations), backoff_seconds)
+    asked = await ask(asker.sender(repetition), messages, assessment.parse, backoff_seconds)
     return JudgeIteration(
         judge_run_id=run.judge_run_id,
         judge_id=config.judge_id,
-        model=name,
+        model=asker.name,
         repetition=repetition,
         status=asked.status,
         verdict=asked.verdict,
@@ -120,16 +130,32 @@ async def _iterate(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """The judge's name in results, and how it is asked in an iteration, by its number from 1."""
+
+    name: str
+    sender: Callable[[int], Send]
+
+
 def _asker(
-    config: JudgeConfig, client: Callable[[JudgeConfig], ChatClient], backends: Mapping[str, JudgeBackend], case: Case
-) -> tuple[str, Send]:
-    """The judge's name in results, and how it is asked."""
+    config: JudgeConfig,
+    client: Callable[[JudgeConfig], ChatClient],
+    backends: Mapping[str, JudgeBackend],
+    case: Case,
+    asked: Assessment,
+) -> _Asker:
     backend = backends.get(config.type)
     if backend is not None:
-        return config.model or config.type, lambda conversation: _from_plugin(backend, conversation, config, case)
+        name = config.model or config.type
+        return _Asker(name, lambda repetition: partial(_from_plugin, backend, config=config, case=case))
     chat = client(config)
-    send = chat_sender(chat, case.case_id, response_format(case.expectations), config.options)
-    return chat.model.requested_model, send
+
+    def sender(repetition: int) -> Send:
+        options = numbered_options(chat, config.options, repetition)
+        return chat_sender(chat, case.case_id, asked.response_format, options)
+
+    return _Asker(chat.model.requested_model, sender)
 
 
 async def _from_plugin(

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.judging.aggregation import numbered
-from pytest_agentbench.judging.blocks import HOW_TO_READ, Block, boundary_of, clipped, rendered
+from pytest_agentbench.judging.blocks import HOW_TO_READ
+from pytest_agentbench.models import Block, boundary_of, clipped, rendered
 from pytest_agentbench.records import (
     Attachment,
     Case,
@@ -122,10 +123,14 @@ def _measure(case: Case, profile: EvaluationProfile) -> _Parts:
             yield f"- {kind} {index} (weight {expectation.weight:g}): {expectation.text}"
     if case.rubric is not None:
         yield from _rubric(case.rubric)
-    if profile.anchors.enabled and profile.anchors.references:
+    if anchors := anchor_lines(profile):
         yield "\n## Calibration examples"
-        for anchor in profile.anchors.references:
-            yield f"- {anchor.label}: {anchor.text}"
+        yield from anchors
+
+
+def anchor_lines(profile: EvaluationProfile) -> list[str]:
+    """The profile's calibration examples, where it has them shown."""
+    return [f"- {anchor.label}: {anchor.text}" for anchor in profile.anchors.references if profile.anchors.enabled]
 
 
 def _rubric(rubric: Rubric) -> _Parts:
@@ -163,7 +168,7 @@ def _evidence(case: Case, artifact: RunArtifact) -> _Parts:
     calls = len(artifact.tool_calls)
     yield f"\n# Evidence\n\nThe run ended with status {artifact.status}; {calls} tool call{'' if calls == 1 else 's'}."
     if artifact.error is not None:
-        yield Block("error of the run", clipped(_without_identity(artifact.error.message, artifact), MAX_EVENT))
+        yield Block("error of the run", clipped(without_identity(artifact.error.message, artifact), MAX_EVENT))
     yield "\n## Final output"
     if artifact.final_output is None:
         yield "There is none."
@@ -178,7 +183,7 @@ def _activity(case: Case, artifact: RunArtifact) -> _Parts:
     if not blocks:
         return
     yield "\n## Activity, in order"
-    first, last = _ends_within(blocks, MAX_ACTIVITY)
+    first, last = ends_within(blocks, MAX_ACTIVITY)
     yield from blocks[:first]
     if last > first:
         yield f"[{last - first} events left out here]"
@@ -202,12 +207,15 @@ def _event_block(event: TraceEvent, case: Case, artifact: RunArtifact) -> Block 
     return None
 
 
-def _ends_within(blocks: Sequence[Block], limit: int) -> tuple[int, int]:
-    """How many blocks from the start, and from which one to the end, fit into `limit` characters."""
+def ends_within(blocks: Sequence[Block], limit: int, delimiters: int = 0) -> tuple[int, int]:
+    """How many blocks from the start, and from which one to the end, fit into `limit` characters.
+
+    `delimiters` are what each takes beside its text.
+    """
     first, last = 0, len(blocks)
     while first < last:
         from_start = first <= len(blocks) - last
-        limit -= len(blocks[first if from_start else last - 1].text)
+        limit -= len(blocks[first if from_start else last - 1].text) + delimiters
         if limit < 0:
             break
         first, last = (first + 1, last) if from_start else (first, last - 1)
@@ -240,14 +248,14 @@ def _check_results(checks: Sequence[CheckResult], artifact: RunArtifact) -> _Par
     yield "\n## Deterministic checks\nTheir outcomes are facts; their messages may quote the agent."
     for check in checks:
         yield f"- {check.check_id} ({check.kind}{_dimensions(check)}): {check.outcome}"
-        yield Block("message of the check", clipped(_without_identity(check.message, artifact), MAX_EVENT))
+        yield Block("message of the check", clipped(without_identity(check.message, artifact), MAX_EVENT))
 
 
 def _dimensions(check: CheckResult) -> str:
     return f"; counts for {', '.join(check.dimensions)}" if check.dimensions else ""
 
 
-def _without_identity(text: str, artifact: RunArtifact) -> str:
+def without_identity(text: str, artifact: RunArtifact) -> str:
     """An error's or a check's own words without the names of the model that was run."""
     names = {str(artifact.model.get(key) or "") for key in ("model_id", "requested_model", "label")} - {""}
     if not names:

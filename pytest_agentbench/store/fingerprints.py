@@ -138,14 +138,21 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     """The effective settings of a run profile: not its names, and not how many runs go at once or how often."""
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
     if not profile.network.model_dump(exclude_defaults=True):
-        names.add("network")  # so that what ran before there was such a setting keeps its place
+        names.add("network")  # so that what ran before there was such a setting keeps its place, as with the planner
     settings: dict[str, Any] = profile.model_dump(exclude=names)
+    if not profile.planner.model_dump(exclude_defaults=True):
+        settings["planner"] = None
+    # each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
+    servers = profile.mcp_servers.items()
+    settings["mcp_servers"] = {name: server.model_dump(exclude={"env", "headers", "cwd"}) for name, server in servers}
     return settings
 
 
 def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
     """What an evaluation profile adds to every evaluation: judges as they resolve, prompt, anchors, policy, metrics."""
     names = {"evaluation_profile_id", "title", "metadata", "judge_system_prompt_path", "judge_system_prompt"}
+    if not profile.mcp_tasks.model_dump(exclude_defaults=True):
+        names.add("mcp_tasks")  # so that what was judged before there was such a setting keeps its place
     settings = profile.model_dump(exclude=names)
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
 

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.records import AnswerVerdict, Record
+from pytest_agentbench.records import AnswerVerdict, JudgeVerdict, Record
 from pytest_agentbench.store.files import make_folder, read_file, write_atomically
 from pytest_agentbench.store.locks import claim
 from pytest_agentbench.store.redaction import Redactor
@@ -33,7 +33,7 @@ class StoredVerdict(Record):
     schema_version: Literal[1] = 1
     key: str
     model: str
-    verdict: AnswerVerdict
+    verdict: AnswerVerdict | JudgeVerdict
 
 
 class Judgements:
@@ -49,6 +49,15 @@ class Judgements:
 
     def find(self, key: str) -> AnswerVerdict | None:
         """The verdict of a key (64 hex digits); None where there is none, or no file that this version can read."""
+        verdict = self._find(key)
+        return verdict if isinstance(verdict, AnswerVerdict) else None
+
+    def find_scores(self, key: str) -> JudgeVerdict | None:
+        """The verdict with scores of a key, like `find`."""
+        verdict = self._find(key)
+        return verdict if isinstance(verdict, JudgeVerdict) else None
+
+    def _find(self, key: str) -> AnswerVerdict | JudgeVerdict | None:
         try:
             stored = StoredVerdict.model_validate_json(read_file(self._path(key)))
         except (OSError, ValidationError):
@@ -75,7 +84,7 @@ class Judgements:
                 self._say_not_writable("it takes no lock")
             yield
 
-    def keep(self, key: str, model: str, verdict: AnswerVerdict) -> None:
+    def keep(self, key: str, model: str, verdict: AnswerVerdict | JudgeVerdict) -> None:
         """Stores a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
         text = StoredVerdict(key=key, model=model, verdict=verdict).model_dump_json()
         text = text if self.redactor is None else self.redactor.json(text)

@@ -217,5 +217,37 @@ def test_how_many_runs_go_at_once_is_no_setting_of_a_run():
     assert profile(runner_defaults={"temperature": 1}) != profile()
 
 
+def test_what_a_profile_covers_has_no_secrets_and_no_folders_of_its_servers():
+    def covered(**server) -> dict:
+        servers = {"A": {"command": "x", **server}}
+        return run_profile_input(RunProfile(schema_version=1, run_profile_id="p", title="P", mcp_servers=servers))
+
+    assert covered(env={"TOKEN": "hush"}, cwd="/home/me/server") == covered(cwd="/srv/server") == covered()
+    assert covered(args=["--fast"]) != covered()
+    assert run_profile_input(RunProfile.default())["mcp_servers"] == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "digits"),
+    [
+        ({}, "accb7badfd6d29c3"),
+        ({"runner_defaults": {"temperature": 1}}, "42a80a1b5f2f15ed"),
+        ({"sandbox": {"type": "docker", "image": "a:1"}}, "0f4aaab0811646da"),
+        ({"network": {"web": "deny"}}, "f64c942fb754556d"),
+    ],
+)
+def test_runs_of_profiles_that_say_nothing_of_mcp_keep_their_folder(fields, digits):
+    """The digits are those of the version before profiles had `planner` and their servers were used."""
+    profile = RunProfile(schema_version=1, run_profile_id="p", title="P", **fields)
+    assert fingerprint(run_profile_input(profile)).startswith(digits)
+
+
 def test_where_a_judges_prompt_was_read_from_does_not_matter():
     assert "judge_system_prompt_path" not in evaluation_profile_input(evaluation_profile())
+
+
+def test_what_was_judged_before_there_were_mcp_tasks_keeps_its_place():
+    assert "mcp_tasks" not in evaluation_profile_input(evaluation_profile())
+    assert "mcp_tasks" not in evaluation_profile_input(evaluation_profile(mcp_tasks={"shuffle": "axes"}))
+    shuffled = evaluation_profile_input(evaluation_profile(mcp_tasks={"shuffle": "bands"}))
+    assert shuffled["mcp_tasks"] == {"shuffle": "bands", "language": "en"}

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pytest_agentbench.records import AnswerVerdict
+from pytest_agentbench.records import AnswerVerdict, JudgeVerdict, Scored
 from pytest_agentbench.store import Judgements, Redactor, fingerprint
 
 KEY = fingerprint("a request")
@@ -41,6 +41,15 @@ def test_a_broken_or_foreign_file_counts_as_none_and_is_replaced(tmp_path, conte
     assert kept.find(KEY) is None
     kept.keep(KEY, "judge", YES)
     assert kept.find(KEY) == YES
+
+
+def test_verdicts_with_scores_are_kept_beside_votes(tmp_path):
+    scores = JudgeVerdict(summary="", dimensions={"grounding": Scored(score=7)}, overall=Scored(score=7))
+    kept, key = Judgements(tmp_path), fingerprint("a run")
+    kept.keep(KEY, "judge", YES)
+    kept.keep(key, "judge", scores)
+    assert (kept.find_scores(key), kept.find(KEY)) == (scores, YES)
+    assert (kept.find_scores(KEY), kept.find(key)) == (None, None)
 
 
 def test_secrets_are_not_kept(tmp_path):
