@@ -9,7 +9,17 @@ from typing import Any, Literal
 from pytest_agentbench.benchmark.asking import Desk, Pending
 from pytest_agentbench.benchmark.deciding import check_output, decide
 from pytest_agentbench.benchmark.results import EvaluationResult
-from pytest_agentbench.metrics import BUILTIN_METRICS, METRICS, Metric, asks_model, find_metric, measure, measure_async
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.metrics import (
+    BUILTIN_METRICS,
+    METRICS,
+    Metric,
+    asks_model,
+    find_metric,
+    measure,
+    measure_async,
+    takes_trace,
+)
 from pytest_agentbench.records import Check, MetricResult, MetricSpec
 from pytest_agentbench.sources import BenchmarkItem, Dataset, as_prediction
 
@@ -17,12 +27,17 @@ _NOTHING = "there is nothing to score against: the item has neither an answer no
 
 
 class Asked:
-    """A metric with its function. `spec.compat` picks the original's definition of a registered one."""
+    """A metric with its function. `spec.compat` picks the original's definition of a registered one.
+
+    Raises ConfigError for a metric of a trace.
+    """
 
     def __init__(self, spec: MetricSpec, function: Metric) -> None:
         self.spec = spec
         self.registered = METRICS.get(spec.name) is function
         self.function = find_metric(spec.name, METRICS, spec.compat) if self.registered else function
+        if takes_trace(self.function):
+            raise ConfigError(f"metric {spec.name!r} looks at how a run used its tools: predictions do not say that")
         self.waits = asks_model(self.function)
         self.needs_answer = BUILTIN_METRICS.get(spec.name) is function and spec.compat is None
         # The definition is chosen here; only what is awaited is told of `compat`.

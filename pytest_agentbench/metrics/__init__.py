@@ -1,4 +1,5 @@
-"""Text -> score: a metric is a function `(ground_truth, prediction, **kwargs) -> float in [0, 1]` under a name."""
+"""Text -> score, trace -> rate: a metric is a function `(ground_truth, prediction, **kwargs) -> float in [0, 1]`, or
+`(case, artifact, **kwargs)`, under a name."""
 
 import pytest_agentbench.metrics.v1  # noqa: F401  registers the original's definitions
 from pytest_agentbench.metrics.json_match import json_match
@@ -18,13 +19,17 @@ from pytest_agentbench.metrics.registry import (
     find_metric,
     measure,
     measure_async,
+    measure_trace,
     metric,
     missing_extra,
     takes_long,
+    takes_trace,
 )
 from pytest_agentbench.metrics.repetitions import pass_at_k, pass_hat_k
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.metrics.text import contains_answer, exact_match, similarity
+from pytest_agentbench.metrics.tool_use import RULES, TOOL_USE_METRICS
+from pytest_agentbench.metrics.tool_use_score import judges_cv_percent, parts_of, tool_use_of
 
 BUILTIN_METRICS = METRICS.copy()
 """The metrics that ship with the package; `METRICS` also holds what the `metric` decorator registered since."""
@@ -32,6 +37,8 @@ BUILTIN_METRICS = METRICS.copy()
 __all__ = [
     "BUILTIN_METRICS",
     "METRICS",
+    "RULES",
+    "TOOL_USE_METRICS",
     "V1_METRICS",
     "Measured",
     "Metric",
@@ -43,14 +50,17 @@ __all__ = [
     "f1_score",
     "find_metric",
     "json_match",
+    "judges_cv_percent",
     "llm_judgement",
     "math_equal",
     "measure",
     "measure_async",
+    "measure_trace",
     "metric",
     "missing_extra",
     "multiple_choice",
     "numeric_match",
+    "parts_of",
     "pass_at_k",
     "pass_hat_k",
     "refusal",
@@ -58,5 +68,7 @@ __all__ = [
     "score",
     "similarity",
     "takes_long",
+    "takes_trace",
+    "tool_use_of",
     "wrong_names",
 ]

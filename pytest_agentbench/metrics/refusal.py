@@ -9,7 +9,15 @@ from typing import Any, Literal
 
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
-from pytest_agentbench.metrics.registry import Metric, asks_model, find_metric, missing_extra, takes_samples
+from pytest_agentbench.metrics.registry import (
+    OF_A_TRACE,
+    Metric,
+    asks_model,
+    find_metric,
+    missing_extra,
+    takes_samples,
+    takes_trace,
+)
 from pytest_agentbench.records import MetricSpec
 
 
@@ -30,6 +38,8 @@ def refusal(
             f"metric {spec.name}: it compares several answers, and a run gives one answer; the report has pass@k and "
             "pass^k of the repetitions, and Benchmark.evaluate takes several predictions"
         )
+    if checked and takes_trace(function):
+        return f"metric {spec.name}: it {OF_A_TRACE}"
     if checked and asks_model(function):
         return f"metric {spec.name}: it asks a model, which a check cannot; list it under `metrics` of the case"
     problem = wrong_names(function, spec.args) or _wrong_values(function, spec.args)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.records import MetricResult, MetricSpec, Usage
+from pytest_agentbench.records import Case, MetricResult, MetricSpec, RunArtifact, Usage
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import ChatClient
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 Metric = Callable[..., Any]
 """`(ground_truth: str, prediction: str, **kwargs) -> float | Measured`: 0 is wrong, 1 is right.
 
-A coroutine function is awaited and gets the keyword `context`, a MetricContext.
+A coroutine function is awaited and gets the keyword `context`, a MetricContext. A metric of a trace is
+`(case: Case, artifact: RunArtifact, **kwargs) -> float | Measured | None`: None where there is nothing to measure.
 """
 
 METRICS: dict[str, Metric] = {}
@@ -33,6 +34,7 @@ _LONG = 20_000  # characters of both texts
 
 _REQUIRED: dict[str, str] = {}
 _OF_SAMPLES: list[Metric] = []
+_OF_TRACES: list[Metric] = []
 _SLOW: list[Metric] = []
 
 M = TypeVar("M", bound=Metric)
@@ -73,6 +75,7 @@ def metric(
     requires: str | None = None,
     samples: bool = False,
     slow: bool = False,
+    trace: bool = False,
 ) -> Callable[[M], M]:
     """Register the decorated function as the metric `name`.
 
@@ -82,11 +85,13 @@ def metric(
 
     `compat` registers the original's definition beside the default one. `requires` is a module that the extra `metrics`
     installs. `samples` says that `prediction` is a sequence of texts, one per repetition. `slow` says that it may take
-    long for short texts too: a session computes it on a thread. Raises ConfigError where another function holds the
-    name already.
+    long for short texts too: a session computes it on a thread. `trace` says that it gets a case and a run of it, and
+    no texts. Raises ConfigError where another function holds the name already.
     """
 
     def register(function: M) -> M:
+        if trace and asks_model(function):
+            raise ConfigError(f"metric {name!r}: a metric of a trace is a plain function, it cannot ask a model")
         home = V1_METRICS if compat else METRICS
         holder = home.setdefault(name, function)
         if _identity(holder) != _identity(function):
@@ -98,6 +103,8 @@ def metric(
             _OF_SAMPLES.append(function)
         if slow:
             _SLOW.append(function)
+        if trace:
+            _OF_TRACES.append(function)
         return function
 
     return register
@@ -115,6 +122,20 @@ def measure(
         if asks_model(function):
             raise ConfigError(f"the metric {spec.name} asks a model, which cannot be done here; {_WHERE_TO_ASK}")
         return _result(spec, apply(spec.name, function, reference, output, spec.args))
+    except Exception as error:  # noqa: BLE001  a metric is a plugin's code
+        return _failure(spec, error)
+
+
+def measure_trace(spec: MetricSpec, case: Case, artifact: RunArtifact, metrics: Mapping[str, Metric]) -> MetricResult:
+    """Like `measure`, for a metric of a trace. Where there is nothing to measure there is no score: that fails only a
+    threshold.
+    """
+    try:
+        value = find_metric(spec.name, metrics)(case, artifact, **spec.args)
+        if value is None:
+            passed = None if spec.threshold is None else False
+            return MetricResult(name=spec.name, score=None, threshold=spec.threshold, passed=passed)
+        return _result(spec, value)
     except Exception as error:  # noqa: BLE001  a metric is a plugin's code
         return _failure(spec, error)
 
@@ -160,6 +181,11 @@ def takes_samples(function: Metric) -> bool:
     return _is_one_of(function, _OF_SAMPLES)
 
 
+def takes_trace(function: Metric | None) -> bool:
+    """Whether the metric looks at a run, not at texts."""
+    return _is_one_of(function, _OF_TRACES)
+
+
 def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] | None = None) -> Metric:
     """The function of the name. Raises ConfigError for an unknown one."""
     function = metrics.get(name)
@@ -179,13 +205,16 @@ def missing_extra(name: str, compat: Literal["v1"] | None = None) -> str | None:
 
 
 _WHERE_TO_ASK = "list it under `metrics` of the case, dataset or evaluation profile"
+OF_A_TRACE = "looks at how a run used its tools, not at texts; list it under `metrics` of a case"
 ONE_TEXT = "found several predictions, expected one text; pass_at_k and pass_hat_k take several"
 
 
 def apply(
     name: str, function: Metric, ground_truth: str, prediction: str | Sequence[str], kwargs: Mapping[str, object]
 ) -> Any:
-    """What a metric that asks no model returns."""
+    """What a metric of texts that asks no model returns."""
+    if takes_trace(function):
+        raise ConfigError(f"metric {name!r} {OF_A_TRACE}")
     if not isinstance(prediction, str) and not takes_samples(function):
         raise ValueError(f"metric {name!r}: {ONE_TEXT}")
     return function(ground_truth, prediction, **kwargs)

@@ -18,6 +18,7 @@ from pytest_agentbench.reports.statistics import (
     pass_rate_interval,
     wilson_interval,
 )
+from pytest_agentbench.reports.tool_use import model_tool_use
 
 if TYPE_CHECKING:
     from pytest_agentbench.reports.forecast import write_forecast
@@ -53,6 +54,7 @@ __all__ = [
     "groupable",
     "headline",
     "mean_interval",
+    "model_tool_use",
     "pass_at_k",
     "pass_hat_k",
     "pass_rate_interval",

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_agentbench.errors import JudgeError, SandboxError
-from pytest_agentbench.records import Case, CheckResult, Evaluation, JudgeResult, MetricResult, RunArtifact
+from pytest_agentbench.judging import bar_of
+from pytest_agentbench.metrics import parts_of
+from pytest_agentbench.records import Case, CheckResult, Evaluation, JudgeResult, MetricResult, RunArtifact, ToolUse
 from pytest_agentbench.reports.text import apart, clip, number, pad, visible
 
 WIDTH = 160
@@ -52,7 +54,7 @@ def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fa
     found += [_check(result) for result in evaluation.checks if result.outcome in ("failed", "error")]
     found += [_metric(case, artifact, each) for each in evaluation.metrics if each.passed is False or each.error]
     if evaluation.judge is not None:
-        found += _judge(case, evaluation.judge)
+        found += _judge(case, evaluation, evaluation.judge)
     return found or [Fault("case", message=reason) for reason in evaluation.reasons]
 
 
@@ -114,8 +116,10 @@ def _check(result: CheckResult) -> Fault:
 
 
 def _metric(case: Case, artifact: RunArtifact, result: MetricResult) -> Fault:
-    if result.error is not None or result.score is None or result.threshold is None:
+    if result.error is not None or result.threshold is None:
         return Fault("metric", result.name, result.error or "it gave no score")
+    if result.score is None:
+        return Fault("metric", result.name, expected=f"at least {result.threshold:g}", actual="nothing to measure")
     score, wanted = apart(result.score, result.threshold)
     reason = _reason(result)
     if case.reference is None:
@@ -135,8 +139,10 @@ def _reason(result: MetricResult) -> str | None:
     return f"{against} of {len(votes)} votes against it: {reason}"
 
 
-def _judge(case: Case, judge: JudgeResult) -> Iterator[Fault]:
-    if not judge.passed:
+def _judge(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Iterator[Fault]:
+    if evaluation.tool_use is not None:
+        yield from _overall(evaluation, evaluation.tool_use, judge)
+    elif not judge.passed:
         score, wanted = apart(judge.overall, 10 * judge.pass_threshold, digits=1)
         parts = ", ".join(f"{name} {number(value)}" for name, value in judge.dimensions.items())
         why = judge.summary.strip() or None
@@ -144,6 +150,15 @@ def _judge(case: Case, judge: JudgeResult) -> Iterator[Fault]:
     if case.require_hard:
         for text in judge.unmet_hard:
             yield Fault("judge", "hard expectation", f"not met: {text}")
+
+
+def _overall(evaluation: Evaluation, tool_use: ToolUse, judge: JudgeResult) -> Iterator[Fault]:
+    """The overall score of an MCP task, where it is too low."""
+    final, bar = evaluation.final_score, bar_of(judge.pass_threshold)
+    if final is not None and final < bar:
+        score, wanted = apart(final, bar, digits=1)
+        why = judge.summary.strip() or None
+        yield Fault("overall", "", why, f"at least {wanted} of 10", f"{score} ({parts_of(tool_use)})")
 
 
 def _aligned(found: list[Fault]) -> list[str]:

@@ -24,6 +24,7 @@ from pytest_agentbench.reports.statistics import (
     pass_rate_interval,
     sd,
 )
+from pytest_agentbench.reports.tool_use import model_tool_use, overall_scores
 
 Report = dict[str, Any]
 Groups = dict[tuple[str, str, str], list[Row]]
@@ -118,6 +119,7 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
         properties += [(f"{prefix}.{name}", model[name]) for name in ("runs", "pass_rate", "completion", "mean_score")]
         properties += [(f"{prefix}.metric.{name}", score) for name, score in model["metrics"].items()]
         properties += [(f"{prefix}.judge.{name}", score) for name, score in model["judge"].items()]
+        properties += [(f"{prefix}.tool_use.{name}", value) for name, value in overall_scores(model).items()]
         properties += [(f"{prefix}.{mark}", True) for mark in ("scripted", "own_agent") if model[mark]]
         properties += [(f"{prefix}.predictions", model["predictions"])]
     return [(name, value) for name, value in properties if value is not None]
@@ -182,6 +184,7 @@ def _model(rows: Sequence[Row]) -> dict[str, Any]:
         "metrics": _means(row["metrics"] for row in rows),
         **_agreement(rows),
         "judge": _means(row["judge"] or {} for row in rows),
+        "tool_use": model_tool_use(rows),
         **_sums(rows),
         "duration_seconds": _spread(row["duration_seconds"] for row in rows if row["outcome"] != "skipped"),
     }

@@ -12,6 +12,7 @@ from typing import Any
 from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, Model, RunArtifact, Usage
 from pytest_agentbench.reports.breakdown import groupable
 from pytest_agentbench.reports.text import sendable
+from pytest_agentbench.reports.tool_use import tool_use_row
 
 Row = dict[str, Any]
 
@@ -70,6 +71,7 @@ def run_row(
             **{dimension: _finite(score) for dimension, score in judge.dimensions.items()},
             "expectations": _finite(judge.expectations),
         },
+        "tool_use": tool_use_row(evaluation),
         "final_score": _finite(evaluation.final_score) if evaluation is not None else None,
         "usage": _usage(artifact.usage) if artifact is not None else None,
         "cost_usd": {
@@ -98,6 +100,7 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
     ]
     properties += [(f"agentbench.judge.{name}", score) for name, score in (row["judge"] or {}).items()]
     properties += [(f"agentbench.metric.{name}", score) for name, score in row["metrics"].items()]
+    properties += [(f"agentbench.tool_use.{name}", value) for name, value in (row["tool_use"] or {}).items()]
     properties += [(f"agentbench.check.{check['check_id']}", check["outcome"]) for check in row["checks"]]
     usage = row["usage"] or {}
     run, judge = row["cost_usd"]["run"], row["cost_usd"]["judge"]

@@ -23,6 +23,7 @@ from pytest_agentbench.reports.table import (
     write_titles,
 )
 from pytest_agentbench.reports.terminal_breakdown import write_breakdown
+from pytest_agentbench.reports.tool_use import tool_use_line
 
 LISTED = 5
 """How many of the slowest runs and of the worst cases are named."""
@@ -46,6 +47,7 @@ def write_summary(terminalreporter: Terminal, report: Report, path: str | None =
         _write_models(terminalreporter, report, style)
         if quiet < 1:
             write_breakdown(terminalreporter, report, style)
+            _write_tool_use(terminalreporter, report, style)
             _write_slowest(terminalreporter, report, style)
             _write_worst(terminalreporter, report, style)
             terminalreporter.line("")
@@ -71,6 +73,17 @@ def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
         marks += [f"{model[how]} {how} {link} cassettes" for how, link in TAPED.items() if model[how]]
         if marks:
             reporter.write_line(f"  {'; '.join(marks)}", yellow=model["scripted"], light=not model["scripted"])
+
+
+def _write_tool_use(reporter: Terminal, report: Report, style: Style) -> None:
+    """A line for each model that ran MCP tasks."""
+    found = [(model["model_id"], model["tool_use"]["total"]) for model in report["models"] if model["tool_use"]]
+    if not found:
+        return
+    reporter.line("")
+    reporter.write_line("tool use on MCP servers", bold=True)
+    for name, total in found:
+        reporter.write_line(f"  {style.clip(name, _NAME_WIDTH)}: {tool_use_line(total, style.dash)}")
 
 
 def _columns(report: Report, style: Style) -> list[Column]:

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metrics_samples import HOSTILE
 
-from pytest_agentbench.metrics import BUILTIN_METRICS, V1_METRICS, asks_model, score
+from pytest_agentbench.metrics import BUILTIN_METRICS, V1_METRICS, asks_model, score, takes_trace
 
-PLAIN = sorted(name for name, function in BUILTIN_METRICS.items() if not asks_model(function))
+PLAIN = sorted(
+    name for name, function in BUILTIN_METRICS.items() if not asks_model(function) and not takes_trace(function)
+)
 EACH = [(name, None) for name in PLAIN] + [(name, "v1") for name in sorted(V1_METRICS)]
 SYMMETRIC = ("exact_match", "f1_score", "rouge_score")
 

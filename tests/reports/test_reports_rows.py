@@ -77,6 +77,7 @@ def test_a_row_holds_what_the_records_say():
         ],
         "metrics": {"f1": 0.25, "f1-2": 0.5},
         "judge": {"overall": 4.2, "task": 3.5, "spark": 6.0, "expectations": 0.75},
+        "tool_use": None,
         "final_score": 4.2,
         "usage": {
             "input_tokens": 1200,

@@ -1,0 +1,142 @@
+"""How a run used its tools: rates over its trace, whatever runner wrote it (seed 004, 5.1; spec/mcp.md).
+
+Every rate is None where there is nothing to measure. A call of which nobody knows whether there was such a tool, as
+where an agent of the user's reports calls of tools that it has itself, is in no rate of names and arguments.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pytest_agentbench.metrics.registry import Measured, metric
+from pytest_agentbench.records import Case, RunArtifact, RunnerEvent, ToolCallEvent, ToolResultEvent
+
+RULES = ("valid_tool_name_rate", "input_schema_compliance", "execution_success_rate")
+"""The rates whose mean is a part of the overall score."""
+TOOL_USE_METRICS = (*RULES, "soft_error_rate", "dependency_compliance", "planning_json_compliance")
+"""What is measured of every case with MCP servers."""
+
+_OWN_AGENT = "callable"
+
+
+class Called(NamedTuple):
+    """A tool call with its result, None where none came."""
+
+    call: ToolCallEvent
+    result: ToolResultEvent | None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether a result came, and was not flagged as an error."""
+        return self.result is not None and not self.result.is_error
+
+
+def calls_of(artifact: RunArtifact) -> list[Called]:
+    """All tool calls in order. Of calls with the same id, the first one has the first result."""
+    results: dict[str, deque[ToolResultEvent]] = defaultdict(deque)
+    for event in artifact.trace:
+        if isinstance(event, ToolResultEvent):
+            results[event.call_id].append(event)
+    return [
+        Called(call, results[call.call_id].popleft() if results[call.call_id] else None) for call in artifact.tool_calls
+    ]
+
+
+@metric("valid_tool_name_rate", trace=True)
+def valid_tool_name_rate(case: Case, artifact: RunArtifact) -> Measured | None:
+    """Calls that name a tool of the run / all calls."""
+    known = _known(artifact)
+    return _rate(sum(call.offered is True for call in known), len(known))
+
+
+@metric("input_schema_compliance", trace=True)
+def input_schema_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
+    """Calls of a tool of the run whose arguments satisfy its schema / calls of a tool of the run.
+
+    Calls that no schema can judge, because it is broken, count on neither side. 0 where no call names a tool.
+    """
+    known = _known(artifact)
+    named = [call for call in known if call.offered]
+    if known and not named:
+        return Measured(0.0, {"of": 0})
+    scored = [call for call in named if call.schema_valid is not None]
+    return _rate(sum(call.schema_valid is True for call in scored), len(scored))
+
+
+@metric("execution_success_rate", trace=True)
+def execution_success_rate(case: Case, artifact: RunArtifact) -> Measured | None:
+    """Calls that ended without an error / all calls. A call that never ended is no success."""
+    calls = _ended(artifact)
+    return _rate(sum(called.succeeded for called in calls), len(calls))
+
+
+@metric("soft_error_rate", trace=True)
+def soft_error_rate(case: Case, artifact: RunArtifact) -> Measured | None:
+    """Calls that say `{"error": ...}` without being flagged as an error / all calls."""
+    calls = _ended(artifact)
+    return _rate(sum(called.succeeded and _is_soft_error(called.result) for called in calls), len(calls))
+
+
+@metric("dependency_compliance", trace=True)
+def dependency_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
+    """Executed calls before which all that the task's `dependencies` name for their tool had succeeded / all executed.
+
+    Executed is a call of a tool of the run that has a result; one whose tool needs nothing complies. `needing` in the
+    details counts the others. None where the task declares no graph. Calls of one round are recorded before their
+    results, so that none of them counts as earlier than another.
+    """
+    required = case.mcp_task.dependencies if case.mcp_task is not None else None
+    if not required:
+        return None
+    executed = {each.call.sequence for each in calls_of(artifact) if each.result and each.call.offered is not False}
+    done: set[str] = set()
+    needing = complied = 0
+    for event in artifact.trace:
+        if isinstance(event, ToolResultEvent) and not event.is_error:
+            done |= _names(event.name)
+        elif event.sequence in executed and isinstance(event, ToolCallEvent):
+            before = {each for name in _names(event.name) for each in required.get(name, ())}
+            needing += bool(before)
+            complied += before <= done
+    rate = _rate(complied, len(executed))
+    return rate and replace(rate, details={**rate.details, "needing": needing})
+
+
+@metric("planning_json_compliance", trace=True)
+def planning_json_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
+    """Plans that kept the contract at the first attempt / all replies of the planner."""
+    plans = [event.data for event in artifact.trace if isinstance(event, RunnerEvent) and event.name == "plan"]
+    return _rate(sum(plan.get("ok") is True and plan.get("attempt") == 1 for plan in plans), len(plans))
+
+
+def _rate(hits: int, of: int) -> Measured | None:
+    return Measured(hits / of, {"hits": hits, "of": of}) if of else None
+
+
+def _known(artifact: RunArtifact) -> Sequence[ToolCallEvent]:
+    return [call for call in artifact.tool_calls if call.offered is not None]
+
+
+def _ended(artifact: RunArtifact) -> Sequence[Called]:
+    """All calls, but those that a user's agent reports without a result: of these nobody knows how they ended."""
+    calls = calls_of(artifact)
+    return [each for each in calls if each.result is not None] if artifact.runner_type == _OWN_AGENT else calls
+
+
+def _is_soft_error(result: ToolResultEvent | None) -> bool:
+    if result is None or '"error"' not in result.content:
+        return False
+    try:
+        said = json.loads(result.content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and bool(said.get("error"))
+
+
+def _names(tool_id: str) -> set[str]:
+    """The tool's id, and its name without the server's."""
+    return {tool_id, tool_id.partition(":")[2] or tool_id}

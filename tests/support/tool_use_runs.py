@@ -1,0 +1,146 @@
+"""Hand-made runs of MCP tasks: what was called in which order, how it ended, what judges say, the rows of reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.config import EvaluationProfile
+from pytest_agentbench.engine.verdict import metrics_of, verdict
+from pytest_agentbench.judging.tool_use.scores import aggregate_tool_use
+from pytest_agentbench.metrics import METRICS, measure_trace
+from pytest_agentbench.records import (
+    TOOL_USE_DIMENSIONS,
+    Case,
+    Evaluation,
+    FinalOutputEvent,
+    JudgeIteration,
+    JudgeResult,
+    JudgeVerdict,
+    McpTask,
+    Model,
+    RunArtifact,
+    RunError,
+    RunnerEvent,
+    RunnerSpec,
+    Scored,
+    ToolCallEvent,
+    ToolResultEvent,
+    Usage,
+)
+from pytest_agentbench.reports import run_row
+
+PROFILE = EvaluationProfile.default()
+
+
+def called(name: str, *, offered: bool | None = True, schema_valid: bool | None = True, call_id: str = "1", **_: Any):
+    """The event of a call; `sequence` is set by `run`."""
+    arguments: dict[str, Any] = {}
+    return ToolCallEvent(
+        sequence=0, at=0.0, call_id=call_id, name=name, arguments=arguments, offered=offered, schema_valid=schema_valid
+    )
+
+
+def result(name: str, content: str = "fine", *, is_error: bool = False, call_id: str = "1"):
+    return ToolResultEvent(sequence=0, at=0.0, call_id=call_id, name=name, content=content, is_error=is_error)
+
+
+def use(name: str, content: str = "fine", *, is_error: bool = False, call_id: str = "1", **call: Any):
+    """A call and its result."""
+    return [called(name, call_id=call_id, **call), result(name, content, is_error=is_error, call_id=call_id)]
+
+
+def note(name: str, **data: Any):
+    return RunnerEvent(sequence=0, at=0.0, name=name, data=data)
+
+
+def run(
+    *events: Any,
+    status: str = "success",
+    runner_type: str = "mcp_planner",
+    answer: str | None = "done",
+    usage: Usage | None = None,
+):
+    """A run with these events, lists of them flattened."""
+    flat = [each for event in events for each in (event if isinstance(event, list) else [event])]
+    flat += [] if answer is None else [FinalOutputEvent(sequence=0, at=0.0, content=answer)]
+    return RunArtifact(
+        run_id="r",
+        case_id="t",
+        runner_type=runner_type,
+        model={"model_id": "m"},
+        repetition=1,
+        status=status,  # type: ignore[arg-type]
+        error=None if status == "success" else RunError(code=status, message="because"),
+        started_at=datetime(2026, 1, 2, tzinfo=UTC),
+        duration_seconds=1.0,
+        usage=usage or Usage(),
+        trace=tuple(event.model_copy(update={"sequence": at}) for at, event in enumerate(flat)),
+    )
+
+
+def task(*servers: str, case_id: str = "t", **fields: Any) -> Case:
+    """An MCP task; `fields` are McpTask's."""
+    return Case(
+        case_id=case_id,
+        title="T",
+        path=Path("tasks.json"),
+        runner=RunnerSpec(type="mcp_planner"),
+        mcp_servers=dict.fromkeys(servers),
+        mcp_task=McpTask(servers=servers, fuzzy="do it", **fields),
+    )
+
+
+def judgement(
+    *shuffles: Sequence[float], pass_threshold: float = 0.5, **judges: Sequence[Sequence[float]]
+) -> JudgeResult:
+    """What one judge says in several shuffles, six scores each; or what several judges say, by their ids."""
+    iterations = [
+        JudgeIteration(
+            judge_run_id=name,
+            judge_id=name,
+            model=name,
+            repetition=number,
+            status="success",
+            verdict=JudgeVerdict(
+                summary="It misses half.",
+                dimensions={
+                    dimension: Scored(score=score) for dimension, score in zip(TOOL_USE_DIMENSIONS, scores, strict=True)
+                },
+                overall=Scored(score=sum(scores) / 6),
+            ),
+        )
+        for name, said in {**({"one": shuffles} if shuffles else {}), **judges}.items()
+        for number, scores in enumerate(said, 1)
+    ]
+    return aggregate_tool_use(iterations, pass_threshold=pass_threshold)
+
+
+def evaluated(case: Case, artifact: RunArtifact, judged: JudgeResult | None = None) -> Evaluation:
+    """The verdict with every metric that the case has."""
+    metrics = [measure_trace(spec, case, artifact, METRICS) for spec in metrics_of(case, PROFILE)]
+    return verdict(case, PROFILE, artifact, (), metrics, judged)
+
+
+def task_row(
+    case: Case, artifact: RunArtifact, judged: JudgeResult | None = None, model: str = "gpt", repetition: int = 1
+) -> dict[str, Any]:
+    """The entry in report.json's `runs[]`."""
+    evaluation = evaluated(case, artifact, judged)
+    suffix = model if repetition == 1 else f"{model}-r{repetition}"
+    return run_row(
+        f"tasks.json::{case.case_id}[{suffix}]",
+        case,
+        Model(model_id=model, requested_model=model),
+        repetition,
+        artifact,
+        evaluation,
+        duration_seconds=1.0,
+        reused=False,
+        evaluation_reused=False,
+        artifact_path=None,
+        outcome=evaluation.outcome,
+        message=None,
+    )
