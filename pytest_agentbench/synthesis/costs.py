@@ -1,0 +1,63 @@
+"""What synthesis spends, by stage, and how much it may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pytest_agentbench.records import Usage
+from pytest_agentbench.synthesis.base import STAGES, Stage
+
+
+@dataclass(slots=True)
+class Spent:
+    """Requests that were answered, their tokens and USD as far as they are known; `unknown` ones told no cost."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    unknown: int = 0
+
+    def add(self, other: Spent) -> None:
+        """Adds the other to this one."""
+        self.requests += other.requests
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.cost_usd += other.cost_usd
+        self.unknown += other.unknown
+
+
+@dataclass
+class Ledger:
+    """Adds up one call's spending. `max_cost` is in USD, None for no limit."""
+
+    max_cost: float | None = None
+    stages: dict[Stage, Spent] = field(default_factory=lambda: {stage: Spent() for stage in STAGES})
+
+    def book(self, stage: Stage, usage: Usage) -> None:
+        """Adds a reply's usage."""
+        cost = usage.cost_usd
+        self.stages[stage].add(
+            Spent(1, usage.input_tokens or 0, usage.output_tokens or 0, cost or 0.0, unknown=int(cost is None))
+        )
+
+    @property
+    def total(self) -> Spent:
+        """All stages together."""
+        total = Spent()
+        for spent in self.stages.values():
+            total.add(spent)
+        return total
+
+    def used_up(self) -> str | None:
+        """Why nothing more is to be asked; None while there is money left."""
+        spent = self.total.cost_usd
+        if self.max_cost is None or spent < self.max_cost:
+            return None
+        return f"the budget is used up: {spent:.4f} of {self.max_cost:.4f} USD (--max-cost)"
+
+    def rows(self) -> Iterator[tuple[str, Spent]]:
+        """Each stage with what it spent, then the total."""
+        yield from self.stages.items()
+        yield "total", self.total
