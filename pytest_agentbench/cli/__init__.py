@@ -17,6 +17,7 @@ COMMANDS = {
     "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",
     "doctor": "say what works on this machine of what the cases need",
+    "mcp": "list and call tools of MCP servers; report on, judge and make MCP tasks",
     "serve": "answer chat completions from the scripts beside the cases, on loopback",
 }
 

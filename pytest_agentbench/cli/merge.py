@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None and (twin := _same_file(args.output, args.reports)) is not None:
         print(f"agentbench merge: -o: found {args.output}, which is one of the reports: {twin}", file=sys.stderr)
         return 2
-    parts = [_read(path) for path in args.reports]
+    parts = [read_report(path) for path in args.reports]
     try:
         report = merge_reports(
             parts, partial=args.partial, fail_under=args.fail_under, min_completion=args.min_completion
@@ -69,8 +69,8 @@ def _same_file(output: Path, reports: Sequence[Path]) -> Path | None:
     return next((path for path in reports if output.exists() and path.exists() and path.samefile(output)), None)
 
 
-def _read(path: Path) -> Part:
-    """Raises ConfigError for a file that is no report of this version."""
+def read_report(path: Path) -> Part:
+    """A report.json. Raises ConfigError for a file that is none of this version."""
     from pytest_agentbench.cli.merging import Part
     from pytest_agentbench.errors import ConfigError
 

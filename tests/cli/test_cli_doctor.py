@@ -201,7 +201,7 @@ def test_programs_of_mcp_servers(project):
     done = project.doctor()
     assert done.returncode == 1
     assert line(done, "p/here").startswith("ok")
-    assert "there is no program 'no-such-program' on PATH" in line(done, "p/gone")
+    assert "the program no-such-program is not installed" in line(done, "p/gone")
 
 
 def test_a_store_that_cannot_be_written(project):

@@ -508,6 +508,31 @@ def test_tool_calls_and_web_searches_are_replayed(bench, endpoint, monkeypatch):
     assert len(bench.lines("searches.txt")) == 3
 
 
+def test_a_planners_run_is_replayed_with_its_summaries_side_by_side(bench, endpoint, monkeypatch):
+    def answer(body):
+        asked, number = body["messages"][-1]["content"], next(draws.numbers)
+        if "This is round 1 of" in asked:
+            calls = [{"tool": "list_files", "parameters": {"path": path}} for path in ("a", "b", "a")]
+            text = json.dumps({"reasoning": "Look.", "should_continue": True, "planned_tools": calls})
+        else:
+            text = '{"should_continue": false}' if "This is round" in asked else f"Paris, draw {number}"
+        return {"role": "assistant", "content": text}
+
+    endpoint.answer = answer
+    model(bench, endpoint)
+    bench.profile("short", planner={"summarise_over_tokens": 1})
+    case = {"messages": [{"role": "user", "content": "?"}], "context": {"llm_probe": {"tools": ["list_files"]}}}
+    bench.case("a", runner={"type": "mcp_planner"}, input=case)
+    options = ("--model=gpt", "--agentbench-run-profile=short")
+    recorded = bench.run(*options, RECORD)
+    assert recorded.outcomes == {"a[gpt]": "passed"}, recorded.text
+    assert len(endpoint.requests) == 5  # two plans, an answer, and a summary of each result that no other equals
+    gone(bench, endpoint, monkeypatch)
+    replayed = bench.run(*options, REPLAY)
+    assert facts(replayed) == facts(recorded), replayed.text
+    assert endpoint.requests == []
+
+
 def test_the_workspace_may_lie_elsewhere(bench, endpoint, monkeypatch):
     def answer(body):
         results = [message["content"] for message in body["messages"] if message["role"] == "tool"]

@@ -1,0 +1,89 @@
+"""The MCP servers that commands are given: a name that is declared, or a whole file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_agentbench.cli.places import existing, project_of
+from pytest_agentbench.config import (
+    COMMANDS_FILE,
+    ConfigRoot,
+    RunProfile,
+    ServersFile,
+    find_root,
+    load,
+    read_commands,
+    suggest,
+)
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records import McpServer, SandboxSettings
+
+_FILES = ("servers.yaml", "servers.yml", COMMANDS_FILE)
+_BELOW = ("*/", "*/*/")
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredServers:
+    """Servers by name, and the sandbox of those that name none of their own."""
+
+    servers: Mapping[str, McpServer]
+    sandbox: SandboxSettings
+
+    def named(self, name: str) -> McpServer:
+        """The server of this name. Raises ConfigError where none is declared."""
+        if name not in self.servers:
+            raise ConfigError(
+                f"found {name!r}, expected a server that is declared in a servers.yaml or commands.json, or in the run "
+                f"profile that --profile names{suggest(name, self.servers)}"
+            )
+        return self.servers[name]
+
+
+def is_servers_file(given: str) -> bool:
+    """Whether this is a file of servers, not the name of one."""
+    return given.endswith((".yaml", ".yml", ".json"))
+
+
+def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
+    """All servers of a servers.yaml or commands.json. Raises ConfigError where it cannot be read or has none."""
+    (path,) = existing([path])
+    servers = read_commands(path) if path.suffix == ".json" else load(path, ServersFile).servers
+    if not servers:
+        raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or the commands.json of MCP-Bench")
+    root = find_root(path, project_of(path), None)
+    return DeclaredServers(servers, _profile(root, profile).sandbox_settings)
+
+
+def declared_servers(profile: str | None) -> DeclaredServers:
+    """What can be named in the current folder: servers of its files and of those above it, and of a run profile.
+
+    Where there are none, those of the one config root just below it.
+
+    :raises ConfigError: one of the files is wrong, or there are several roots.
+    """
+    here = Path.cwd()
+    root = find_root(here / "any", project_of(here), None)
+    servers = root.mcp_servers(here / "any")
+    if not servers:
+        root, servers = _below(here, root)
+    settings = _profile(root, profile)
+    return DeclaredServers({**servers, **settings.mcp_servers}, settings.sandbox_settings)
+
+
+def _below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, McpServer]]:
+    files = [file for depth in _BELOW for name in _FILES for file in sorted(here.glob(f"{depth}{name}"))]
+    found: dict[ConfigRoot, dict[str, McpServer]] = {}
+    for file in files:
+        root = find_root(file, project_of(here), None)
+        if servers := root.mcp_servers(file):
+            found.setdefault(root, {}).update(servers)
+    if len(found) > 1:
+        places = " and ".join(str(root.path) for root in found)
+        raise ConfigError(f"servers are declared in {places}: run this in one of these folders, or name a file")
+    return next(iter(found.items()), (around, {}))
+
+
+def _profile(root: ConfigRoot, name: str | None) -> RunProfile:
+    return RunProfile.default() if name is None else root.run_profile(name)
