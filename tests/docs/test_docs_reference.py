@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 from docs_pages import blocks
 
 from pytest_agentbench.checks import BUILTIN_CHECKS
+from pytest_agentbench.config import PlannerSettings, json_schemas
 from pytest_agentbench.metrics import BUILTIN_METRICS
 from pytest_agentbench.options import FLAGS, OPTIONS
 from pytest_agentbench.tools import BUILTIN_TOOLS
@@ -39,6 +41,19 @@ def options_table() -> str:
 
 def test_the_options_table_is_up_to_date() -> None:
     assert options_table() in (DOCS / "running.md").read_text(encoding="utf-8")
+
+
+def planner_table() -> str:
+    """The table of the planner's settings in `docs/mcp-bench.md`."""
+    fields = json_schemas()["run_profile"]["$defs"][PlannerSettings.__name__]["properties"]
+    rows = ["| setting | default | |", "|---|---|---|"]
+    for name, field in fields.items():
+        rows.append(f"| `{name}` | `{json.dumps(field['default'])}` | {field['description']} |")
+    return "\n".join(rows)
+
+
+def test_the_table_of_the_planners_settings_is_up_to_date() -> None:
+    assert planner_table() in (DOCS / "mcp-bench.md").read_text(encoding="utf-8")
 
 
 def test_every_option_that_pytest_shows_is_in_the_table(pytester: pytest.Pytester) -> None:
@@ -89,4 +104,4 @@ def _anchors(page: Path) -> set[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(options_table() + "\n")
+    sys.stdout.write(f"{options_table()}\n\n{planner_table()}\n")

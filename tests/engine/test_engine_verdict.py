@@ -4,11 +4,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.tool_use_runs import evaluated, judgement, run, task, use
 
 from pytest_agentbench.config import EvaluationProfile
-from pytest_agentbench.engine.verdict import require_decision, verdict, wants_judge
+from pytest_agentbench.engine.verdict import metrics_of, require_decision, verdict, wants_judge
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Case, CheckResult, MetricResult, RunArtifact, RunError
+from pytest_agentbench.metrics import TOOL_USE_METRICS
+from pytest_agentbench.records import Case, CheckResult, MetricResult, MetricSpec, RunArtifact, RunError
 
 PLAIN = EvaluationProfile.default()
 JUDGED = EvaluationProfile.model_validate(
@@ -136,3 +138,56 @@ def test_report_only_never_fails_but_may_err():
     case = make_case(CHECK, report_only=True)
     assert verdict(case, PLAIN, make_run("failed"), [check("failed")], [metric(0.1)], None).outcome == "passed"
     assert verdict(case, PLAIN, make_run(), [check("error")], [], None).outcome == "error"
+
+
+# -- MCP tasks and metrics of traces
+
+
+def test_an_mcp_task_needs_a_judge_or_a_metric_that_can_fail_it():
+    require_decision(task("A"), JUDGED)
+    assert wants_judge(task("A"), JUDGED)
+    metric_at_least = MetricSpec(name="execution_success_rate", threshold=0.5)
+    require_decision(task("A").model_copy(update={"metrics": (metric_at_least,)}), PLAIN)
+    with pytest.raises(ConfigError, match=r"tasks.json:1: nothing decides this MCP task; name an evaluation profile"):
+        require_decision(task("A"), PLAIN)
+
+
+def test_a_case_with_servers_is_measured_by_all_rates_and_by_its_own_thresholds():
+    own = MetricSpec(name="soft_error_rate", threshold=0.5)
+    case = task("A").model_copy(update={"metrics": (own,)})
+    found = metrics_of(case, PLAIN)
+    assert found[0] is own
+    assert sorted(spec.name for spec in found) == sorted(TOOL_USE_METRICS)
+    assert metrics_of(make_case(CHECK), PLAIN) == ()
+
+
+def test_a_profiles_metric_of_traces_is_for_cases_with_tools():
+    asked = MetricSpec(name="execution_success_rate", threshold=1.0)
+    profile = PLAIN.model_copy(update={"metrics": (asked, MetricSpec(name="f1_score"))})
+    assert metrics_of(make_case(CHECK), profile) == ()
+    assert metrics_of(make_case(CHECK, tools=["read_file"]), profile) == (asked,)
+    assert metrics_of(task("A"), profile)[0] == asked
+
+
+@pytest.mark.parametrize(
+    ("scores", "outcome"),
+    [((1, 1, 4, 4, 5, 5), "passed"), ((1, 1, 4, 4, 4.9, 4.9), "failed")],
+    ids=["at-the-bar", "below-it"],
+)
+def test_the_overall_score_decides_an_mcp_task(scores, outcome):
+    """Rules 1, axes 0.1, 0.4 and 0.5: 0.5 in all; the judge's own mean is 3.3 of 10."""
+    evaluation = evaluated(task("A"), run(use("A:one")), judgement(*[scores]))
+    assert evaluation.outcome == outcome
+    assert evaluation.final_score == pytest.approx(10 * (1 + sum(scores) / 20) / 4)
+    if outcome == "failed":
+        assert evaluation.reasons == (
+            "overall 4.97 of 10, expected at least 5.00 "
+            "(rules 1.00, task completion 0.10, tool selection 0.40, planning 0.49)",
+        )
+
+
+def test_a_threshold_on_nothing_to_measure_fails():
+    nothing = MetricResult(name="execution_success_rate", score=None, threshold=0.9, passed=False)
+    evaluation = verdict(make_case(CHECK), PLAIN, make_run(), [check("passed")], [nothing], None)
+    assert evaluation.outcome == "failed"
+    assert evaluation.reasons == ("metric execution_success_rate: nothing to measure, expected at least 0.9",)
