@@ -120,9 +120,7 @@ class Scripts:
             raise NoScript(f"no script answers case {case_id!r}; add a reply to {self._place(case_id)}")
         return script
 
-    def verdict(
-        self, case_id: str | None, messages: Sequence[Mapping[str, Any]], iteration: int
-    ) -> ScriptedVerdict:
+    def verdict(self, case_id: str | None, messages: Sequence[Mapping[str, Any]], iteration: int) -> ScriptedVerdict:
         """What a judge says of the case `case_id`, or, without one, of the case whose message the prompt quotes.
 
         :raises NoScript: none says it, or several do.
