@@ -233,10 +233,17 @@ def _stopped(pid: int) -> Iterator[None]:
     """A process that does nothing for a while; it may be killed meanwhile."""
     os.kill(pid, signal.SIGSTOP)
     try:
+        while not _rests(pid):  # a thread that waits in a read may still get what comes
+            time.sleep(0.001)
         yield
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
+
+
+def _rests(pid: int) -> bool:
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
 
 
 def _process(mark: str) -> int:
