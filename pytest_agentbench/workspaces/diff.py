@@ -7,8 +7,8 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from itertools import accumulate, islice, takewhile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -32,7 +32,6 @@ MAX_DIFFS = 200_000
 
 _MAX_STEPS = 50_000_000  # one or two seconds, where an agent wrote its text to keep the comparison busy
 _CONTEXT = 3
-_HUNK = re.compile(r"@@ -(\d+)(.*) \+(\d+)(.*) @@")
 
 Change = Literal["added", "removed", "modified", "renamed", "mode"]
 Facts = Mapping[Names, FileFacts]
@@ -162,14 +161,38 @@ def _content(root: Path, path: str, *, linked: bool) -> bytes:
 
 def _unified(old: list[str], new: list[str]) -> list[str]:
     """The lines of a unified diff. Raises _Untold where finding it takes too long."""
-    start = max(0, _common(old, new) - _CONTEXT)
-    old, new = old[start:], new[start:]
-    end = max(0, _common(old[::-1], new[::-1]) - _CONTEXT)
-    old, new = old[: len(old) - end], new[: len(new) - end]
-    if _steps(old, new) > _MAX_STEPS:
-        raise _Untold(f"not compared: {len(old):,} lines became {len(new):,} others")
-    found = islice(difflib.unified_diff(old, new, n=_CONTEXT), 2, None)
-    return [_shifted(line, start) if line.startswith("@@") else _ended(line) for line in found]
+    before = _common(old, new)
+    after = _common(old[before:][::-1], new[before:][::-1])
+    ours, theirs = old[before : len(old) - after], new[before : len(new) - after]
+    if _steps(ours, theirs) > _MAX_STEPS:
+        raise _Untold(f"not compared: {len(ours):,} lines became {len(theirs):,} others")
+    aligned = difflib.SequenceMatcher[str]()
+    aligned.opcodes = [  # type: ignore[attr-defined]  # those of the middle: what surrounds it is equal
+        ("equal", 0, before, 0, before),
+        *(
+            (tag, *(before + index for index in where))
+            for tag, *where in difflib.SequenceMatcher(None, ours, theirs).get_opcodes()
+        ),
+        ("equal", len(old) - after, len(old), len(new) - after, len(new)),
+    ]
+    return [line for group in aligned.get_grouped_opcodes(_CONTEXT) for line in _hunk(group, old, new)]
+
+
+def _hunk(group: Sequence[tuple[str, int, int, int, int]], old: list[str], new: list[str]) -> Iterator[str]:
+    (_, old_start, _, new_start, _), (_, _, old_stop, _, new_stop) = group[0], group[-1]
+    yield f"@@ -{_range(old_start, old_stop)} +{_range(new_start, new_stop)} @@\n"
+    for tag, old_start, old_stop, new_start, new_stop in group:
+        if tag == "equal":
+            yield from (_ended(f" {line}") for line in old[old_start:old_stop])
+        else:
+            yield from (_ended(f"-{line}") for line in old[old_start:old_stop])
+            yield from (_ended(f"+{line}") for line in new[new_start:new_stop])
+
+
+def _range(start: int, stop: int) -> str:
+    """Lines as a hunk's header counts them, from 1; of none it names the line before."""
+    lines = stop - start
+    return f"{start + 1}" if lines == 1 else f"{start + 1 if lines else start},{lines}"
 
 
 def _steps(old: list[str], new: list[str]) -> int:
@@ -183,10 +206,6 @@ def _steps(old: list[str], new: list[str]) -> int:
 def _common(one: list[str], other: list[str]) -> int:
     """How many lines they begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def _shifted(hunk: str, lines: int) -> str:
-    return _HUNK.sub(lambda found: f"@@ -{int(found[1]) + lines}{found[2]} +{int(found[3]) + lines}{found[4]} @@", hunk)
 
 
 def _ended(line: str) -> str:

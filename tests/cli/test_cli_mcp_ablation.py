@@ -218,6 +218,7 @@ def test_runs_that_failed_and_other_cases_are_left_alone(ablation, endpoint):
     assert json.loads(ablation("--judge", "one", "--json")[1])["runs"] == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_a_judge_cannot_score_is_left_out_and_said(ablation, endpoint):
     endpoint.answer = lambda body: reply("7") if body["model"] == "two" and score_of(body) == 5 else judged(body)
     status, out, err = ablation(*BY_ALL)
@@ -227,6 +228,7 @@ def test_a_run_that_a_judge_cannot_score_is_left_out_and_said(ablation, endpoint
     assert "27.2 %" in out  # of the other one alone
 
 
+@pytest.mark.slow
 def test_a_judge_that_answers_some_of_its_shuffles_is_averaged_over_these(ablation, endpoint):
     """Of 4, 6, 4, 6, 5 the sixes are no answers: 4, 4 and 5 have mean 13/3."""
 

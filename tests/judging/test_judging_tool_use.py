@@ -418,6 +418,7 @@ def test_five_iterations_with_their_own_prompts():
     assert "metadata" not in endpoint.bodies[0]
 
 
+@pytest.mark.slow
 def test_both_judges_get_the_same_shuffles():
     judges = tuple({"judge_id": name, "type": "llm_probe", "model": name} for name in ("one", "two"))
     runs = tuple({"judge_run_id": name, "judge_id": name} for name in ("one", "two"))

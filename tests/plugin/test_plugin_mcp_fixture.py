@@ -85,6 +85,7 @@ def test_a_server_that_a_conftest_started_serves_every_case(serves: McpBench) ->
     assert serves.results(finished, "asks") == [("me", False)]
 
 
+@pytest.mark.slow
 def test_its_port_makes_a_run_no_other_one(serves: McpBench) -> None:
     serves.run()
 

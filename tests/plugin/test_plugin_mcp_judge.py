@@ -161,6 +161,7 @@ def test_a_new_concrete_text_is_judged_again(project: Bench, endpoint: FaultEndp
     assert project.lines("runs.txt") == [NAME]
 
 
+@pytest.mark.slow
 def test_a_judge_that_never_keeps_the_contract_is_an_error(project: Bench, endpoint: FaultEndpoint) -> None:
     endpoint.answer = lambda body: reply("8")
     finished = session(project, runs=({**FIRST, "repetitions": 1},))

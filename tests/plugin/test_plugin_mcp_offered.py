@@ -62,6 +62,7 @@ def test_the_task_s_own_list_comes_first(mcp: McpBench) -> None:
     assert len(fewer) == 3
 
 
+@pytest.mark.slow
 def test_else_a_sample_that_is_the_same_each_time_and_another_one_for_each_task(mcp: McpBench) -> None:
     first, second = offered(mcp, {}, {})
     again, _ = offered(mcp, {}, {})

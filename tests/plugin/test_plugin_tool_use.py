@@ -130,6 +130,7 @@ def test_of_an_agent_with_tools_of_its_own_nobody_knows_the_names(bench: Bench) 
     )
 
 
+@pytest.mark.slow
 def test_a_metric_of_ones_own_sees_case_and_run(bench: Bench) -> None:
     agent(bench, "called('mine', 'text')", "called('mine', 'more')")
     own = """

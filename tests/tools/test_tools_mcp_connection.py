@@ -341,6 +341,7 @@ def test_a_server_may_end_by_itself_before_it_is_ended(kind: Any) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_servers_that_do_not_end_by_themselves_are_ended_side_by_side() -> None:
     async def scene(first: Connection) -> None:
         async with AsyncExitStack() as stack:

@@ -239,6 +239,7 @@ def test_patterns_that_people_write_are_checked(pattern, text):
     assert (takes(schema, {"a": text}), takes(schema, {"a": f"\n{text}!"})) == (True, False)
 
 
+@pytest.mark.slow
 def test_a_schema_with_ten_thousand_properties_is_checked_and_a_longer_one_is_not():
     properties = {f"p{at}": {"type": "string", "maxLength": 9} for at in range(10_000)}
     assert takes({"properties": properties}, dict.fromkeys(properties, "x")) is True
