@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_agentbench.errors import JudgeError, SandboxError
-from pytest_agentbench.judging import bar_of
 from pytest_agentbench.metrics import parts_of
 from pytest_agentbench.records import Case, CheckResult, Evaluation, JudgeResult, MetricResult, RunArtifact, ToolUse
 from pytest_agentbench.reports.text import apart, clip, number, pad, visible
@@ -154,6 +153,8 @@ def _judge(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Iterator[F
 
 def _overall(evaluation: Evaluation, tool_use: ToolUse, judge: JudgeResult) -> Iterator[Fault]:
     """The overall score of an MCP task, where it is too low."""
+    from pytest_agentbench.judging import bar_of
+
     final, bar = evaluation.final_score, bar_of(judge.pass_threshold)
     if final is not None and final < bar:
         score, wanted = apart(final, bar, digits=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from attacks_support import rows
 
 TESTS = "\n".join(file.read_text(encoding="utf-8") for file in Path(__file__).parents[1].rglob("test_*.py"))
@@ -13,6 +14,7 @@ HELD_IN_LOCAL = {"everywhere": True, "isolated": False, "by_version": True, "onc
 """What tests of verifiers show of `local` by their decorators; the last two: the kind of sandbox has no part in it."""
 
 
+@pytest.mark.slow
 def test_every_attack_has_an_outcome_and_a_test() -> None:
     found = list(rows())
     assert len({row.attack for row in found}) == len(found) > 30
@@ -22,6 +24,7 @@ def test_every_attack_has_an_outcome_and_a_test() -> None:
         assert len(tests) == 1, f"{row.test}: found {len(tests)} tests of that name"
 
 
+@pytest.mark.slow
 def test_every_sandbox_of_a_row_is_tried() -> None:
     for row in rows():
         if "local" not in row.outcomes:

@@ -103,6 +103,7 @@ def line(done: subprocess.CompletedProcess[str], about: str) -> str:
     return found[0].strip()
 
 
+@pytest.mark.slow
 def test_where_nothing_is_needed_nothing_is_missing(project):
     project.case("plain")
     done = project.doctor(**NO_DOCKER)
@@ -112,6 +113,7 @@ def test_where_nothing_is_needed_nothing_is_missing(project):
     assert done.stdout.endswith("Everything that is needed here works.\n")
 
 
+@pytest.mark.slow
 def test_a_case_that_would_be_skipped_is_named_with_what_to_do(project):
     project.case("plain")
     project.case("shell", "exec_shell")
@@ -124,10 +126,12 @@ def test_a_case_that_would_be_skipped_is_named_with_what_to_do(project):
     assert "start docker, or set DOCKER_HOST" in said
 
 
+@pytest.mark.slow
 def test_a_folder_without_cases_is_told(project):
     assert line(project.doctor(**NO_DOCKER), "files").startswith("-        files: none to look at below ")
 
 
+@pytest.mark.slow
 def test_a_password_in_the_url_of_an_endpoint_is_not_shown(project):
     entry = {"model_id": "proxied", "base_url": "http://me:hunterhunter@127.0.0.1:9/v1", "api_key_env": "none"}
     project.write("models.yaml", models=[entry])
@@ -204,6 +208,7 @@ def test_programs_of_mcp_servers(project):
     assert "the program no-such-program is not installed" in line(done, "p/gone")
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_written(project):
     (project.folder / "file").touch()
     done = project.doctor("--output", "file/outputs")
@@ -226,6 +231,7 @@ def test_only_the_profile_that_is_named(project):
     assert "there is no run profile 'nowhere'" in done.stderr
 
 
+@pytest.mark.slow
 def test_json(project):
     project.case("shell", "exec_shell")
     project.profile(type="docker", image="some:1")

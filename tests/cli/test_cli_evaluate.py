@@ -368,6 +368,7 @@ def test_progress_is_for_terminals_only(here):
 
 
 @pytest.mark.parametrize("columns", [28, 45, 60])
+@pytest.mark.slow
 def test_narrow_terminal_keeps_the_names(here, columns):
     """Of a table that does not fit, intervals are left out first."""
     write(here / "preds.json", RIGHT)

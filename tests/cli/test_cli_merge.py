@@ -304,6 +304,7 @@ def test_a_hostile_shard_number_costs_no_time():
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "逆\\x1b[2J [gpt]"), ("ascii", "\\u9006\\x1b[2J [gpt]")])
+@pytest.mark.slow
 def test_the_summary_fits_any_output(encoding, shown, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(session([row("逆\x1b[2J", "failed")])))
     command = [sys.executable, "-m", "pytest_agentbench.cli", "merge", "a.json"]

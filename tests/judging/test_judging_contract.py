@@ -134,6 +134,7 @@ def test_met_is_a_fraction(met):
         st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
     )
 )
+@pytest.mark.slow
 def test_no_reply_breaks_the_reader(value):
     problems(json.dumps(value))
     problems(json.dumps(reply() | {"overall": value}))

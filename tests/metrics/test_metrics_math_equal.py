@@ -64,6 +64,7 @@ def test_a_prediction_that_takes_too_long_scores_0_and_harms_nothing_after_it(ho
     assert score("math_equal", "x+1", "$1+x$") == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_an_error_and_the_next_one_is_new():
     assert score("math_equal", "x+1", "$1+x$") == 1
     worker = math_process._shared
@@ -95,6 +96,7 @@ print(math_process._shared._process.pid)
 """
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_the_session():
     command = [sys.executable, "-W", "error", "-c", SESSION]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

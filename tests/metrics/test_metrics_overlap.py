@@ -92,6 +92,7 @@ def test_rouge_counts_the_longest_common_subsequence(ground_truth, prediction, e
     assert score("rouge_score", ground_truth, prediction) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_rouge_of_long_texts_equals_that_of_the_library():
     one = " ".join(str(n % 13) for n in range(1_500))
     other = " ".join(str(n * n % 11) for n in range(1_600))

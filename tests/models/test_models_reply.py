@@ -159,6 +159,7 @@ def test_unknown_tokens_have_no_price():
     assert by_library(Usage(output_tokens=3), "https://api.openai.com/v1", "gpt-4o") is None
 
 
+@pytest.mark.slow
 def test_the_price_library_needs_no_network():
     code = """
 import socket

@@ -74,6 +74,7 @@ def test_last_failed_runs_only_what_failed(bench):
     assert list(bench.run("--ff").outcomes)[:2] == list(failed)
 
 
+@pytest.mark.slow
 def test_a_bad_file_is_one_error_and_the_rest_runs(bench):
     bench.agent()
     bench.case("good")

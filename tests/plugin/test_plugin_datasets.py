@@ -222,6 +222,7 @@ def test_a_session_whose_only_yaml_is_another_tools_loads_nothing(bench):
     assert finished.exit == 0
 
 
+@pytest.mark.slow
 def test_the_commands_list_rows_and_run_no_code(sums):
     listed = sums.pytester.run("agentbench", "list", "data", "--json")
     assert [case["case_id"] for case in json.loads(listed.stdout.str())] == [f"sums.{n}" for n in range(4)]

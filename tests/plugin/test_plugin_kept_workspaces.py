@@ -159,6 +159,7 @@ def test_a_workspace_that_is_too_large_is_not_kept(project):
     assert project.finished.outcomes == {"one[agent]": "passed"}
 
 
+@pytest.mark.slow
 def test_a_hook_looks_at_the_files_again(project):
     profile = {"schema_version": 1, "evaluation_profile_id": "hooks", "title": "Hooks"}
     policy = {"security_policy": {"allow_local_python_hooks": True}}

@@ -156,6 +156,7 @@ def test_provider_failures_are_errors_unless_the_case_expects_them(bench):
     assert "Traceback" not in finished.text
 
 
+@pytest.mark.slow
 def test_retries_are_not_seen_by_the_verdict(bench):
     with FaultEndpoint(in_order("429-retry-after", "500"), answer=lambda _: PARIS) as endpoint:
         endpoint_model(bench, endpoint)

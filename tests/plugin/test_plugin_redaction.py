@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.fault_endpoint import FaultEndpoint
 
 from conftest import case_yaml, check
@@ -66,6 +67,7 @@ JUDGED = {
 }
 
 
+@pytest.mark.slow
 def test_a_judge_gets_no_half_of_a_key_where_its_prompt_is_cut(bench, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "0123456789" * 40)
     bench.write("conftest.py", CUT)
@@ -184,6 +186,7 @@ def agentbench_runner():
 """
 
 
+@pytest.mark.slow
 def test_a_key_at_the_place_where_a_text_is_cut_shows_no_half(bench, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "0123456789" * 40)
     bench.write("conftest.py", CUT)

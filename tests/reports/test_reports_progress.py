@@ -134,6 +134,7 @@ def pytest_unconfigure():
     ("options", "drawn"),
     [((), True), (("-s",), False), (("-p", "xdist", "-n", "1"), False), (("-p", "no:terminal"), False)],
 )
+@pytest.mark.slow
 def test_in_a_real_session(tmp_path, terminal, options, drawn):
     master, stream = terminal
     (tmp_path / "conftest.py").write_text(CONFTEST)

@@ -237,6 +237,7 @@ def test_of_many_groups_the_weakest_are_named(folder):
 
 
 @pytest.mark.parametrize("columns", [40, 80, 130])
+@pytest.mark.slow
 def test_groups_of_several_datasets_and_models_fit_the_width(folder, columns):
     levels = {"a level with quite a long name": 4, "b": 1}
     rows = dataset_rows(levels) + dataset_rows(levels, model="a-model-with-a-long-name" * 2, dataset="数据" * 20)

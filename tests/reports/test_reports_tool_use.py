@@ -106,6 +106,7 @@ def test_the_repetitions_of_a_single_task_are_the_sample():
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 10), st.integers(1, 3)), min_size=1, max_size=8))
+@pytest.mark.slow
 def test_the_total_is_the_task_weighted_mean_of_its_groups(tasks):
     rows = [
         row(f"t{at}", *"ABC"[:servers], scores=(score,) * 6, repetition=repetition)

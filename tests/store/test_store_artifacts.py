@@ -267,6 +267,7 @@ def in_child(code: str, output: Path) -> list[str]:
     return [sys.executable, "-c", prelude + code]
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_what_was_written(lane, tmp_path):
     path = tmp_path / lane.write_run(artifact("kept"), RUN_INPUT)
     code = """

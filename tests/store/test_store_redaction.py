@@ -167,6 +167,7 @@ def test_the_projects_own_pages_and_code_stay_as_they_are():
         *("://a:1", "-----BEGIN PRIVATE KEY-----", "PuTTY-User-Key-File-3: Private-Lines: ", "deadbeef"),
     ],
 )
+@pytest.mark.slow
 def test_a_hostile_text_takes_time_in_proportion_to_its_length(part):
     text = part * (1_000_000 // len(part))
     started = time.process_time()
