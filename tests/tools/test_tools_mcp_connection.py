@@ -83,7 +83,8 @@ def test_a_server_has_its_own_environment_and_folder_and_nothing_else(
         assert (workspace == "/workspace") == (kind != "local")
         assert found["HOME"] == workspace
         assert set(found) <= {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "PWD", "SHLVL", "_", "HOSTNAME"}
-        assert (await connection.call("folder", {})).text == str(SERVER.parent)
+        folder = (await connection.call("folder", {})).text  # a checkout below /tmp is seen below /mnt
+        assert folder.removeprefix("/mnt") == str(SERVER.parent)
 
     play(scene, kind=kind, env={"MODE": "fast"}, env_from=("WEATHER_KEY",))
 
