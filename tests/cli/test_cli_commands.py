@@ -222,7 +222,7 @@ def test_schemas_are_printed_and_written(run, tmp_path):
     assert json.loads((tmp_path / "new" / "schemas" / "suite.schema.json").read_text()) == schema
     written = {path.name.removesuffix(".schema.json") for path in (tmp_path / "new" / "schemas").iterdir()}
     assert written == {
-        *("test_case", "dataset", "suite", "run_profile", "evaluation_profile", "agent", "models"),
+        *("test_case", "dataset", "suite", "run_profile", "evaluation_profile", "agent", "models", "servers"),
         *("demo", "dataset_demo", "report"),
     }
 
