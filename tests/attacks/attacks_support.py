@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
+from support.docker_here import needs_bubblewrap, needs_docker
 from support.outer_bound import bound_containers, bounded
+from support.started_sandbox import started
 
-from pytest_agentbench.records import SandboxSettings
-from pytest_agentbench.workspaces import ExecResult, Sandbox, Sandboxes, Workspaces
+from pytest_agentbench.workspaces import ExecResult, Sandbox
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 SECRET = "zebra-crossing-4711"
@@ -49,24 +49,6 @@ def attack(test: Callable[..., None]) -> Callable[..., None]:
         pytest.param(kind, outcome != "not isolated", id=kind, marks=MARKS[kind]) for kind, outcome in found[0].items()
     ]
     return pytest.mark.parametrize(("kind", "isolated"), params)(test)
-
-
-@asynccontextmanager
-async def started(kind: str, base: Path, **settings: Any) -> AsyncIterator[Sandbox]:
-    """A sandbox whose workspace lies below `base`; settings as in a run profile."""
-    workspaces = Workspaces(base)
-    sandboxes = Sandboxes(workspaces)
-    image = IMAGE if kind == "docker" else None
-    try:
-        spec = sandboxes.spec(SandboxSettings(type=kind, image=image, **settings))
-        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "attack"))
-        try:
-            yield sandbox
-        finally:
-            await sandbox.stop()
-    finally:
-        await sandboxes.close()
-        workspaces.close()
 
 
 def run(

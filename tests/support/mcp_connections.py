@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from support.docker_here import IMAGE
+from support.started_sandbox import started
 
 from pytest_agentbench.errors import McpCallError
-from pytest_agentbench.records import McpServer, SandboxSettings
+from pytest_agentbench.records import McpServer
 from pytest_agentbench.tools.mcp.connection import Connection
 from pytest_agentbench.tools.mcp.launching import launch, mounts_of
-from pytest_agentbench.workspaces import Sandbox, Sandboxes, SandboxKind, Workspaces
+from pytest_agentbench.workspaces import Sandbox, SandboxKind
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 
@@ -27,23 +26,11 @@ def declared_server(*options: str, **declared: Any) -> McpServer:
     return McpServer(**{**given, **declared})
 
 
-@asynccontextmanager
-async def sandbox_for(server: McpServer, kind: SandboxKind = "local", **settings: Any) -> AsyncIterator[Sandbox]:
+def sandbox_for(
+    server: McpServer, kind: SandboxKind = "local", **settings: Any
+) -> AbstractAsyncContextManager[Sandbox]:
     """A sandbox that has what the server needs."""
-    workspaces = Workspaces()
-    sandboxes = Sandboxes(workspaces)
-    try:
-        image = IMAGE if kind == "docker" else None
-        spec = sandboxes.spec(SandboxSettings(type=kind, image=image, **settings))
-        spec = replace(spec, mounts=mounts_of(server, kind))
-        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
-        try:
-            yield sandbox
-        finally:
-            await sandbox.stop()
-    finally:
-        await sandboxes.close()
-        workspaces.close()
+    return started(kind, mounts=mounts_of(server, kind), **settings)
 
 
 @asynccontextmanager
