@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,8 @@ class Plan:
     """How cases run on one model: shared by all their jobs. `model` is None where the user's own agent is the subject.
 
     `own_agent` says that the user's agent runs, with or without a model's name. Where `predictions` are given, they are
-    the subject, and neither model nor agent is. `judges` maps judge ids to the models that answer for them.
+    the subject, and neither model nor agent is. `judges` maps judge ids to the models that answer for them. `agents`
+    maps case ids to the OpenClaw agents that the suite assigns to them.
     """
 
     root: ConfigRoot
@@ -48,6 +49,7 @@ class Plan:
     suite_id: str | None = None
     own_agent: bool = False
     predictions: Predictions | None = None
+    agents: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def names_cassettes(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field
@@ -13,9 +13,10 @@ from pydantic import Field
 from pytest_agentbench.config import NetworkSettings, PlannerSettings
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.records import Case, Model, Record, RunError, RunStatus, SandboxUsed, Usage
+from pytest_agentbench.runners.openclaw.agent import OpenClawAgent
 from pytest_agentbench.runners.recorder import Recorder, clean
 from pytest_agentbench.tools import BUILTIN_TOOLS, Fetch, RunServers, Search, Tool, Toolbox, ToolContext
-from pytest_agentbench.workspaces import Sandbox, Sandboxes, SandboxSpec, Workspace
+from pytest_agentbench.workspaces import Mount, Sandbox, Sandboxes, SandboxSpec, Workspace
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import ChatClient
@@ -52,7 +53,8 @@ class RunContext:
     `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
     event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
     a container. `sandbox_used` is what was started. `servers` are the MCP servers whose tools are offered, None where
-    there are none. `trace` may be written by the runner at any time.
+    there are none. `openclaw` is the agent of a run of the runner `openclaw`. `trace` may be written by the runner at
+    any time.
     """
 
     case: Case
@@ -67,6 +69,7 @@ class RunContext:
     fetch: Fetch | None = None
     network: NetworkSettings = field(default_factory=NetworkSettings)
     planner: PlannerSettings = field(default_factory=PlannerSettings)
+    openclaw: OpenClawAgent | None = None
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread
     trace: Recorder = field(default_factory=Recorder)
     expected_sandbox: SandboxSpec | None = None
@@ -89,13 +92,15 @@ class RunContext:
             raise UnavailableError("this run has no sandbox")
         return self.sandbox_spec()
 
-    async def sandbox(self) -> Sandbox:
+    async def sandbox(self, mounts: tuple[Mount, ...] = ()) -> Sandbox:
         """Where the run's commands are executed, started at first use; the engine stops it when the run ends.
 
-        Raises UnavailableError where it is not to be had here, SandboxError where it fails.
+        At that first use it gets the `mounts` beside those of its spec. Raises UnavailableError where it is not to be
+        had here, SandboxError where it fails.
         """
         if self._sandbox is None:
-            self._sandbox = asyncio.ensure_future(self._start_sandbox(self.needs_sandbox()))
+            spec = self.needs_sandbox()
+            self._sandbox = asyncio.ensure_future(self._start_sandbox(replace(spec, mounts=(*spec.mounts, *mounts))))
         return await asyncio.shield(self._sandbox)
 
     async def stop_servers(self) -> None:

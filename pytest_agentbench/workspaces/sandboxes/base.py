@@ -60,6 +60,8 @@ class Mount:
 class SandboxSpec:
     """What kind of sandbox a run needs; equal specs may share a warm pool.
 
+    `cli` is the command of another container engine than docker's daemon, such as podman; it needs kind docker.
+
     At most one of `image` (pinned) and `dockerfile` is set; either of them, and `compose` (a file with services that
     run beside), need docker. `network` False: no network at all, but for the services of `compose`.
     """
@@ -72,6 +74,7 @@ class SandboxSpec:
     build_network: bool = False
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     mounts: tuple[Mount, ...] = ()
+    cli: str | None = None
 
 
 class Process(Protocol):
