@@ -7,7 +7,7 @@ whole or not there, and holds no secrets.
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.lazy import lazy_exports
-from pytest_agentbench.store.archives import OUTPUT_TYPE, whole_archive
+from pytest_agentbench.store.archives import OUTPUT_TYPE, whole_archive, whole_file
 from pytest_agentbench.store.artifacts import PROFILE_FILE, Lane, Store
 from pytest_agentbench.store.files import write_atomically
 from pytest_agentbench.store.fingerprints import (
@@ -81,6 +81,7 @@ __all__ = [
     "slug",
     "waste",
     "whole_archive",
+    "whole_file",
     "without_credentials",
     "write_atomically",
 ]

@@ -1,6 +1,8 @@
 """The run's own folder, and the sandbox its commands run in. What an agent names is opened here, and only here."""
 
 from pytest_agentbench.workspaces.archive import ArchiveError, pack, unpack
+from pytest_agentbench.workspaces.building.base import ImageBuilder, LocalImage
+from pytest_agentbench.workspaces.building.choice import image_builder
 from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
 from pytest_agentbench.workspaces.copying import copy_tree
 from pytest_agentbench.workspaces.diff import compare
@@ -8,6 +10,7 @@ from pytest_agentbench.workspaces.docker.compose import compose_digest, compose_
 from pytest_agentbench.workspaces.docker.daemon import docker_problem
 from pytest_agentbench.workspaces.docker.images import build_digest
 from pytest_agentbench.workspaces.docker.local_images import has_image
+from pytest_agentbench.workspaces.engines.client import engine_problem
 from pytest_agentbench.workspaces.sandboxes.base import (
     ExecResult,
     Mount,
@@ -36,7 +39,9 @@ __all__ = [
     "Capture",
     "Entry",
     "ExecResult",
+    "ImageBuilder",
     "Kind",
+    "LocalImage",
     "Mount",
     "PathRefusedError",
     "Process",
@@ -58,9 +63,11 @@ __all__ = [
     "copy_tree",
     "digest",
     "docker_problem",
+    "engine_problem",
     "fill",
     "has_image",
     "host_mark",
+    "image_builder",
     "pack",
     "session_is_dead",
     "shown_program",

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Literal
@@ -37,13 +37,15 @@ Change = Literal["added", "removed", "modified", "renamed", "mode"]
 Facts = Mapping[Names, FileFacts]
 
 
-def compare(before: Snapshot, after: Snapshot, old: Path | None, new: Workspace) -> tuple[list[FileChange], int]:
-    """The changes, sorted by path, and how many more there were.
+def compare(
+    before: Snapshot, after: Snapshot, old: Path | None, new: Workspace, wanted: Collection[str] = ()
+) -> tuple[list[FileChange], int]:
+    """The changes, sorted by path, and how many more there were. Those of `wanted` paths are told before any other.
 
     `new` is the workspace and `old` the folder it was a copy of: their texts are read where they are as the snapshots
     say.
     """
-    found = sorted(_changes(before, after), key=lambda change: change[0])
+    found = sorted(_changes(before, after), key=lambda change: (change[1].path not in wanted, change[0]))
     room = MAX_DIFFS
     changes: list[FileChange] = []
     for names, change in found[:MAX_CHANGES]:
@@ -51,7 +53,7 @@ def compare(before: Snapshot, after: Snapshot, old: Path | None, new: Workspace)
             change = _with_diff("/".join(names), change, old, new, min(room, MAX_DIFF))
             room -= len(change.diff or "")
         changes.append(change)
-    return changes, len(found) - len(changes)
+    return sorted(changes, key=lambda change: change.path.split("/")), len(found) - len(changes)
 
 
 def _changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[Names, FileChange]]:

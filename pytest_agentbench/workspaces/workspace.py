@@ -17,6 +17,7 @@ from pytest_agentbench.workspaces.confined import (
     open_file,
     open_folder,
 )
+from pytest_agentbench.workspaces.removing import remove_entry
 
 Kind = Literal["file", "folder", "link", "other"]
 
@@ -87,6 +88,16 @@ class Workspace:
     def write_text(self, relative: str, content: str) -> None:
         """Replace the file's content with UTF-8 text."""
         self.write_bytes(relative, content.encode("utf-8", "replace"))
+
+    def remove(self, relative: str) -> None:
+        """Remove a file, link or tree; nothing where it is missing. A link is removed, never what it leads to."""
+        names = self._names(relative)
+        name = _last(names, relative)
+        try:
+            with open_folder(str(self.path), names[:-1]) as folder:
+                remove_entry(folder, name)
+        except (FileNotFoundError, NotADirectoryError):  # nor is there a folder for it
+            return
 
     def kind(self, relative: str) -> Kind | None:
         """What lies at the path, None for nothing. A link is a `link`, whatever it leads to."""

@@ -19,9 +19,9 @@ IMAGE = "agentbench-test:1"
 _SECONDS = 5
 
 
-def docker_lacks() -> str | None:
-    """Why no container of IMAGE can be had here; None where it can. Asked once."""
-    return _docker_lacks(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
+def docker_lacks(image: str = IMAGE, maker: str = "tests/support/make_image") -> str | None:
+    """Why no container of the image, which `maker` makes, can be had here; None where it can. Asked once."""
+    return _docker_lacks(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"), image, maker)
 
 
 @functools.cache
@@ -38,15 +38,15 @@ def bubblewrap_lacks() -> str | None:
 
 
 @functools.cache
-def _docker_lacks(address: str) -> str | None:
+def _docker_lacks(address: str, image: str, maker: str) -> str | None:
     scheme, _, path = address.partition("://")
     if scheme != "unix":
         return f"no docker daemon on this machine (DOCKER_HOST={address})"
     try:
-        status = _status(path, f"/images/{IMAGE}/json")
+        status = _status(path, f"/images/{image}/json")
     except OSError as error:
         return f"no docker daemon at {address}: {error.strerror or error}"
-    return None if status == 200 else f"the docker daemon has no image {IMAGE}: make it with tests/support/make_image"
+    return None if status == 200 else f"the docker daemon has no image {image}: make it with {maker}"
 
 
 def _status(socket_path: str, path: str) -> int:

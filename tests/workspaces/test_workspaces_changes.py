@@ -30,9 +30,9 @@ class Folder:
         shutil.rmtree(self.old)
         shutil.copytree(self.path, self.old, symlinks=True)
 
-    def compared(self) -> tuple[list[FileChange], int]:
+    def compared(self, *wanted: str) -> tuple[list[FileChange], int]:
         before, after = take_snapshot(str(self.old)), take_snapshot(str(self.path))
-        return compare(before, after, self.old, Workspace(self.path))
+        return compare(before, after, self.old, Workspace(self.path), wanted)
 
     def changes(self) -> dict[str, FileChange]:
         return {change.path: change for change in self.compared()[0]}
@@ -200,6 +200,11 @@ def test_changes_without_end_are_counted(folder):
         (folder.path / str(number)).touch()
     changes, more = folder.compared()
     assert (len(changes), more) == (MAX_CHANGES, 7)
+    (folder.path / "report.md").write_text("# Report\n")
+    wanted, more = folder.compared("report.md", "never made")
+    assert (len(wanted), more) == (MAX_CHANGES, 8)
+    assert wanted[-1].path == "report.md"
+    assert wanted[:-1] == changes[:-1]
 
 
 def test_the_private_folder_is_no_part_of_it(folder):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from docker_support import docker_client, docker_spec, in_session, until
 from support.docker_here import IMAGE, needs_docker
 
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
-from pytest_agentbench.records import SandboxNeeds
-from pytest_agentbench.workspaces import Sandboxes, build_digest, compose_digest, compose_problem
+from pytest_agentbench.records import SandboxNeeds, SandboxSettings
+from pytest_agentbench.workspaces import Mount, Sandboxes, build_digest, compose_digest, compose_problem
 
 pytestmark = [needs_docker, pytest.mark.slow]
 needs_compose = pytest.mark.skipif(compose_problem() is not None, reason=compose_problem() or "")
@@ -224,6 +225,18 @@ def test_no_proxy_of_this_user_is_given_to_builds_and_commands(tmp_path: Path) -
     assert "secret" not in seen
 
 
+@pytest.mark.usefixtures("proxied")
+def test_no_proxy_of_this_user_is_given_to_containers_that_dockers_program_makes(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> str:
+        spec = sandboxes.container(IMAGE, SandboxSettings(), shutil.which("docker"))
+        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
+        return (await sandbox.exec(["env"], seconds=20)).output
+
+    seen = in_session(tmp_path, act)
+    assert "HOME=" in seen
+    assert "secret" not in seen
+
+
 @needs_compose
 @pytest.mark.usefixtures("proxied")
 def test_no_proxy_of_this_user_is_given_to_services(tmp_path: Path) -> None:
@@ -253,12 +266,26 @@ def test_a_build_without_network_downloads_nothing(tmp_path: Path) -> None:
         image_of(tmp_path, dockerfile)
 
 
-@pytest.mark.parametrize("volume", ["/tmp", "/workspace/", "/data"])
-def test_an_image_with_a_volume(tmp_path: Path, volume: str) -> None:
-    dockerfile = build_folder(tmp_path / "case", f"VOLUME {volume}", "RUN echo built > /made")
-    name, said = image_of(tmp_path, dockerfile)
-    forget(name)
-    assert said == "built\n\n"
+@pytest.mark.parametrize("volume", ["/tmp", "/workspace/", "/data", "/run"])
+@pytest.mark.parametrize("cli", [None, "docker"])
+def test_an_image_with_a_volume(tmp_path: Path, volume: str, cli: str | None) -> None:
+    dockerfile = build_folder(tmp_path / "case", f"VOLUME {volume}")
+    (tmp_path / "given").write_text("given")
+
+    async def act(sandboxes: Sandboxes, image: str) -> str:
+        spec = sandboxes.container(image, SandboxSettings(), cli)
+        spec = replace(spec, mounts=(Mount(tmp_path / "given", "/run/agentbench"),))
+        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
+        script = f"cat /run/agentbench; echo x > /tmp/left; echo x > left; ls -d {volume} > /tmp/seen"
+        said = await sandbox.exec(["sh", "-c", script], seconds=20)
+        assert [await sandbox.get(each, 10) for each in ("/tmp/left", "left")] == [b"x\n"] * 2
+        return said.output
+
+    with docker_client() as client:
+        image = client.images.build(path=str(dockerfile.parent), rm=True)[0].id
+    said = in_session(tmp_path, lambda sandboxes: act(sandboxes, image))
+    forget(image)
+    assert said == "given"
 
 
 @needs_compose

@@ -55,6 +55,22 @@ def test_containers_are_made_ahead_and_used_once(tmp_path: Path) -> None:
     assert containers_of(str(tmp_path)) == []
 
 
+def test_a_container_that_somebody_else_removes_while_a_command_runs(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        spec = docker_spec(sandboxes)
+        sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
+        running = asyncio.ensure_future(sandbox.exec(["sh", "-c", "echo > begun; sleep 60"], seconds=60))
+        await until(lambda: sandbox.workspace.kind("begun") == "file")
+        [found] = containers_of(str(tmp_path))
+        with docker_client() as client:
+            client.api.remove_container(found["Id"], force=True)
+        with pytest.raises(SandboxError, match=r"No such container|marked for removal"):  # nothing that the agent did
+            await running
+        await sandbox.stop()
+
+    in_session(tmp_path, act)
+
+
 def test_what_was_made_ahead_and_not_used_is_removed(tmp_path: Path) -> None:
     async def act(sandboxes: Sandboxes) -> None:
         spec = docker_spec(sandboxes)
@@ -236,6 +252,17 @@ def test_an_image_that_cannot_be_had(tmp_path: Path) -> None:
         await sandboxes.prepare(docker_spec(sandboxes, image="127.0.0.1:1/none:1"))
 
     with pytest.raises(UnavailableError, match=r"'127\.0\.0\.1:1/none:1' is not on this machine and cannot be pulled"):
+        in_session(tmp_path, act)
+
+
+def test_a_local_image_that_is_missing_is_never_pulled(tmp_path: Path) -> None:
+    async def act(sandboxes: Sandboxes) -> None:
+        await sandboxes.prepare(docker_spec(sandboxes, image="localhost/agentbench-none:1"))
+
+    expected = (
+        "docker has no image 'localhost/agentbench-none:1', and `localhost/` ones are never pulled: build it with"
+    )
+    with pytest.raises(UnavailableError, match=f"^{expected} `agentbench openclaw image` where"):
         in_session(tmp_path, act)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -12,20 +13,16 @@ from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.stream import ExecStream, start_exec
 
 
-class Cell:
-    """A container that runs. `user` is whom scripts run as; `remove` removes it, and what was made beside it.
+class CountedCell(ABC):
+    """A container whose processes are looked up once for each of its starts."""
 
-    `starts` counts how often it was started again.
-    """
-
-    def __init__(self, daemon: Daemon, container_id: str, user: str, remove: Callable[[], None]) -> None:
-        self._daemon, self._id, self._user, self._remove = daemon, container_id, user, remove
+    def __init__(self) -> None:
+        self.starts = 0
         self._pids: Path | None = None
         self._looked_up = -1
-        self.starts = 0
 
     def processes(self) -> list[int]:
-        """The pids on this machine of all that runs in it; none where this process cannot see them. For threads."""
+        """As the protocol says."""
         if self._looked_up != self.starts:
             self._looked_up, self._pids = self.starts, self._pids_file()
         try:
@@ -33,13 +30,22 @@ class Cell:
         except OSError:  # it is dead
             return []
 
+    @abstractmethod
+    def _pids_file(self) -> Path | None:
+        """What lists the pids of all that runs in it; those that are executed do not descend from its first one."""
+
+
+class DaemonCell(CountedCell):
+    """A container of the docker daemon. `user` is whom scripts run as; `remove` removes it, with what is beside it."""
+
+    def __init__(self, daemon: Daemon, container_id: str, user: str, remove: Callable[[], None]) -> None:
+        super().__init__()
+        self._daemon, self._id, self._user, self._remove = daemon, container_id, user, remove
+
     async def run(
         self, script: str, argv: Sequence[str], environment: Mapping[str, str], *, with_stdin: bool = False
     ) -> ExecStream:
-        """Start a script of the container's shell: what it writes. A dead container is started again.
-
-        Raises SandboxError where that cannot be.
-        """
+        """As the protocol says."""
         command = ["sh", "-c", script, "sh", *argv]
         try:
             return await self._started(command, environment, with_stdin)
@@ -51,16 +57,16 @@ class Cell:
             raise cannot_run(str(error)) from error
 
     async def kill(self) -> None:
-        """Kill all that runs in it. Never raises: one that is dead or gone is found out at the next start."""
+        """As the protocol says."""
         with suppress(SandboxError):
             await self._daemon.call(self._daemon.client.api.kill, self._id)
 
     def kill_soon(self) -> None:
-        """The same, for any thread, without waiting."""
+        """As the protocol says."""
         self._daemon.submit(self._daemon.client.api.kill, self._id)
 
     def remove(self) -> Future[None]:
-        """Remove it, and what was made beside it, without waiting; for any thread. The future has no exception."""
+        """As the protocol says."""
         return self._daemon.submit(self._remove)
 
     async def _started(self, command: list[str], environment: Mapping[str, str], with_stdin: bool) -> ExecStream:
@@ -77,22 +83,30 @@ class Cell:
         self.starts += 1
 
     def _pids_file(self) -> Path | None:
-        """What lists the container's processes: those that are executed in it do not descend from its first one."""
         from docker.errors import APIError
 
         try:
-            state = self._daemon.client.api.inspect_container(self._id)["State"]
-            groups = Path(f"/proc/{state['Pid']}/cgroup").read_text(encoding="ascii")
+            pid = self._daemon.client.api.inspect_container(self._id)["State"]["Pid"]
         except (APIError, OSError):
             return None
-        for line in groups.splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers in ("pids", "") and self._id in path:
-                file = Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs")
-                return file if file.exists() else None
+        return pids_file(pid, self._id)
+
+
+def pids_file(pid: int, container_id: str) -> Path | None:
+    """What lists the pids of a container, one of which is given; None where this process cannot see them."""
+    try:
+        groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii")
+    except OSError:
         return None
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("pids", "") and container_id in path:
+            file = Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs")
+            return file if file.exists() else None
+    return None
 
 
 def cannot_run(why: str) -> SandboxError:
     """What to say of a container in which nothing can be started."""
-    return SandboxError(f"the container runs no commands, for which its image needs `sh` and `sleep`: {why.strip()}")
+    needed = "`sh` and `sleep`, for this machine's architecture"
+    return SandboxError(f"the container runs no commands, for which its image needs {needed}: {why.strip()}")

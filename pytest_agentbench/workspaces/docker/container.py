@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from posixpath import normpath
 from typing import Any
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.images import Image
-from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import Mount, ResourceLimits, SandboxSpec
 from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Workspace
 
 _KEEPERS = (65534, 65533)
@@ -18,7 +19,10 @@ _KEEPERS = (65534, 65533)
 NO_RESOLVER = ("127.0.0.1",)
 """Beside services: all other names end inside. Docker before 26 asks this machine's resolver for them, which leaks."""
 
-_OWN_PROCESSES = 16
+KEEPING = 2147483647
+"""Seconds that a container waits for commands. In the command of its first process, by which scripts know it."""
+
+OWN_PROCESSES = 16
 """What the container's own processes and the start of a command take of the limit of processes."""
 
 _NO_SOURCE = "bind source path does not exist"
@@ -31,7 +35,8 @@ def user_of(workspace: Workspace) -> str:
     return f"{os.getuid()}:{os.getgid()}" if owner is None else f"{owner}:{owner}"
 
 
-def _keeper(workspace: Workspace) -> str:
+def keeper_of(workspace: Workspace) -> str:
+    """Whose rights the process has that keeps its container alive."""
     taken = user_of(workspace)
     return next(user for user in (f"{each}:{each}" for each in _KEEPERS) if user.split(":")[0] != taken.split(":")[0])
 
@@ -58,10 +63,10 @@ def create_container(
     try:
         made = api.create_container(
             image.image_id,
-            ["2147483647"],
+            [str(KEEPING)],
             entrypoint=["sleep"],
             name=name,
-            user=_keeper(workspace),
+            user=keeper_of(workspace),
             labels=dict(labels),
             environment={"HOME": WORKSPACE, "LANG": "C.UTF-8", "TERM": "dumb"},
             working_dir=WORKSPACE,
@@ -77,6 +82,23 @@ def create_container(
             "process runs in a container; set TMPDIR to a folder that both have at the same path"
         ) from error
     return str(made["Id"])
+
+
+def mounts_of(workspace: Workspace, mounts: Iterable[Mount]) -> Iterator[tuple[Mount, bool]]:
+    """The mounts of a container, and whether it may write there: the workspace, and those given."""
+    private = workspace.private_tmp()
+    yield Mount(workspace.path, WORKSPACE), True
+    yield Mount(private, _TMP), True
+    # where it lies too: a link put in its place would be followed, outside, when the container starts again
+    yield Mount(private, f"{WORKSPACE}/{PRIVATE_TMP}"), True
+    for mount in mounts:
+        yield mount, False
+
+
+def in_memory(image: Image, spec: SandboxSpec) -> list[str]:
+    """Where the image wants volumes, which would have no limit: it gets memory there, but not over what is mounted."""
+    mounted = {WORKSPACE, _TMP, *(mount.target for mount in spec.mounts)}
+    return [path for path in image.volumes if normpath(path) not in mounted]
 
 
 def _isolation() -> dict[str, Any]:
@@ -99,20 +121,16 @@ def _limits(daemon: Daemon, limits: ResourceLimits) -> dict[str, Any]:
         "mem_limit": limits.memory_bytes,
         "memswap_limit": limits.memory_bytes,  # the sum of both: no swap
         "nano_cpus": int(min(limits.cpus, daemon.cpus) * 1e9),
-        "pids_limit": limits.processes + _OWN_PROCESSES,
+        "pids_limit": limits.processes + OWN_PROCESSES,
         "ulimits": [Ulimit(name=name, soft=most, hard=most) for name, most in ulimits.items()],
     }
 
 
 def _files(image: Image, spec: SandboxSpec, workspace: Workspace) -> dict[str, Any]:
-    from docker.types import Mount
+    from docker import types
 
-    private = str(workspace.private_tmp())
     mounts = [
-        Mount(WORKSPACE, str(workspace.path), type="bind"),
-        Mount(_TMP, private, type="bind"),
-        # where it lies too: a link put in its place would be followed, outside, when the container starts again
-        Mount(f"{WORKSPACE}/{PRIVATE_TMP}", private, type="bind"),
-        *(Mount(each.target, str(each.source), type="bind", read_only=True) for each in spec.mounts),
+        types.Mount(each.target, str(each.source), type="bind", read_only=not writable)
+        for each, writable in mounts_of(workspace, spec.mounts)
     ]
-    return {"mounts": mounts, "tmpfs": dict.fromkeys(image.volumes, "")}  # a volume would have no limit
+    return {"mounts": mounts, "tmpfs": dict.fromkeys(in_memory(image, spec), "")}

@@ -13,14 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.docker.cell import Cell
-from pytest_agentbench.workspaces.docker.compose import Project, service_images, start_services
-from pytest_agentbench.workspaces.docker.container import create_container, user_of
-from pytest_agentbench.workspaces.docker.daemon import Daemon
-from pytest_agentbench.workspaces.docker.images import Image, Images
+from pytest_agentbench.workspaces.docker.images import Image
 from pytest_agentbench.workspaces.docker.labels import labels
-from pytest_agentbench.workspaces.docker.orphans import remove_container, remove_labelled, remove_orphans
 from pytest_agentbench.workspaces.docker.sandbox import DockerSandbox
+from pytest_agentbench.workspaces.engines.base import Cell, Engine, Order
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.sessions import Workspaces
@@ -34,15 +30,14 @@ _CLOSE_SECONDS = 4.0
 
 
 class Containers:
-    """All containers of one session. A container never serves two runs, and its workspace's folder is made with it.
+    """All containers of one session at one engine. None serves two runs, and its workspace's folder is made with it.
 
     Everything but the coroutines may be called in any thread.
     """
 
-    def __init__(self, workspaces: Workspaces, watchdog: Watchdog) -> None:
-        self._workspaces, self._watchdog = workspaces, watchdog
-        self._daemon = Daemon()
-        self._images = Images(self._daemon)
+    def __init__(self, engine: Engine, workspaces: Workspaces, watchdog: Watchdog) -> None:
+        self._engine, self._workspaces, self._watchdog = engine, workspaces, watchdog
+        self._calls = engine.calls
         self._ready: dict[SandboxSpec, deque[tuple[Workspace, Future[Cell]]]] = {}
         self._handed_out: dict[Path, Future[Cell]] = {}
         self._state = threading.Condition()
@@ -56,7 +51,7 @@ class Containers:
 
         Raises UnavailableError, SandboxError, ConfigError.
         """
-        return await self._daemon.call(self._all_images, spec)
+        return await self._calls.call(self._engine.image, spec)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
         """Makes containers for runs to come. Raises SandboxError where there is no room for their workspaces."""
@@ -65,7 +60,7 @@ class Containers:
         ready = self._ready.setdefault(spec, deque())
         while len(ready) < min(runs, _MOST_READY):
             workspace = self._workspaces.create("container")
-            ready.append((workspace, self._daemon.submit(self._make, spec, workspace)))
+            ready.append((workspace, self._calls.submit(self._make, spec, workspace)))
 
     def workspace(self, spec: SandboxSpec) -> Workspace | None:
         """The folder of a container that was made ahead, None where there is none."""
@@ -82,7 +77,7 @@ class Containers:
         Raises SandboxError, UnavailableError.
         """
         made = None if beside else self._handed_out.pop(workspace.path, None)
-        making = made or self._daemon.submit(self._make, spec, workspace)
+        making = made or self._calls.submit(self._make, spec, workspace)
         try:
             cell = await asyncio.wrap_future(making)
         except asyncio.CancelledError:
@@ -99,45 +94,25 @@ class Containers:
     async def close(self) -> None:
         """Removes every container that is left."""
         left = self._left()
-        if self._daemon.is_used:
-            await asyncio.gather(*(self._daemon.call(remove) for remove in left))
-            await self._daemon.call(self._end)
-
-    def _image(self, spec: SandboxSpec) -> Image:
-        return self._images.get(spec.image, spec.dockerfile, build_network=spec.build_network)
-
-    def _all_images(self, spec: SandboxSpec) -> Image:
-        if spec.compose is not None:
-            service_images(self._images, spec)
-        return self._image(spec)
+        if self._calls.is_used:
+            await asyncio.gather(*(self._calls.call(remove) for remove in left))
+            await self._calls.call(self._end)
 
     def _make(self, spec: SandboxSpec, workspace: Workspace) -> Cell:
         """A container that runs, unless the session ends meanwhile."""
         is_first = self._begin()
-        name = f"agentbench-{secrets.token_hex(8)}"
         made_for = labels(str(workspace.path.parent), workspace.path.name)
-        project = None if spec.compose is None else Project(name, made_for)
-        remove = partial(self._remove, name, project)
+        order = Order(f"agentbench-{secrets.token_hex(8)}", spec, workspace, made_for)
+        remove = partial(self._remove, order)
         try:
             if is_first:
-                remove_orphans(self._daemon.client)
-            if project is not None:
-                start_services(self._daemon, self._images, spec, project, self._closed)
-            container_id = create_container(
-                self._daemon,
-                name,
-                self._image(spec),
-                spec,
-                workspace,
-                network=project.network if project is not None else "bridge" if spec.network else "none",
-                labels=made_for,
-            )
-            self._daemon.client.api.start(container_id)
+                self._engine.remove_orphans()
+            cell = self._engine.make(order, remove, self._closed)
             with self._state:
                 if self._closed.is_set():
                     raise SandboxError("the session ended")
-                self._made[name] = remove
-            return Cell(self._daemon, container_id, user_of(workspace), remove)
+                self._made[order.name] = remove
+            return cell
         except BaseException:
             remove()
             raise
@@ -157,12 +132,10 @@ class Containers:
             atexit.register(self._close)
         return is_first
 
-    def _remove(self, name: str, project: Project | None) -> None:
-        remove_container(self._daemon.client, name)
-        if project is not None:
-            remove_labelled(self._daemon.client, project.labels)
+    def _remove(self, order: Order) -> None:
+        self._engine.remove(order)
         with self._state:
-            self._made.pop(name, None)
+            self._made.pop(order.name, None)
 
     def _close(self) -> None:
         """At the end of a process that did not close its session: no thread can be started any more."""
@@ -181,7 +154,7 @@ class Containers:
         """Waits for the containers that were being made, which are removed then."""
         with self._state:
             self._state.wait_for(lambda: not self._making, _CLOSE_SECONDS)
-        self._daemon.close()
+        self._calls.close()
 
 
 def _remove_unused(making: Future[Cell]) -> None:

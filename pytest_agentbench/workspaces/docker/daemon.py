@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from functools import cache, cached_property, partial
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.docker.calls import Calls
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 
     from docker import DockerClient
-
-T = TypeVar("T")
 
 _SOCKET = "unix:///var/run/docker.sock"
 _ASK_SECONDS = 5
@@ -32,14 +27,13 @@ def docker_problem() -> str | None:
     return _problem(_address())
 
 
-class Daemon:
+class Daemon(Calls):
     """The way to the daemon. The SDK is imported, and the daemon asked, at the first call. Safe in any thread."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._client: DockerClient | None = None
-        self._lock, self._connecting = threading.Lock(), threading.Lock()
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._threads = self._busy = 0
+        self._connecting = threading.Lock()
 
     @property
     def client(self) -> DockerClient:
@@ -48,11 +42,6 @@ class Daemon:
             if self._client is None:
                 self._client = _connected(self.socket_path)
             return self._client
-
-    @property
-    def is_used(self) -> bool:
-        """Whether anything was called yet."""
-        return self._threads > 0
 
     @property
     def socket_path(self) -> str:
@@ -69,39 +58,21 @@ class Daemon:
         """How many processors containers can have."""
         return int(self.client.info()["NCPU"])
 
-    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
-        """A function that waits for the daemon, on a thread that the end of the process does not wait for.
+    def failure(self, error: BaseException) -> BaseException:
+        """SandboxError for what the SDK raises."""
+        from docker.errors import APIError, DockerException
 
-        The future has SandboxError for what the SDK raises.
-        """
-        future: Future[T] = Future()
-        self._calls.put(partial(_work, future, function, args))
-        with self._lock:
-            self._busy += 1
-            if self._busy <= self._threads:
-                return future
-            self._threads += 1
-        threading.Thread(target=self._serve, name="agentbench-docker", daemon=True).start()
-        return future
-
-    async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """The same, awaited. It runs to its end, though its caller be cancelled."""
-        return await asyncio.wrap_future(self.submit(function, *args))
+        if isinstance(error, APIError):
+            return SandboxError(f"docker: {error.explanation or error}")
+        if isinstance(error, (DockerException, OSError)):  # the HTTP client's errors are OSErrors too
+            return SandboxError(f"docker: {error}")
+        return error
 
     def close(self) -> None:
         """Ends connections, and threads that are idle. A later call has a thread of its own."""
-        with self._lock:
-            ended, self._threads = self._threads, 0
-        for _ in range(ended):
-            self._calls.put(None)
+        super().close()
         if self._client is not None:
             self._client.close()
-
-    def _serve(self) -> None:
-        for work in iter(self._calls.get, None):
-            work()
-            with self._lock:
-                self._busy -= 1
 
 
 def _address() -> str:
@@ -140,21 +111,6 @@ def _ping(path: str) -> HTTPResponse:
         with HTTPResponse(connection) as response:
             response.begin()
             return response
-
-
-def _work(future: Future[T], function: Callable[..., T], args: tuple[Any, ...]) -> None:
-    from docker.errors import APIError, DockerException
-
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        future.set_result(function(*args))
-    except APIError as error:
-        future.set_exception(SandboxError(f"docker: {error.explanation or error}"))
-    except (DockerException, OSError) as error:  # the HTTP client's errors are OSErrors too
-        future.set_exception(SandboxError(f"docker: {error}"))
-    except BaseException as error:  # noqa: BLE001 - whoever waits for the future is told
-        future.set_exception(error)
 
 
 @cache

@@ -28,6 +28,10 @@ _SHOWN_LINES = 20
 _SHOWN_CHARACTERS = 8_000
 
 
+_LOCAL = "localhost/"
+"""What names of images begin with that are made on this machine, and are in no registry."""
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
     """An image that the daemon has. `volumes` are the paths at which it wants volumes."""
@@ -73,16 +77,14 @@ class Images:
 
         try:
             return _image(name, self._daemon.client.images.get(name))
-        except ImageNotFound:
-            pass
+        except ImageNotFound as error:
+            if is_local(name):
+                raise not_built(name) from error
         try:
             self._daemon.client.images.pull(name)
             return _image(name, self._daemon.client.images.get(name))
         except APIError as error:
-            raise UnavailableError(
-                f"the image {name!r} is not on this machine and cannot be pulled ({error.explanation or error}): "
-                "`docker pull` or `docker load` it, or name another"
-            ) from error
+            raise not_pulled(name, error.explanation or str(error), "docker") from error
 
     def _built(self, dockerfile: Path, network: bool) -> Image:
         from docker.errors import ImageNotFound
@@ -120,12 +122,34 @@ class Images:
                 use_config_proxy=network,  # its address may hold a password
                 decode=True,
             )
-            problem, last = _followed(lines)
+            problem, last = followed(lines)
             if problem is None:
                 return self._daemon.client.images.get(tag)
         except APIError as error:
             problem, last = error.explanation or str(error), ""
         raise SandboxError("\n".join([f"{dockerfile}: the image cannot be built: {problem}", *last.splitlines()]))
+
+
+def is_local(name: str) -> bool:
+    """Whether an image of that name is made on this machine, and never pulled."""
+    return name.startswith(_LOCAL)
+
+
+def not_built(name: str, program: str = "docker") -> UnavailableError:
+    """What to say of a local image that is missing."""
+    building = "agentbench openclaw image" + ("" if program == "docker" else f" --engine {program}")
+    return UnavailableError(
+        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: build it with `{building}` where it "
+        "is OpenClaw's, or name another"
+    )
+
+
+def not_pulled(name: str, why: str, program: str) -> UnavailableError:
+    """What to say of an image that cannot be had."""
+    return UnavailableError(
+        f"the image {name!r} is not on this machine and cannot be pulled ({why}): `{program} pull` or "
+        f"`{program} load` it, or name another"
+    )
 
 
 def build_digest(dockerfile: Path, *, network: bool) -> str:
@@ -146,14 +170,14 @@ def _image(name: str, found: DockerImage) -> Image:
     return Image(name, str(found.id), tuple(volumes))
 
 
-def _followed(log: Iterator[dict[str, Any]]) -> tuple[str | None, str]:
+def followed(log: Iterator[dict[str, Any]]) -> tuple[str | None, str]:
     """Why a build failed, None where it did not, and the last it wrote; it may write without end."""
     deadline = time.monotonic() + _BUILD_SECONDS
-    last = ""
-    for line in log:
+    last, problem = "", None
+    for line in log:  # to its end, or its connection stays open
         last = (last + str(line.get("stream", "")))[-_SHOWN_CHARACTERS:]
         if "error" in line:
-            return str(line["error"]), "\n".join(last.splitlines()[-_SHOWN_LINES:])
+            problem = str(line["error"])
         if time.monotonic() > deadline:
             return f"not built within {_BUILD_SECONDS} s", ""
-    return None, ""
+    return problem, "\n".join(last.splitlines()[-_SHOWN_LINES:])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.docker.cell import Cell, cannot_run
+from pytest_agentbench.workspaces.docker.cell import cannot_run
 from pytest_agentbench.workspaces.docker.scripts import END, RUN_ALONE, RUN_BESIDE, STAY, STAY_APART
-from pytest_agentbench.workspaces.docker.stream import STDOUT, ExecStream
+from pytest_agentbench.workspaces.docker.stream import STDOUT
+from pytest_agentbench.workspaces.engines.base import Cell, Stream
 from pytest_agentbench.workspaces.sandboxes.base import (
     NO_VARIABLES,
     ExecResult,
@@ -87,16 +89,16 @@ class DockerSandbox(SharedFolder):
         async with self._lock:
             for _ in range(2):
                 stream = await self._cell.run(script, argv, environment, with_stdin=True)
-                source, told = await stream.read()
-                if source != STDOUT:
+                early, told = await _beginning(stream)
+                if told:
                     session, _, errors = told.partition(b"\n")
-                    process = DockerProcess(stream, int(session), errors, self._end)
+                    process = DockerProcess(stream, int(session), early, errors, self._end)
                     self._staying.add(process)
                     self._look_after()
                     return process
                 await stream.close()
                 await self._kill()
-        raise cannot_run(told.decode("utf-8", "replace"))
+        raise cannot_run(early.decode("utf-8", "replace"))
 
     async def stop(self) -> None:
         """As the protocol says."""
@@ -148,33 +150,36 @@ class DockerSandbox(SharedFolder):
         return code
 
     async def _sweep(self, what: str) -> int:
-        """Kill all processes or a session's; how often memory ran out. The whole container, where that cannot be."""
-        told = bytearray()
-        try:
-            async with asyncio.timeout(_SWEEP_SECONDS):
-                stream = await self._cell.run(END, [what], NO_VARIABLES)
-                try:
-                    await _follow(stream, Capture(0), told)
-                finally:
-                    await stream.close()
-        except (TimeoutError, SandboxError):
-            pass
-        if (ended := _parsed(told)) is None:
+        """Kill all processes or a session's; how often memory ran out. The whole container, where that cannot be.
+
+        Raises SandboxError where there is no container any more, or none that can be started.
+        """
+        for _ in range(2):  # a new start tells whether the container is still there
+            told = bytearray()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SWEEP_SECONDS):
+                    stream = await self._cell.run(END, [what], NO_VARIABLES)
+                    try:
+                        await _follow(stream, Capture(0), told)
+                    finally:
+                        await stream.close()
+            if (ended := _parsed(told)) is not None:
+                return ended[1]
             await self._kill()
-            return 0
-        return ended[1]
+        return 0
 
     async def _end(self, process: DockerProcess) -> None:
         """Kill a program that stays, with all that it started."""
         if process not in self._staying:
             return
         self._staying.discard(process)
-        if self._staying or self._lock.locked():
-            await self._sweep(str(process.session))
-            return
-        self._watchdog.end(self._watch)
-        async with self._lock:
-            await self._sweep("all")
+        with suppress(SandboxError):  # what is gone has ended
+            if self._staying or self._lock.locked():
+                await self._sweep(str(process.session))
+                return
+            self._watchdog.end(self._watch)
+            async with self._lock:
+                await self._sweep("all")
 
     async def _kill(self) -> None:
         for process in self._staying:
@@ -194,14 +199,14 @@ class DockerSandbox(SharedFolder):
 class DockerProcess:
     """A program that stays in a container. `session` is its session there, `is_over` that it has ended.
 
-    `errors` is what came of its stderr with the number of that session.
+    `early` is what came of its stdout before the number of that session, `errors` what came of its stderr with it.
     """
 
     def __init__(
-        self, stream: ExecStream, session: int, errors: bytes, end: Callable[[DockerProcess], Awaitable[None]]
+        self, stream: Stream, session: int, early: bytes, errors: bytes, end: Callable[[DockerProcess], Awaitable[None]]
     ) -> None:
         self.session, self.is_over = session, False
-        self._stream, self._end = stream, end
+        self._stream, self._early, self._end = stream, early, end
         self._errors = LastWords()
         self._errors.add(errors)
 
@@ -220,6 +225,9 @@ class DockerProcess:
 
     async def read(self) -> bytes:
         """As the protocol says."""
+        if self._early:
+            piece, self._early = self._early, b""
+            return piece
         source, piece = await self._stream.read()
         while source != STDOUT:
             self._errors.add(piece)
@@ -241,7 +249,20 @@ class DockerProcess:
         await self._stream.close()
 
 
-async def _collect(command: _Command, stream: ExecStream, seconds: float, stdin: bytes) -> None:
+async def _beginning(stream: Stream) -> tuple[bytes, bytes]:
+    """What came on stdout until something came on stderr, and that; nothing where nothing came there.
+
+    They are two pipes: what was written first may come last.
+    """
+    early = b""
+    while True:
+        source, piece = await stream.read()
+        if source != STDOUT or not piece:
+            return early, piece
+        early += piece
+
+
+async def _collect(command: _Command, stream: Stream, seconds: float, stdin: bytes) -> None:
     """Feeds and reads a command to its end, or to its limit of time or output. Cancelled, it counts as killed."""
     sending = asyncio.ensure_future(stream.finish(stdin)) if stdin else None
     command.killed = "time-out"
@@ -256,7 +277,7 @@ async def _collect(command: _Command, stream: ExecStream, seconds: float, stdin:
             sending.cancel()
 
 
-async def _follow(stream: ExecStream, capture: Capture, told: bytearray) -> None:
+async def _follow(stream: Stream, capture: Capture, told: bytearray) -> None:
     """Reads to the end, or until so much came that the command counts as endless."""
     async for source, piece in stream.pieces():
         if source != STDOUT:
@@ -269,9 +290,8 @@ async def _follow(stream: ExecStream, capture: Capture, told: bytearray) -> None
 
 def _parsed(told: bytearray) -> tuple[int, int] | None:
     """The exit code and the count of times that memory ran out, as the scripts tell them in their last line."""
-    lines = told.decode("ascii", "replace").splitlines()
-    try:
-        code, ooms = lines[-1].split()
-        return int(code), int(ooms)
-    except (IndexError, ValueError):
-        return None
+    for line in reversed(told.decode("ascii", "replace").splitlines()):  # a program between may add words of its own
+        code, _, ooms = line.partition(" ")
+        if code.isdigit() and ooms.isdigit():
+            return int(code), int(ooms)
+    return None

@@ -7,8 +7,9 @@ stdout goes. Processes of other users, which keep the container alive, cannot be
 _SWEEP = """
 sweep() {
     if [ "$1" = all ]; then
-        kill -9 -1
-        return
+        read -r first < /proc/1/cmdline
+        case $first in *2147483647*) kill -9 -1; return ;; esac
+        set -- $$
     fi
     for folder in /proc/[0-9]*; do
         pid=${folder#/proc/}
@@ -26,10 +27,10 @@ tell() {
 }
 """
 
-RUN_ALONE = f'{_SWEEP}echo begun >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep all 2>/dev/null\ntell $code'
+RUN_ALONE = f'{_SWEEP}echo $$ >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep all 2>/dev/null\ntell $code'
 """Runs its arguments, kills all else, and tells the exit code and how often memory ran out in the container."""
 
-RUN_BESIDE = f'{_SWEEP}echo begun >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep $$ 2>/dev/null\ntell $code'
+RUN_BESIDE = f'{_SWEEP}echo $$ >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep $$ 2>/dev/null\ntell $code'
 """The same, but kills only what is left of the command's own session: there are programs that are to stay."""
 
 STAY = 'echo $$ >&2\nexec "$@" 2>&1'
@@ -38,5 +39,5 @@ STAY = 'echo $$ >&2\nexec "$@" 2>&1'
 STAY_APART = 'echo $$ >&2\nexec "$@"'
 """The same, but its arguments' stderr stays apart: it follows the number's line."""
 
-END = f'{_SWEEP}sweep "$1" 2>/dev/null\ntell 0'
+END = f'{_SWEEP}echo $$ >&2\nsweep "$1" 2>/dev/null\ntell 0'
 """Kills a session, or `all`."""

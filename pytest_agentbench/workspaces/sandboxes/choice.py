@@ -9,6 +9,9 @@ from pytest_agentbench.records import SandboxNeeds, SandboxSettings, SandboxUsed
 from pytest_agentbench.workspaces.docker.compose import compose_problem
 from pytest_agentbench.workspaces.docker.containers import Containers
 from pytest_agentbench.workspaces.docker.daemon import docker_problem
+from pytest_agentbench.workspaces.docker.engine import DaemonEngine
+from pytest_agentbench.workspaces.engines.client import engine_problem
+from pytest_agentbench.workspaces.engines.command import CommandEngine
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, Sandbox, SandboxKind, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
@@ -25,7 +28,7 @@ class Sandboxes:
     def __init__(self, workspaces: Workspaces) -> None:
         self.workspaces = workspaces
         self._watchdog = Watchdog()
-        self._containers = Containers(workspaces, self._watchdog)
+        self._containers: dict[str | None, Containers] = {}
 
     def spec(self, settings: SandboxSettings, needs: SandboxNeeds | None = None) -> SandboxSpec:
         """What a run gets by its profile and its case. What works here is found out once.
@@ -45,29 +48,40 @@ class Sandboxes:
             build_network=settings.build_network == "allow",
         )
 
+    def container(self, image: str, settings: SandboxSettings, cli: str | None = None) -> SandboxSpec:
+        """A container of that image with the network and the limits of the settings, whatever type they say.
+
+        `cli` is as in SandboxSpec. Raises UnavailableError, with what to do, where there is no such engine here.
+        """
+        problem = docker_problem() if cli is None else engine_problem(cli)
+        if problem is not None:
+            raise UnavailableError(f"the case needs a container, and there is none here: {problem}")
+        network = settings.network == "allow"
+        return SandboxSpec("docker", image=image, network=network, limits=_limits(settings), cli=cli)
+
     async def prepare(self, spec: SandboxSpec) -> None:
         """Has what is slow to be had on this machine, before anything is paid: the image.
 
         Raises UnavailableError where it cannot be pulled, SandboxError where it cannot be built.
         """
         if spec.kind == "docker":
-            await self._containers.image(spec)
+            await self._of(spec).image(spec)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
         """Says that `runs` runs will need such a sandbox soon: containers are made ahead of need."""
         if spec.kind == "docker":
-            self._containers.expect(spec, runs)
+            self._of(spec).expect(spec, runs)
 
     def workspace(self, spec: SandboxSpec | None, case_id: str) -> Workspace:
         """A fresh folder for a run that may start a sandbox of that kind; None: it starts none."""
-        ready = self._containers.workspace(spec) if spec is not None and spec.kind == "docker" else None
+        ready = self._of(spec).workspace(spec) if spec is not None and spec.kind == "docker" else None
         return ready or self.workspaces.create(case_id)
 
     async def describe(self, spec: SandboxSpec) -> SandboxUsed:
         """What a sandbox that was started is."""
         if spec.kind != "docker":
             return SandboxUsed(kind=spec.kind)
-        image = await self._containers.image(spec)
+        image = await self._of(spec).image(spec)
         return SandboxUsed(kind="docker", image=image.name, image_id=image.image_id)
 
     async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> Sandbox:
@@ -76,18 +90,27 @@ class Sandboxes:
         One that is `beside` is a further one, and never the container that was made with the workspace.
         """
         if spec.kind == "docker":
-            return await self._containers.start(spec, workspace, beside=beside)
+            return await self._of(spec).start(spec, workspace, beside=beside)
         if spec.kind == "bubblewrap":
             return BubblewrapSandbox(workspace, spec, self._watchdog)
         return LocalSandbox(workspace, spec.limits, self._watchdog)
 
     def release(self, workspace: Workspace) -> None:
         """Says that the run which has the workspace has ended: what was made for it and never started is removed."""
-        self._containers.release(workspace)
+        for containers in tuple(self._containers.values()):
+            containers.release(workspace)
 
     async def close(self) -> None:
         """Ends what was made and never used."""
-        await self._containers.close()
+        for containers in tuple(self._containers.values()):
+            await containers.close()
+
+    def _of(self, spec: SandboxSpec) -> Containers:
+        """Those of the spec's engine."""
+        if spec.cli not in self._containers:
+            engine = DaemonEngine() if spec.cli is None else CommandEngine(spec.cli)
+            self._containers.setdefault(spec.cli, Containers(engine, self.workspaces, self._watchdog))
+        return self._containers[spec.cli]
 
 
 def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:

@@ -1,0 +1,1 @@
+"""Making images for later sessions, with whichever engine a user has."""

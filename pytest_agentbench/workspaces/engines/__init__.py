@@ -1,0 +1,1 @@
+"""Container engines: docker by its SDK, others by their command line."""

@@ -1,0 +1,82 @@
+"""Images made by docker's daemon and by podman's command line, for later sessions."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.docker_here import IMAGE, needs_docker
+from support.processes import running
+
+from pytest_agentbench.errors import SandboxError, UnavailableError
+from pytest_agentbench.workspaces import ImageBuilder, image_builder
+
+pytestmark = [pytest.mark.slow, needs_docker]
+
+
+@pytest.fixture(params=["docker", "podman"])
+def builder(request: pytest.FixtureRequest) -> Iterator[ImageBuilder]:
+    engine = "docker" if request.param == "docker" else request.getfixturevalue("real_podman")
+    with closing(image_builder(engine)) as made:
+        yield made
+
+
+@pytest.fixture
+def name(builder: ImageBuilder) -> Iterator[str]:
+    name = f"localhost/agentbench-test-building:{secrets.token_hex(4)}"
+    yield name
+    for each in (name, f"{name}.more"):
+        builder.remove(each)
+
+
+def test_an_image_is_built_found_run_named_and_removed(builder: ImageBuilder, name: str, tmp_path: Path) -> None:
+    (tmp_path / "said").write_text("hello\n")
+    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY said /said\nENTRYPOINT []\n")
+    assert builder.find(name) is None
+    builder.build(tmp_path, name, {"of": "a test = 1"})
+    found = builder.find(name)
+    assert found is not None
+    assert found.labels["of"] == "a test = 1"
+    assert builder.run(name, "cat", ["/said"]) == (0, "hello\n")
+
+    builder.tag(name, f"{name}.more")
+    builder.remove(name)
+    builder.remove(name)
+    assert builder.find(name) is None
+    assert builder.find(f"{name}.more") == found
+
+
+def test_what_runs_has_no_network_and_writes_nothing(builder: ImageBuilder, name: str) -> None:
+    builder.tag(IMAGE, name)
+    code, said = builder.run(name, "sh", ["-c", "exec 2>&1; ls /sys/class/net; echo x > /x"])
+    assert code != 0
+    assert said.splitlines()[0] == "lo"
+    assert "Read-only file system" in said
+
+
+def test_what_never_ends_is_ended_and_removed(
+    builder: ImageBuilder, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("building.by_command", "docker.building"):
+        monkeypatch.setattr(f"pytest_agentbench.workspaces.{module}.CHECK_SECONDS", 1)
+    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nENTRYPOINT []\n")
+    builder.build(tmp_path, name, {})
+    with pytest.raises(SandboxError):
+        builder.run(name, "sleep", ["76610"])
+    assert not running("sleep 76610")
+
+
+def test_a_build_that_fails_says_why(builder: ImageBuilder, name: str, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nRUN echo the reason >&2; exit 3\n")
+    with pytest.raises(SandboxError, match="the reason"):
+        builder.build(tmp_path, name, {})
+    assert builder.find(name) is None
+
+
+def test_an_image_of_nowhere_cannot_be_pulled(builder: ImageBuilder) -> None:
+    missing = "localhost:1/agentbench-none:1"
+    with pytest.raises(UnavailableError, match=f"the image '{missing}' is not on this machine and cannot be pulled"):
+        builder.pull(missing)

@@ -1,0 +1,141 @@
+"""What a run sees of a container that a program such as podman made."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from cli_engine_support import in_cli_container
+from docker_support import until
+from support.processes import running
+
+from pytest_agentbench.workspaces import ExecResult, Mount, Sandbox
+
+
+def executed(base: Path, engine: str, *commands: str) -> list[ExecResult]:
+    """The results of shell commands, one after the other in one container."""
+
+    async def act(sandbox: Sandbox) -> list[ExecResult]:
+        return [await sandbox.exec(["sh", "-c", each], seconds=20) for each in commands]
+
+    return in_cli_container(base, engine, act)
+
+
+def test_a_command_ends_as_in_a_shell(tmp_path: Path, engine: str) -> None:
+    results = executed(tmp_path, engine, "echo out; echo err >&2; exit 3", "kill -TERM $$", "no-such-program", "exit 0")
+    assert [(each.exit_code, each.killed) for each in results] == [(3, None), (143, None), (127, None), (0, None)]
+    assert results[0].output == "out\nerr\n"
+
+
+def test_its_folders_are_the_workspace_and_what_is_mounted(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "a, b").mkdir()
+    (tmp_path / "a, b/given").write_text("mounted\n")
+
+    async def act(sandbox: Sandbox) -> None:
+        await sandbox.put("in/text", b"put\n")
+        read = await sandbox.exec(["cat", "in/text", "/run/agentbench/given"], seconds=20)
+        assert read.output == "put\nmounted\n"
+        script = "echo there > in/out; echo t > /tmp/t; mkdir $HOME"
+        await sandbox.exec(["sh", "-c", script], seconds=20, environment={"HOME": "/tmp/home"})
+        assert await sandbox.get("/workspace/in/out", 100) == b"there\n"
+        assert await sandbox.get("/tmp/t", 100) == b"t\n"
+        assert sandbox.workspace.kind("/tmp/home") == "folder"
+
+    in_cli_container(tmp_path, engine, act, mounts=[Mount(tmp_path / "a, b", "/run/agentbench")])
+
+
+def test_input_output_and_environment(tmp_path: Path, engine: str) -> None:
+    given = bytes(range(256)) * 10_000
+
+    async def act(sandbox: Sandbox) -> None:
+        counted = await sandbox.exec(["wc", "-c"], seconds=20, stdin=given)
+        assert counted.output.strip() == str(len(given))
+        unread = await sandbox.exec(["true"], seconds=20, stdin=given)
+        assert unread.exit_code == 0
+        shown = await sandbox.exec(["sh", "-c", 'echo "$A $B"'], seconds=20, environment={"A": "1 2", "B": "x=y"})
+        assert shown.output == "1 2 x=y\n"
+        cut = await sandbox.exec(["seq", "1", "300000"], seconds=20, output_limit=100)
+        assert cut.truncated
+        assert cut.output.startswith("1\n2\n")
+        assert cut.output.endswith("299999\n300000\n")
+
+    in_cli_container(tmp_path, engine, act)
+
+
+def test_arguments_reach_the_program_as_they_are(tmp_path: Path, engine: str) -> None:
+    odd = ["a b", "$HOME", "'", '"', "-x", "--", "", "`id`", "ü\n"]
+
+    async def act(sandbox: Sandbox) -> ExecResult:
+        return await sandbox.exec(["python3", "-c", "import sys; print(sys.argv[1:])", *odd], seconds=20)
+
+    assert in_cli_container(tmp_path, engine, act).output == f"{odd}\n"
+
+
+def test_a_time_limit_ends_everything_and_the_next_command_works(tmp_path: Path, engine: str) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        slow = await sandbox.exec(["sh", "-c", "setsid sleep 76410 & touch before; sleep 76411"], seconds=0.5)
+        assert (slow.exit_code, slow.killed) == (None, "time-out")
+        assert not running("sleep 7641")
+        again = await sandbox.exec(["ls"], seconds=20)
+        assert again.output == "before\n"
+
+    in_cli_container(tmp_path, engine, act)
+
+
+def test_nothing_of_a_command_is_left(tmp_path: Path, engine: str) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        daemon = "setsid sh -c 'sleep 76420 & sleep 76421' & sleep 76422 & echo started"
+        result = await sandbox.exec(["sh", "-c", daemon], seconds=20)
+        assert (result.exit_code, result.output) == (0, "started\n")
+        assert not running("sleep 7642")
+
+    in_cli_container(tmp_path, engine, act)
+
+
+def test_a_cancelled_command_is_ended(tmp_path: Path, engine: str) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        task = asyncio.ensure_future(sandbox.exec(["sh", "-c", "echo > begun; exec sleep 76430"], seconds=60))
+        await until(lambda: sandbox.workspace.kind("begun") == "file")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not running("sleep 76430")
+
+    in_cli_container(tmp_path, engine, act)
+
+
+def test_output_without_end(tmp_path: Path, engine: str) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        result = await sandbox.exec(["yes", "76440"], seconds=60, output_limit=1000)
+        assert (result.killed, result.truncated) == ("output", True)
+        assert len(result.output) < 1200
+        assert not running("yes 76440")
+
+    in_cli_container(tmp_path, engine, act)
+
+
+def test_a_full_workspace(tmp_path: Path, engine: str) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        fill = "head -c 6000000 /dev/zero > /tmp/big; echo filled; sleep 76450"
+        result = await sandbox.exec(["sh", "-c", fill], seconds=60)
+        assert (result.exit_code, result.killed) == (None, "disk")
+        assert not running("sleep 76450")
+        sandbox.workspace.remove("/tmp/big")
+        assert (await sandbox.exec(["echo", "again"], seconds=20)).output == "again\n"
+
+    in_cli_container(tmp_path, engine, act, workspace_mb=5)
+
+
+def test_a_program_that_stays(tmp_path: Path, engine: str) -> None:
+    async def act(sandbox: Sandbox) -> None:
+        program = await sandbox.open(["sh", "-c", "echo err >&2; read line; echo $line; read line"], stderr="apart")
+        await program.write(b"asked\n")
+        assert await program.read() == b"asked\n"
+        assert (await sandbox.exec(["echo", "beside"], seconds=20)).output == "beside\n"
+        await program.end_input()
+        assert await program.read() == b""
+        assert program.errors() == "err\n"
+        await program.stop()
+
+    in_cli_container(tmp_path, engine, act)
