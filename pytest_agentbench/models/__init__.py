@@ -5,12 +5,33 @@ from pytest_agentbench.models.blocks import Block, boundary_of, clipped, rendere
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.cassettes import CASSETTES, Cassettes
 from pytest_agentbench.models.client import ChatClient, Endpoints, Metered, Provider
-from pytest_agentbench.models.conversation import NoScript
+from pytest_agentbench.models.completions_http import (
+    App,
+    EventStream,
+    Receive,
+    RequestRefused,
+    Scope,
+    Send,
+    asks_for_models,
+    read_body,
+    read_request,
+    send_json,
+    send_models,
+)
+from pytest_agentbench.models.conversation import NoScript, message_text
 from pytest_agentbench.models.limits import AdaptiveLimit, Rate
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, as_form, invalid, json_object, read_json
 from pytest_agentbench.models.reply import ChatReply, ToolCall
-from pytest_agentbench.models.routes import DEMO, OPENAI_KEY, OPENROUTER_KEY, describe_route, missing_key, resolve_model
+from pytest_agentbench.models.routes import (
+    DEMO,
+    OPENAI_KEY,
+    OPENROUTER_KEY,
+    OPENROUTER_URL,
+    describe_route,
+    missing_key,
+    resolve_model,
+)
 from pytest_agentbench.models.script_files import CaseScript, DatasetScript, ScriptedSearchResult, script_schemas
 from pytest_agentbench.models.scripted_app import (
     ANSWER_SCHEMA,
@@ -38,11 +59,13 @@ __all__ = [
     "ONE_WORD",
     "OPENAI_KEY",
     "OPENROUTER_KEY",
+    "OPENROUTER_URL",
     "REPETITION_FIELD",
     "TOOL_USE_SCHEMA",
     "AdaptiveLimit",
     "Admission",
     "Answer",
+    "App",
     "Backoff",
     "Block",
     "CaseScript",
@@ -51,6 +74,7 @@ __all__ = [
     "ChatReply",
     "DatasetScript",
     "Endpoints",
+    "EventStream",
     "Form",
     "InvalidReply",
     "Metered",
@@ -58,10 +82,14 @@ __all__ = [
     "Outcome",
     "Provider",
     "Rate",
+    "Receive",
     "Refusal",
     "ReplyPart",
+    "RequestRefused",
+    "Scope",
     "ScriptedSearchResult",
     "Scripts",
+    "Send",
     "Tape",
     "TapedClient",
     "Throttle",
@@ -69,17 +97,23 @@ __all__ = [
     "TokenCounter",
     "ToolCall",
     "as_form",
+    "asks_for_models",
     "boundary_of",
     "clipped",
     "describe_route",
     "invalid",
     "json_object",
+    "message_text",
     "missing_key",
+    "read_body",
     "read_json",
+    "read_request",
     "reasoning_key",
     "rendered",
     "resolve_model",
     "script_schemas",
     "scripted_app",
+    "send_json",
+    "send_models",
     "tls_context",
 ]

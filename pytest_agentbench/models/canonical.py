@@ -28,18 +28,18 @@ def canonical(request: Mapping[str, Any], folder: str | None, redactor: Redactor
     text = "\0".join(_texts(kept))
     if neutral(text) == text == redactor.text(text):  # as most are, and they grow long
         return kept
-    result: dict[str, Any] = redactor.value(_mapped(kept, neutral))
+    result: dict[str, Any] = redactor.value(mapped(kept, neutral))
     return result
 
 
 def neutral(value: Any, folder: str | None, redactor: Redactor) -> Any:
     """A JSON-like answer as a cassette keeps it."""
-    return redactor.value(_mapped(value, lambda text: without_folder(text, folder)))
+    return redactor.value(mapped(value, lambda text: without_folder(text, folder)))
 
 
 def placed(value: Any, folder: str | None) -> Any:
     """A kept answer for a run in `folder`."""
-    return value if folder is None else _mapped(value, lambda text: text.replace(WORKSPACE, folder))
+    return value if folder is None else mapped(value, lambda text: text.replace(WORKSPACE, folder))
 
 
 def without_folder(text: str, folder: str | None) -> str:
@@ -58,12 +58,12 @@ def _texts(value: Any) -> list[str]:
     return []
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def mapped(value: Any, change: Callable[[str], str]) -> Any:
     """The value with every text in it changed, keys left as they are."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _mapped(item, change) for key, item in value.items()}
+        return {key: mapped(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mapped(item, change) for item in value]
+        return [mapped(item, change) for item in value]
     return value

@@ -56,6 +56,8 @@ class Answer(Record):
 
     content: str | None = None
     message: dict[str, Any] | None = None
+    reasoning: dict[str, str] = Field(default_factory=dict)
+    """The model's thoughts as text, by the fields of the reply that held them."""
     results: tuple[dict[str, str], ...] | None = None
     finish_reason: str | None = None
     model: str | None = None

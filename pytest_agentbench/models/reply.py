@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from pytest_agentbench.models.failures import RequestFailed, invalid_reply, status_failed
 from pytest_agentbench.models.pricing import read_usage
 from pytest_agentbench.records import Model, Usage
+
+_REASONING = ("reasoning_content", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class ChatReply:
     """One answer of a model.
 
     `message` is the assistant message as it goes back into the conversation. `usage` holds tokens and cost.
-    `attempts` counts the requests it took, `seconds` is the time of the last one.
+    `attempts` counts the requests it took, `seconds` is the time of the last one. `reasoning` are the fields of the
+    message that hold the model's thoughts as text, for callers that show or return them.
     """
 
     content: str | None
@@ -39,6 +42,7 @@ class ChatReply:
     message: dict[str, Any]
     attempts: int
     seconds: float
+    reasoning: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:
@@ -73,6 +77,7 @@ def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, s
         message=_conversation_message(content, calls, message),
         attempts=attempts,
         seconds=seconds,
+        reasoning={name: text for name in _REASONING if (text := _string(message.get(name)))},
     )
 
 

@@ -7,10 +7,23 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from pytest_agentbench.models.completions_http import (
+    App,
+    EventStream,
+    Receive,
+    RequestRefused,
+    Scope,
+    Send,
+    asks_for_models,
+    read_body,
+    read_request,
+    send_json,
+    send_models,
+)
 from pytest_agentbench.models.conversation import NoScript, message_text
 from pytest_agentbench.models.script_files import (
     ScriptedJudgement,
@@ -21,10 +34,6 @@ from pytest_agentbench.models.script_files import (
 )
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records import DIMENSIONS, TOOL_USE_DIMENSIONS, ToolUseDimension
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 JUDGE_SCHEMA = "judge_verdict"
 """The name of the response schema by which a judge's request is known."""
@@ -37,56 +46,40 @@ ONE_WORD = "Reply with exactly one word: Correct or Incorrect."
 REPETITION_FIELD = "agentbench_repetition"
 """In a request's `metadata`: which of several votes on the same answer, or verdicts on a run, it asks for, from 1."""
 
-MAX_BODY = 32 * 1024 * 1024
 _CHARACTERS_PER_TOKEN = 4
-
-
-class _Refused(Exception):
-    """A request ends with an HTTP error."""
-
-    def __init__(self, status: int, message: str, code: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.headers = headers or {}
 
 
 def scripted_app(scripts: Scripts, *, latency_seconds: float = 0.0) -> App:
     """Serves `POST /v1/chat/completions` (streaming too) and `GET /v1/models`; each answer waits `latency_seconds`."""
 
-    async def app(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise NotImplementedError(f"the scripted endpoint speaks HTTP only, not {scope['type']}")
         try:
-            body = await _read(receive)
+            body = await read_body(receive)
             if latency_seconds:
                 await asyncio.sleep(latency_seconds)
             await _answer(scripts, scope, body, send)
-        except _Refused as refused:
-            error = {"message": str(refused), "type": "scripted_error", "param": None, "code": refused.code}
-            await _send_json(send, refused.status, {"error": error}, refused.headers)
+        except RequestRefused as refused:
+            await send_json(send, refused.status, refused.body("scripted_error"), refused.headers)
 
     return app
 
 
-async def _answer(scripts: Scripts, scope: Mapping[str, Any], body: bytes, send: Send) -> None:
-    route = (scope["method"], scope["path"].rstrip("/"))
-    if route == ("GET", "/v1/models"):
-        await _send_json(send, 200, {"object": "list", "data": [_MODEL]})
+async def _answer(scripts: Scripts, scope: Scope, body: bytes, send: Send) -> None:
+    if asks_for_models(scope):
+        await send_models(send, "demo")
         return
-    if route != ("POST", "/v1/chat/completions"):
-        message = f"{route[0]} {scope['path']} is not served; there are POST /v1/chat/completions and GET /v1/models"
-        raise _Refused(404, message, "unknown_route")
-    request = _parse(body)
+    request = read_request(body)
     step = _step(scripts, request, scope["headers"])
     if step.latency_seconds:
         await asyncio.sleep(step.latency_seconds)
     _raise_scripted_error(step, scope["headers"])
     completion = _completion(step, request, body)
     if request.get("stream"):
-        await _send_stream(send, completion, request.get("stream_options"))
+        await EventStream(send).completion(completion, request.get("stream_options"))
     else:
-        await _send_json(send, 200, completion)
+        await send_json(send, 200, completion)
 
 
 def _step(scripts: Scripts, request: Mapping[str, Any], headers: Sequence[tuple[bytes, bytes]]) -> Step:
@@ -104,18 +97,7 @@ def _step(scripts: Scripts, request: Mapping[str, Any], headers: Sequence[tuple[
         offers_tools = bool(request.get("tools")) and request.get("tool_choice") != "none"
         return scripts.find(case_id, messages).step(messages, offers_tools=offers_tools)
     except NoScript as error:
-        raise _Refused(404, str(error), error.code) from error
-
-
-def _parse(body: bytes) -> dict[str, Any]:
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise _Refused(400, f"the request is no JSON: {error}", "invalid_json") from error
-    messages = request.get("messages") if isinstance(request, dict) else None
-    if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
-        raise _Refused(400, "the request needs 'messages', a list of at least one message", "invalid_request")
-    return dict(request)
+        raise RequestRefused(404, str(error), error.code) from error
 
 
 def _schema_name(request: Mapping[str, Any]) -> str | None:
@@ -177,7 +159,7 @@ def _raise_scripted_error(step: Step, headers: Sequence[tuple[bytes, bytes]]) ->
     if error.times is not None and retries.isdecimal() and int(retries) >= error.times:
         return
     wait = {} if error.retry_after is None else {"retry-after": f"{error.retry_after:g}"}
-    raise _Refused(error.status, error.message, error.code or "scripted_error", wait)
+    raise RequestRefused(error.status, error.message, error.code or "scripted_error", wait)
 
 
 def _completion(step: Step, request: Mapping[str, Any], body: bytes) -> dict[str, Any]:
@@ -229,62 +211,3 @@ def _tokens(text: str) -> int:
 
 def _header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
     return next((value.decode("latin-1") for key, value in headers if key == name), None)
-
-
-async def _read(receive: Receive) -> bytes:
-    body = b""
-    while True:
-        message = await receive()
-        chunk: bytes = message.get("body", b"")
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise _Refused(413, f"the request is larger than {MAX_BODY:,} bytes", "too_large")
-        if not message.get("more_body"):
-            return body
-
-
-async def _send_json(send: Send, status: int, data: object, headers: Mapping[str, str] | None = None) -> None:
-    body = json.dumps(data).encode()
-    extra = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-    length = (b"content-length", str(len(body)).encode())
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [(b"content-type", b"application/json"), length, *extra],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _send_stream(send: Send, completion: Mapping[str, Any], options: object) -> None:
-    """The completion as server-sent events, its text word by word."""
-    start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
-    await send(start)
-    head = {key: completion[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    choice = completion["choices"][0]
-    for delta in _deltas(choice["message"]):
-        await _send_event(send, head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-    await _send_event(send, head | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
-    if isinstance(options, dict) and options.get("include_usage"):
-        await _send_event(send, head | {"choices": [], "usage": completion["usage"]})
-    await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
-
-
-def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield {"role": "assistant", "content": None if message["content"] is None else ""}
-    for word in re.findall(r"\s*\S+|\s+$", message["content"] or ""):
-        yield {"content": word}
-    for index, call in enumerate(message.get("tool_calls", ())):
-        name, arguments = call["function"]["name"], call["function"]["arguments"]
-        yield {"tool_calls": [{"index": index, **call, "function": {"name": name, "arguments": ""}}]}
-        for piece in (arguments[: len(arguments) // 2], arguments[len(arguments) // 2 :]):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-
-
-async def _send_event(send: Send, data: Mapping[str, Any]) -> None:
-    event = b"data: " + json.dumps(data).encode() + b"\n\n"
-    await send({"type": "http.response.body", "body": event, "more_body": True})
-
-
-_MODEL = {"id": "demo", "object": "model", "created": 0, "owned_by": "agentbench"}

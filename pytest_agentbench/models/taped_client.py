@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.models.canonical import mapped
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.client import ChatClient, OnRetry, request_body
 from pytest_agentbench.models.reply import ChatReply, read_tool_call, text_of
@@ -22,10 +23,22 @@ class TapedClient(ChatClient):
 
     taped = True
 
-    def __init__(self, model: Model, tape: Tape, connect: Callable[[], ChatClient]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        tape: Tape,
+        connect: Callable[[], ChatClient],
+        alike: Callable[[str], str] = lambda text: text,
+    ) -> None:
         self.model = model
         self._tape = tape
         self._connect = connect
+        self._alike = alike
+
+    def comparing(self, alike: Callable[[str], str]) -> TapedClient:
+        """The same, for an agent whose requests hold the time and the like: `alike` gives each text as it is kept and
+        compared. The model is sent the texts themselves."""
+        return TapedClient(self.model, self._tape, self._connect, alike)
 
     async def complete(
         self,
@@ -51,7 +64,7 @@ class TapedClient(ChatClient):
                 on_retry=on_retry,
             )
 
-        request = json.loads(request_body(self.model, messages, tools, parameters or {}))
+        request = mapped(json.loads(request_body(self.model, messages, tools, parameters or {})), self._alike)
         form = Form(_write, self._read, _refusal, _refused)
         return await self._tape.play(self.model.model_id, request, ask, form)
 
@@ -74,6 +87,7 @@ class TapedClient(ChatClient):
             message=dict(message),
             attempts=answer.attempts,
             seconds=seconds,
+            reasoning=answer.reasoning,
         )
 
 
@@ -86,6 +100,7 @@ def _write(reply: ChatReply) -> Answer:
     return Answer(
         content=content if plain else None,
         message=None if plain else message,
+        reasoning=dict(reply.reasoning),
         finish_reason=reply.finish_reason,
         model=reply.model,
         response_id=reply.response_id,

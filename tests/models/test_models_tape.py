@@ -185,6 +185,32 @@ def test_a_message_of_parts_is_its_text(tmp_path):
     assert replaying(tmp_path, ask).content == "Paris"
 
 
+def test_requests_are_compared_as_the_agent_says_and_sent_as_they_are(tmp_path):
+    sent = []
+
+    class Provided:
+        async def complete(self, messages, **options):
+            sent.append(messages[0]["content"])
+            message = {"role": "assistant", "content": "Noon."}
+            thoughts = {"reasoning_content": "Let me see."}
+            return ChatReply("Noon.", (), "stop", Usage(), "m", None, message, 1, 0.1, reasoning=thoughts)
+
+    def at(time):
+        def ask(made):
+            client = TapedClient(Model(model_id="m", requested_model="m"), made, Provided)
+            alike = client.comparing(lambda text: text.replace(time, "[time]"))
+            return alike.complete([{"role": "user", "content": f"It is {time}."}])
+
+        return ask
+
+    recording(tmp_path, at("09:15"))
+    [exchange] = read_cassette(tmp_path / "c.yaml").exchanges
+    assert exchange.request["messages"][0]["content"] == "It is [time]."
+    assert sent == ["It is 09:15."]
+    replayed = replaying(tmp_path, at("10:30"))
+    assert (replayed.content, replayed.reasoning) == ("Noon.", {"reasoning_content": "Let me see."})
+
+
 def test_a_record_of_this_session_is_added_to_and_another_is_replaced(tmp_path):
     def one(text, answer):
         async def play(tape):

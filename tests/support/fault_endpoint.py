@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+from pytest_agentbench.models import message_text
+
 Choose = Callable[[str, int], str]
 """From the last user message, and how often it came before, to the name of a fault; `ok` is none."""
 
@@ -195,7 +197,7 @@ class FaultEndpoint:
 
 
 def last_user(body: dict) -> str:
-    texts = [m["content"] for m in body.get("messages", ()) if m["role"] == "user"]
+    texts = [message_text(m) for m in body.get("messages", ()) if m["role"] == "user"]
     return texts[-1] if texts else ""
 
 
