@@ -1,4 +1,4 @@
-"""Ways to run a case: the built-in `llm_probe`, a user's own callable, and predictions made elsewhere."""
+"""Ways to run a case: the built-in runners, a user's own callable, and predictions made elsewhere."""
 
 from pytest_agentbench.runners.adapter import adapt
 from pytest_agentbench.runners.base import ReportedCall, RunContext, RunEnd, Runner, RunOutput, conclude

@@ -14,6 +14,7 @@ from pytest_agentbench.config import NetworkSettings, PlannerSettings
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.records import Case, Model, Record, RunError, RunStatus, SandboxUsed, Usage
 from pytest_agentbench.runners.openclaw.agent import OpenClawAgent
+from pytest_agentbench.runners.openclaw.examining import Examined
 from pytest_agentbench.runners.recorder import Recorder, clean
 from pytest_agentbench.tools import BUILTIN_TOOLS, Fetch, RunServers, Search, Tool, Toolbox, ToolContext
 from pytest_agentbench.workspaces import Mount, Sandbox, Sandboxes, SandboxSpec, Workspace
@@ -53,8 +54,9 @@ class RunContext:
     `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
     event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
     a container. `sandbox_used` is what was started. `servers` are the MCP servers whose tools are offered, None where
-    there are none. `openclaw` is the agent of a run of the runner `openclaw`. `trace` may be written by the runner at
-    any time.
+    there are none. `openclaw` is the agent of a run of the runner `openclaw`, `examined` what its image was found to
+    be. `over_budget(usage)` is why a run that has used so much may ask its model for nothing more. `trace` may be
+    written by the runner at any time.
     """
 
     case: Case
@@ -70,6 +72,8 @@ class RunContext:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     planner: PlannerSettings = field(default_factory=PlannerSettings)
     openclaw: OpenClawAgent | None = None
+    examined: Examined | None = None
+    over_budget: Callable[[Usage], str | None] = lambda usage: None
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread
     trace: Recorder = field(default_factory=Recorder)
     expected_sandbox: SandboxSpec | None = None

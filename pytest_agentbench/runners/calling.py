@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_agentbench.runners.recorder import Recorder
@@ -37,7 +37,7 @@ async def call_tools(
     try:
         return await asyncio.gather(*tasks)
     finally:
-        await _settled(tasks)
+        await settled(tasks)
         for call, task in zip(calls, tasks, strict=True):
             if not task.cancelled() and task.exception() is None:
                 output, name = task.result(), toolbox.tool_id(call.name)
@@ -52,10 +52,10 @@ async def together(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     try:
         return await asyncio.gather(*tasks)
     finally:
-        await _settled(tasks)
+        await settled(tasks)
 
 
-async def _settled(tasks: Sequence[asyncio.Future[Any]]) -> None:
+async def settled(tasks: Collection[asyncio.Future[Any]]) -> None:
     """Cancel what still runs and wait until it has cleaned up."""
     pending = [task for task in tasks if not task.done()]
     for task in pending:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Attachment, Case
+from pytest_agentbench.records import Attachment, Case, Message
 
 _MAX_ATTACHMENT = 16 * 2**20
 
@@ -17,15 +18,20 @@ def render_messages(case: Case) -> list[dict[str, Any]]:
     Raises ConfigError for a case without messages, and for an attachment that is not UTF-8 text or is no longer the
     file that was loaded.
     """
-    attached = [{"role": "user", "content": _attachment(case, attachment)} for attachment in case.attachments]
-    messages = [
-        {"role": message.role, "content": message.content, **({"name": message.name} if message.name else {})}
-        for message in case.messages
-    ]
-    if not messages:
+    if not case.messages:
         raise ConfigError(_problem(case, "messages", "found none, expected at least one; add a user message"))
-    first = next((place for place, message in enumerate(case.messages) if message.role == "user"), len(messages))
-    return messages[:first] + attached + messages[first:]
+    return with_attachments(case, case.messages)
+
+
+def with_attachments(case: Case, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """These messages of the case with its attachments, as `render_messages` has them. Raises ConfigError as it does."""
+    attached = [{"role": "user", "content": _attachment(case, attachment)} for attachment in case.attachments]
+    shown = [
+        {"role": message.role, "content": message.content, **({"name": message.name} if message.name else {})}
+        for message in messages
+    ]
+    first = next((place for place, message in enumerate(messages) if message.role == "user"), len(messages))
+    return shown[:first] + attached + shown[first:]
 
 
 def _attachment(case: Case, attachment: Attachment) -> str:

@@ -7,9 +7,12 @@ from types import MappingProxyType
 
 from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.llm_probe import llm_probe
+from pytest_agentbench.runners.openclaw.runner import openclaw
 from pytest_agentbench.runners.planner import mcp_planner
 
-BUILTIN_RUNNERS: Mapping[str, Runner] = MappingProxyType({"llm_probe": llm_probe, "mcp_planner": mcp_planner})
+BUILTIN_RUNNERS: Mapping[str, Runner] = MappingProxyType(
+    {"llm_probe": llm_probe, "mcp_planner": mcp_planner, "openclaw": openclaw}
+)
 """`runner.type` of a case -> how it is run."""
 
 RUN_SECONDS: Mapping[str, float] = MappingProxyType({"mcp_planner": 3000.0})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config import RunnerSettings
+from pytest_agentbench.models import TapedClient
 from pytest_agentbench.runners.base import RunOutput
 from pytest_agentbench.runners.recorder import Recorder
 from pytest_agentbench.tools import Toolbox
@@ -41,6 +42,11 @@ class Requests:
         )
         for message in messages:
             self._trace.message(message["role"], message["content"], message.get("name"))
+
+    def compare_by(self, alike: Callable[[str], str]) -> None:
+        """Where a cassette is in use, requests are the same to it whose texts `alike` makes the same."""
+        if isinstance(self._client, TapedClient):
+            self._client = self._client.comparing(alike)
 
     async def send(
         self,

@@ -21,3 +21,9 @@ class OpenClawAgent:
     def openclaw_id(self) -> str:
         """What OpenClaw itself calls the agent: `openclaw.agent.id`, else the id of the folder."""
         return str(self.file.openclaw.agent.get("id") or self.file.agent_id)
+
+    @property
+    def prompt(self) -> str | None:
+        """Its prompt, `openclaw.agent.prompt`; None where it has none."""
+        prompt = self.file.openclaw.agent.get("prompt")
+        return None if prompt is None else str(prompt)

@@ -1,0 +1,64 @@
+"""What one run may ask of this process: how much at a time, and how much work a request may be to read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+
+_MOST_VALUES = 100_000
+"""Values in a request, outside of its texts: 1,000 messages with 1,000 tools have some 20,000."""
+
+_MOST_LEVELS = 100
+
+
+class Room:
+    """So many slots, of which one may need several."""
+
+    def __init__(self, slots: int) -> None:
+        self._free = slots
+        self._freed = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def slots(self, number: int) -> AsyncIterator[None]:
+        """Has that many inside the block, once they are free together."""
+        while self._free < number:
+            self._freed.clear()
+            await self._freed.wait()
+        self._free -= number
+        try:
+            yield
+        finally:
+            self._free += number
+            self._freed.set()
+
+
+def is_plain(document: bytes) -> bool:
+    """Whether a JSON document has so few values that it is read in no time; 32 MB of `[],` take seconds."""
+    if _separators(document) <= _MOST_VALUES:
+        return True
+    document = document.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if document.count(b'"') > 4 * _MOST_VALUES:
+        return False
+    return _separators(b"".join(document.split(b'"')[::2])) <= _MOST_VALUES
+
+
+def is_deep(value: object) -> bool:
+    """Whether a JSON value nests so deep that what goes through it by recursion might not come to its end."""
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        level = [child for each in level for child in _children(each)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _separators(document: bytes) -> int:
+    """At least as many as there are values, but for one."""
+    return document.count(b",") + document.count(b"[") + document.count(b"{")
