@@ -118,8 +118,9 @@ def _last_message(context: CheckContext) -> str:
 
 
 def _key_output(context: CheckContext) -> str:
-    """The text of the first file in the workspace diff that is UTF-8."""
-    for path in context.artifact.changed_files:
+    """The text of the first file in the workspace diff that is UTF-8; the one that the case expects comes first."""
+    expected = context.case.expected_artifact
+    for path in sorted(context.artifact.changed_files, key=lambda path: path != expected):
         try:
             return read_text(context, path)[0]
         except (Unmet, ValueError):

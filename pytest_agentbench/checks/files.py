@@ -56,8 +56,9 @@ def openclaw_workspace_file_present(spec: OpenclawWorkspaceFilePresent, context:
         raise Unmet(f"the run's runner is {context.artifact.runner_type}, this check needs openclaw")
     changed = context.artifact.changed_files
     if path not in changed:
-        listed = ", ".join(changed) or "nothing"
-        return verdict(False, f"the agent did not create or change {path}", path, f"changed: {listed}")
+        listed, untold = ", ".join(changed) or "nothing", context.artifact.changes_untold
+        message = f"the agent did not create or change {path}" + (f"; {untold}" if untold is not None else "")
+        return verdict(False, message, path, f"changed: {listed}")
     if spec.contains is None and not spec.contains_all and not spec.contains_any:
         return verdict(True, f"the agent created or changed {path}", path, path)
     text, name = read_text(context, path)

@@ -11,6 +11,7 @@ from pytest_agentbench.cli.places import project_of
 from pytest_agentbench.config import (
     COMMANDS_FILE,
     DATA_SUFFIXES,
+    AgentFile,
     ConfigFile,
     ConfigRoot,
     DatasetDescriptor,
@@ -37,6 +38,7 @@ from pytest_agentbench.sources import (
     Dataset,
     IndexedCase,
     Row,
+    agent_problems,
     find_cases,
     find_doubts,
     index_cases,
@@ -47,8 +49,14 @@ from pytest_agentbench.sources import (
     row_case,
     suite_problems,
 )
+from pytest_agentbench.workspaces import template_digest
 
-_IDS = {"suites": "suite_id", "run_profiles": "run_profile_id", "evaluation_profiles": "evaluation_profile_id"}
+_IDS = {
+    "suites": "suite_id",
+    "run_profiles": "run_profile_id",
+    "evaluation_profiles": "evaluation_profile_id",
+    "agents": "agent_id",
+}
 
 
 class Checker:
@@ -152,19 +160,20 @@ class Checker:
     def _config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
         file = load(path, kind)
         problems = [*self._references(file, root), *_shared_id(file, path, root)]
+        if isinstance(file, AgentFile):
+            problems += _uncopied(path.parent / "workspace")
         if problems:
             raise located(path, problems)
 
     def _references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
         """What a file says of others that is not so."""
         if isinstance(file, RunProfile) and file.openclaw is not None:
-            yield from _no_agent(file.openclaw.agent_id, ("openclaw", "agent_id"), root)
+            yield from _no_agent(file.openclaw.agent_id, root)
         if not isinstance(file, SuiteFile):
             return
         cases = self._index(root)
         yield from suite_problems(file, [(case.case_id, case.tags) for case in cases.values()])
-        for index, assignment in enumerate(file.openclaw.agent_assignments if file.openclaw is not None else ()):
-            yield from _no_agent(assignment.agent_id, ("openclaw", "agent_assignments", index, "agent_id"), root)
+        yield from agent_problems(file, root)
 
     def _index(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         if root.path not in self._indexes:
@@ -174,20 +183,29 @@ class Checker:
 
 def _shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
     """Looking a file up by its own id tells whether another one answers to it too."""
-    key = next((key for folder, key in _IDS.items() if path.parent == root.path / folder), None)
+    place = path.parent.parent if isinstance(file, AgentFile) else path.parent
+    key = next((key for folder, key in _IDS.items() if place == root.path / folder), None)
     if key is None:
         return
     try:
-        root.find(path.parent.name, getattr(file, key))
+        root.find(place.name, getattr(file, key))
     except ConfigError as error:
         yield (key,), str(error)
 
 
-def _no_agent(agent_id: str, loc: Loc, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
+def _no_agent(name: str, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
     try:
-        root.find("agents", agent_id)
+        root.agent_file(name)
     except ConfigError as error:
-        yield loc, str(error)
+        yield ("openclaw", "agent_id"), str(error)
+
+
+def _uncopied(workspace: Path) -> Iterator[tuple[Loc, str]]:
+    """Why no run can have a copy of an agent's workspace."""
+    try:
+        template_digest(workspace)
+    except ConfigError as error:
+        yield (), str(error)
 
 
 def _is_described(path: Path) -> bool:

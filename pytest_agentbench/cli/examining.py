@@ -13,7 +13,7 @@ from pytest_agentbench.cli.examining_models import examine_models
 from pytest_agentbench.cli.examining_sandboxes import examine_sandboxes
 from pytest_agentbench.cli.examining_servers import examine_servers
 from pytest_agentbench.cli.findings import Finding
-from pytest_agentbench.cli.needs import Cases, Needs, cases_below, has_hooks, needs_of
+from pytest_agentbench.cli.needs import Cases, Needs, cases_below, has_hooks, needs_of, skip_for_images
 from pytest_agentbench.cli.places import project_of
 from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, find_root
 from pytest_agentbench.engine import build_registry
@@ -34,6 +34,8 @@ async def examine(path: Path, profile: str | None, output: Path) -> list[Finding
     found = cases_below(path, root)
     try:
         needs = [needs_of(found.cases, each, sandboxes, registry) for each in run_profiles]
+        for need in needs:
+            await skip_for_images(need, sandboxes)
         hooks = any(has_hooks(found.cases, each) for each in evaluation_profiles)
         tried = await examine_sandboxes(run_profiles, needs, sandboxes, hooks=hooks)
     finally:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.needs import Needs
 from pytest_agentbench.config import RunProfile
+from pytest_agentbench.engine.openclaw import engine_of
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.records import SandboxSettings
 from pytest_agentbench.workspaces import (
@@ -18,6 +19,8 @@ from pytest_agentbench.workspaces import (
     docker_problem,
     has_image,
 )
+from pytest_agentbench.workspaces.docker.images import is_local, not_built
+from pytest_agentbench.workspaces.engines.client import engine_problem
 
 _AREA = "sandboxes"
 _SECONDS = 30.0
@@ -31,7 +34,8 @@ async def examine_sandboxes(
 
     Images are looked for and never pulled here; those that cases build are not built.
     """
-    wanted = {spec for need in needs for spec in need.sandboxes}
+    every = {spec for need in needs for spec in need.sandboxes}
+    wanted = {spec for spec in every if spec.cli is None}
     kinds = {spec.kind for spec in wanted}
     needed = {spec.image for spec in wanted if spec.image is not None}
     found = [_docker(needed="docker" in kinds)]
@@ -40,6 +44,8 @@ async def examine_sandboxes(
         found += [await _image(sandboxes, image, needed=image in needed) for image in sorted(images)]
         if any(spec.compose is not None for spec in wanted):
             found.append(_compose())
+    engines = {cli for each in profiles if each.openclaw is not None and (cli := engine_of(each.openclaw)) is not None}
+    found += [_engine(cli, needed=any(spec.cli == cli for spec in every)) for cli in sorted(engines)]
     found.append(await _bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
     return [*found, *(_choice(profile, sandboxes) for profile in profiles)]
 
@@ -49,10 +55,17 @@ def _docker(*, needed: bool) -> Finding:
     return Finding(_AREA, "docker", problem is None, problem or "a daemon answers", needed=needed)
 
 
+def _engine(cli: str, *, needed: bool) -> Finding:
+    problem = engine_problem(cli)
+    return Finding(_AREA, f"container engine {cli}", problem is None, problem or "answers", needed=needed)
+
+
 async def _image(sandboxes: Sandboxes, image: str, *, needed: bool) -> Finding:
     name = f"image {image}"
     try:
         if not has_image(image):
+            if is_local(image):
+                return Finding(_AREA, name, False, str(not_built(image)), needed=needed)
             said = f"is not on this machine; the first run that needs it pulls it, or `docker pull {image}` does"
             return Finding(_AREA, name, None, said, needed=needed)
         said = f"a container ran a command in {await _try(sandboxes, SandboxSettings(type='docker', image=image))}"

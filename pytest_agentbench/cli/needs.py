@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
 from pytest_agentbench.engine import Registry
+from pytest_agentbench.engine.openclaw import OPENCLAW, openclaw_spec
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.records import Case
 from pytest_agentbench.runners import RunContext
@@ -25,6 +26,7 @@ from pytest_agentbench.sources import (
 )
 from pytest_agentbench.tools import web_fetcher
 from pytest_agentbench.workspaces import Sandboxes, SandboxSpec
+from pytest_agentbench.workspaces.docker.images import is_local
 
 
 @dataclass
@@ -91,6 +93,17 @@ def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, r
     return needs
 
 
+async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
+    """Adds the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
+    for spec, ids in needs.sandboxes.items():
+        if spec.image is not None and is_local(spec.image):
+            try:
+                await sandboxes.prepare(spec)
+            except UnavailableError as error:
+                known = {case_id for skipped in needs.skipped.values() for case_id in skipped}
+                needs.skipped.setdefault(str(error), []).extend(case_id for case_id in ids if case_id not in known)
+
+
 def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Registry, wanted: set[SandboxSpec]) -> None:
     """Adds the sandboxes that the case will have. Raises UnavailableError where it would be skipped."""
 
@@ -99,6 +112,8 @@ def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Regist
         wanted.add(spec)
         return spec
 
+    if case.runner.type == OPENCLAW:
+        wanted.add(openclaw_spec(sandboxes, profile))
     known = tuple(tool for tool in case.tools if tool in registry.tools)
     context = RunContext(
         case=case.model_copy(update={"tools": known}),

@@ -38,6 +38,7 @@ from pytest_agentbench.engine import (
     Work,
     WorkerThrottles,
     execute,
+    over_budget,
     steady_socket,
 )
 from pytest_agentbench.errors import ConfigError, InfrastructureError
@@ -192,6 +193,7 @@ def _services(
         Identities(CodeReader(config.rootpath, config.stash[BEGAN]), telling.warn),
         Catalogues(settings.output / CATALOGUES, store.redactor),
         store.redactor,
+        functools.partial(over_budget, settings.max_cost, settings.max_tokens),
         coming=lambda: config.stash[AHEAD].engine.coming,
         reuse_runs=not settings.no_reuse,
         reuse_evaluations=not (settings.no_reuse or settings.rejudge),

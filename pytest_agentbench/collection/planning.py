@@ -29,6 +29,7 @@ from pytest_agentbench.sources import (
     Dataset,
     IndexedCase,
     Row,
+    assign_agents,
     index_cases,
     load_case,
     open_dataset,
@@ -211,7 +212,14 @@ class Planner:
             suite_id=suite_id,
             own_agent=own_agent,
             predictions=predictions,
+            agents=self._agents(root, suite),
         )
+
+    def _agents(self, root: ConfigRoot, suite: SuiteFile | None) -> dict[str, str]:
+        """What the suite assigns to the root's cases. What is wrong with that is said once cases are selected."""
+        if suite is None or not suite.agent_assignments:
+            return {}
+        return assign_agents(suite.agent_assignments, [(case.case_id, case.tags) for case in self.cases(root).values()])
 
     def _judges(self, root: ConfigRoot, subject: Model | None, evaluation: EvaluationProfile) -> dict[str, Model]:
         judges = {}

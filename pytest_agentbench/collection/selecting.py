@@ -12,7 +12,7 @@ from pytest_agentbench.collection.items import CaseItem
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config import ConfigRoot, located
 from pytest_agentbench.engine import JOB, Job
-from pytest_agentbench.sources import select, suite_problems
+from pytest_agentbench.sources import agent_problems, select, suite_problems
 
 MANUAL = "manual"
 
@@ -54,7 +54,7 @@ class _Suites:
         name = self.planner.settings.suite or ""
         suite = root.suite(name)
         cases = [(case.case_id, case.tags) for case in self.planner.cases(root).values()]
-        if problems := suite_problems(suite, cases):
+        if problems := [*suite_problems(suite, cases), *agent_problems(suite, root)]:
             raise located(root.find("suites", name), problems)
         return select(suite.case_selection, cases)
 

@@ -1,6 +1,6 @@
 """Configuration: YAML files to frozen models, with errors that name file, line and column; roots; JSON Schemas."""
 
-from pytest_agentbench.config.agent import AgentFile, ModelDefaults, OpenClawFragments
+from pytest_agentbench.config.agent import AgentFile, ModelDefaults, OpenClawFragments, ways_to_models
 from pytest_agentbench.config.base import (
     UNVERIFIED,
     ConfigFile,
@@ -138,4 +138,5 @@ __all__ = [
     "suggest",
     "suite_root",
     "validate",
+    "ways_to_models",
 ]

@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from pytest_agentbench.config.base import ConfigFile, complain, scope_of
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.settings import settings_problems
 from pytest_agentbench.records import Record, Slug, Tags, Text
+
+SUFFIXES = (".yaml", ".yml")
+
+_FALLBACKS = frozenset({"fallbacks", "fallback"})
+_ENDPOINTS = frozenset({"apiKey", "api_key", "baseUrl", "base_url", "providers"})
+_MODEL = re.compile(r"models?|mediaModels|[a-z]\w*Model")
+_OPENCLAW_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def is_path(name: str) -> bool:
+    """Whether what names a configuration file is its path, and no id."""
+    return name.endswith(SUFFIXES) or "/" in name or os.sep in name
+
+
+def _agent_name(name: str, info: ValidationInfo) -> str:
+    """An id as it is, a path as that of the agent's folder."""
+    if not is_path(name):
+        if not _OPENCLAW_ID.fullmatch(name):
+            raise ValueError(f"found {name!r}, expected a slug, the id of a folder of agents/, or the path of one")
+        return name
+    path = os.path.expanduser(name)
+    scope = scope_of(info)
+    if scope is not None:
+        path = os.path.realpath(os.path.join(scope.folder, path))
+    return os.path.dirname(path) if path.endswith(SUFFIXES) else path
+
+
+AgentName = Annotated[Text, AfterValidator(_agent_name)]
+"""A folder of `agents/`, or the path of one relative to the file that names it."""
 
 
 class ModelDefaults(Record):
@@ -56,31 +88,77 @@ class AgentFile(ConfigFile):
             folder = os.path.basename(os.path.realpath(scope.folder))
             if agent_id != folder:
                 raise ValueError(f"found {agent_id!r}, which must match directory name {folder!r}")
-            if not os.path.isdir(os.path.join(scope.folder, "workspace")):
+            workspace = os.path.join(scope.folder, "workspace")
+            if not os.path.isdir(workspace):
                 raise ValueError("missing workspace directory beside agent.yaml; create workspace/")
+            if os.path.islink(workspace):
+                raise ValueError("found a link in place of workspace/, expected the folder itself; copy it there")
         return agent_id
 
     @field_validator("openclaw")
     @classmethod
     def _one_model(cls, value: OpenClawFragments) -> OpenClawFragments:
+        extras = value.model_defaults.model_extra or {}
         complain(
             [
-                *_model_problems(value.model_defaults.model_extra or {}, ("model_defaults",)),
-                *_model_problems(value.agents_defaults, ("agents_defaults",)),
-                *_model_problems(value.agent, ("agent",)),
+                *ways_to_models(extras, ("model_defaults",)),
+                *ways_to_models(value.agents_defaults, ("agents_defaults",)),
+                *ways_to_models(value.agent, ("agent",)),
+                *_parameter_problems(extras.get("primary_params"), ("model_defaults", "primary_params")),
+                *_agent_problems(value.agent),
+                *_workspace_problems(value),
             ]
         )
         return value
 
 
-def _model_problems(fragment: dict[str, Any], loc: Loc) -> list[tuple[Loc, str]]:
+def ways_to_models(fragment: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
+    """All in a part of openclaw.json that would lead to another model than the run's, however deep it stands: where,
+    and what to say.
+    """
+    below: Iterable[tuple[int | str, object]] = ()
+    if isinstance(fragment, dict):
+        below = fragment.items()
+    elif isinstance(fragment, list):
+        below = enumerate(fragment)
+    for name, value in below:
+        at = (*loc, name)
+        if (problem := _way_to_a_model(str(name), value)) is not None:
+            yield at, problem
+        else:
+            yield from ways_to_models(value, at)
+
+
+def _way_to_a_model(name: str, value: object) -> str | None:
     """A run executes against exactly one model, which the suite or --model names."""
-    found: list[tuple[Loc, str]] = []
-    if "fallbacks" in fragment:
-        found.append(((*loc, "fallbacks"), "fallbacks is not supported: a run executes against exactly one model"))
-    model = fragment.get("model")
-    if isinstance(model, dict) and "fallbacks" in model:
-        found.append(((*loc, "model", "fallbacks"), "fallbacks is not supported: a run executes against one model"))
-    elif model is not None:
-        found.append(((*loc, "model"), "an agent cannot set the model; the suite or --model does"))
-    return found
+    if value is None:
+        return None
+    if name in _FALLBACKS and value != "none":
+        return f"{name} is not supported: a run executes against exactly one model"
+    if name in _ENDPOINTS:
+        return "an agent brings no endpoint and no key: models.yaml says how the run's model is reached"
+    if _MODEL.fullmatch(name) and not (isinstance(value, dict) and _FALLBACKS & value.keys()):
+        return "an agent cannot set the model; the suite or --model does"
+    return None
+
+
+def _parameter_problems(parameters: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
+    if isinstance(parameters, dict):
+        yield from (((*loc, *at), text) for at, text in settings_problems(parameters))
+    elif parameters is not None:
+        yield loc, f"found {parameters!r}, expected a mapping of request parameters"
+
+
+def _agent_problems(agent: dict[str, Any]) -> Iterator[tuple[Loc, str]]:
+    own_id, prompt = agent.get("id"), agent.get("prompt")
+    if own_id is not None and not (isinstance(own_id, str) and _OPENCLAW_ID.fullmatch(own_id)):
+        yield ("agent", "id"), f"found {own_id!r}, expected at most 64 lower-case letters, digits, '_' and '-'"
+    if prompt is not None and not (isinstance(prompt, str) and prompt.strip()):
+        yield ("agent", "prompt"), f"found {prompt!r}, expected a text"
+
+
+def _workspace_problems(fragments: OpenClawFragments) -> Iterator[tuple[Loc, str]]:
+    message = "an agent works in the run's own folder; put its files into workspace/ beside agent.yaml"
+    for name in ("agents_defaults", "agent"):
+        if "workspace" in getattr(fragments, name):
+            yield (name, "workspace"), message

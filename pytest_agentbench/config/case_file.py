@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -19,6 +19,7 @@ from pytest_agentbench.config.base import (
     resolve_file,
     resolve_path,
     scope_of,
+    suggest,
     together,
     unregistered,
 )
@@ -44,6 +45,10 @@ from pytest_agentbench.records import (
     Text,
     Thresholds,
 )
+
+_OPENCLAW = "openclaw"
+_EXPECTED = "expected_artifact"
+_OWN_TOOLS = "the runner openclaw has tools of its own and is offered no others"
 
 
 class MessageSource(Record):
@@ -84,6 +89,7 @@ class Turn(MessageSpec):
 
 
 def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    complain(_openclaw_problems(context.get("openclaw")))
     probe = context.get("llm_probe")
     if probe is None:
         return context
@@ -98,6 +104,24 @@ def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, A
     return context
 
 
+def _openclaw_problems(hints: object) -> Iterator[tuple[Loc, str]]:
+    if hints is None:
+        return
+    if not isinstance(hints, dict):
+        yield ("openclaw",), f"found {hints!r}, expected a mapping"
+        return
+    for name, value in hints.items():
+        if name != _EXPECTED:
+            yield ("openclaw", name), f"unknown field {name!r}{suggest(str(name), [_EXPECTED])}"
+        elif not (isinstance(value, str) and value.strip() and _is_inside(value)):
+            yield ("openclaw", name), f"found {value!r}, expected the path of a file inside the workspace"
+
+
+def _is_inside(path: str) -> bool:
+    parts = PurePosixPath(path)
+    return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path
+
+
 CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
 """Settings for runners by their names; tools that `llm_probe` may call are registered."""
 
@@ -107,6 +131,20 @@ def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     found = unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
     complain(found + settings_problems(runner.model_extra or {}))
     return runner
+
+
+def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+    """What a case's context offers a runner that brings its own tools, by its place in the context."""
+    if runner is None or runner.type != _OPENCLAW or not (context.get("llm_probe") or {}).get("tools"):
+        return []
+    return [(("llm_probe", "tools"), f"{_OWN_TOOLS}; leave these out, or take the runner llm_probe")]
+
+
+def servers_problems(runner: RunnerSpec | None, servers: Collection[object]) -> list[tuple[Loc, str]]:
+    """The same of MCP servers that a case names."""
+    if runner is None or runner.type != _OPENCLAW or not servers:
+        return []
+    return [((), f"{_OWN_TOOLS}; leave these out, or take the runner llm_probe or mcp_planner")]
 
 
 KnownRunner = Annotated[RunnerSpec, AfterValidator(_check_runner)]
@@ -224,11 +262,28 @@ class TestCaseFile(ConfigFile):
 
     @field_validator("input")
     @classmethod
-    def _turns_need_openclaw(cls, value: CaseInput, info: ValidationInfo) -> CaseInput:
+    def _fits_its_runner(cls, value: CaseInput, info: ValidationInfo) -> CaseInput:
         runner = info.data.get("runner")
-        if value.turns and runner is not None and runner.type != "openclaw":
+        if value.turns and runner is not None and runner.type != _OPENCLAW:
             message = f"the runner {runner.type!r} has no turns, only 'openclaw' has; use messages"
             raise Problems([(("turns",), message)])
+        complain((("context", *at), text) for at, text in tools_problems(runner, value.context))
+        return value
+
+    @model_validator(mode="after")
+    def _sandbox_is_used(self) -> Self:
+        if self.runner.type == _OPENCLAW and self.sandbox is not None and self.verify is None:
+            message = (
+                "the runner openclaw has its container from the run profile's `openclaw` block, and no verifier needs "
+                "this one; remove it"
+            )
+            raise Problems([(("sandbox",), message)])
+        return self
+
+    @field_validator("mcp_servers")
+    @classmethod
+    def _servers_fit_its_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:
+        complain(servers_problems(info.data.get("runner"), value))
         return value
 
 
@@ -244,13 +299,8 @@ def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
         yield from unregistered([(("declarative", "kind"), spec.kind)], known, "check kind")
     elif isinstance(spec, MetricAtLeast):
         yield from unregistered([(("declarative", "name"), spec.name)], scope.known.metrics, "metric")
-    elif isinstance(spec, OpenclawWorkspaceFilePresent):
-        path = PurePosixPath(spec.relative_path)
-        if path.is_absolute() or ".." in path.parts:
-            yield (
-                ("declarative", "relative_path"),
-                f"found {spec.relative_path!r}, expected a path inside the workspace",
-            )
+    elif isinstance(spec, OpenclawWorkspaceFilePresent) and not _is_inside(spec.relative_path):
+        yield ("declarative", "relative_path"), f"found {spec.relative_path!r}, expected a path inside the workspace"
     path_text = getattr(spec, "path", None)
     if path_text is not None and ".." in path_text:
         yield from _path_problem(("declarative", "path"), path_text, scope, resolve_path)

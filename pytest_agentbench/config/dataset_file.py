@@ -20,7 +20,13 @@ from pydantic import (
 )
 
 from pytest_agentbench.config.base import ConfigFile, Scope, complain, resolve_path, scope_of
-from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics
+from pytest_agentbench.config.case_file import (
+    CaseContext,
+    KnownRunner,
+    Metrics,
+    servers_problems,
+    tools_problems,
+)
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.servers_file import CaseServers
@@ -183,6 +189,18 @@ class DatasetDescriptor(ConfigFile):
     """Take the rows in an order of its own, which new rows do not change for the others."""
     benchmark: Annotated[Text, AfterValidator(_class_name)] | None = None
     """`module:Class` whose `_parse_item(data, line_num)` makes the items, from the import path or beside this file."""
+
+    @field_validator("context")
+    @classmethod
+    def _context_fits_the_runner(cls, value: CaseContext, info: ValidationInfo) -> CaseContext:
+        complain(tools_problems(info.data.get("runner"), value))
+        return value
+
+    @field_validator("mcp_servers")
+    @classmethod
+    def _servers_fit_the_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:
+        complain(servers_problems(info.data.get("runner"), value))
+        return value
 
     @field_validator("files")
     @classmethod

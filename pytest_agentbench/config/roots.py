@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_agentbench.config.agent import AgentFile
+from pytest_agentbench.config.agent import SUFFIXES, AgentFile, is_path
 from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, suggest
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read
@@ -25,7 +25,6 @@ F = TypeVar("F", bound=ConfigFile)
 
 MARKERS = ("run_profiles", "evaluation_profiles", "suites", "agents", "models.yaml")
 """A folder that holds one of these is a config root."""
-SUFFIXES = (".yaml", ".yml")
 
 
 class ConfigRoot:
@@ -57,7 +56,11 @@ class ConfigRoot:
 
     def agent(self, name: str) -> AgentFile:
         """The agent of that id or path; raises like run_profile."""
-        return self._load(self.find("agents", name), AgentFile)
+        return self._load(self.agent_file(name), AgentFile)
+
+    def agent_file(self, name: str) -> Path:
+        """Where the agent of that id or path is declared: raises like run_profile."""
+        return self.find("agents", str(self.path / name) if is_path(name) else name)
 
     def models(self) -> ModelsFile:
         """What models.yaml declares: nothing, where there is no such file."""
@@ -109,7 +112,7 @@ class ConfigRoot:
 
         :raises ConfigError: there is none, or stem and id name more than one.
         """
-        if name.endswith(SUFFIXES) or "/" in name or os.sep in name:
+        if is_path(name):
             return self._explicit(folder, name)
         files = dict(self._files(folder))
         by_stem = [path for path, (stem, _) in files.items() if stem == name]
@@ -123,9 +126,9 @@ class ConfigRoot:
     def _explicit(self, folder: str, name: str) -> Path:
         given = Path(name).expanduser()
         for path in (given, self.path / given):
-            file = path / "agent.yaml" if path.is_dir() else path
-            if file.is_file():
-                return file
+            for file in [path / f"agent{suffix}" for suffix in SUFFIXES] if path.is_dir() else [path]:
+                if file.is_file():
+                    return file
         raise ConfigError(f"{given}: there is no such {_what(folder)} file, from here or from {self.path}")
 
     def _files(self, folder: str) -> Iterator[tuple[Path, tuple[str, str | None]]]:

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from pytest_agentbench.config.agent import AgentName
 from pytest_agentbench.config.base import ConfigFile, Problems
 from pytest_agentbench.config.planner import PlannerSettings
 from pytest_agentbench.config.servers_file import PlacedServers
@@ -69,8 +70,8 @@ class NetworkSettings(Record):
 class OpenClawRunProfile(Record):
     """The OpenClaw runtime."""
 
-    agent_id: Slug
-    """A folder of `agents/`."""
+    agent_id: AgentName
+    """A folder of `agents/`, or its path."""
     image: Text
     """OCI image of the openclaw command, pinned by tag or digest."""
     timeout_seconds: AtLeastOne

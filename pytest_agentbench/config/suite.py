@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from pytest_agentbench.config.agent import AgentName
 from pytest_agentbench.config.base import ConfigFile, complain, temperature_problems, unique
 from pytest_agentbench.records import Record, Slug, Tags, Text
 
@@ -66,8 +67,8 @@ def _selects_something(selection: CaseSelection) -> CaseSelection:
 class AgentAssignment(Record):
     """Cases that an agent of its own runs."""
 
-    agent_id: Slug
-    """A folder of `agents/`."""
+    agent_id: AgentName
+    """A folder of `agents/`, or its path."""
     case_selection: Annotated[CaseSelection, AfterValidator(_selects_something)]
     """Its cases; here excludes beat includes."""
 
@@ -92,3 +93,8 @@ class SuiteFile(ConfigFile):
     """Which cases run; all, where nothing is said."""
     openclaw: SuiteOpenClaw | None = None
     """Agents for some cases."""
+
+    @property
+    def agent_assignments(self) -> tuple[AgentAssignment, ...]:
+        """Which agent of its own runs which cases; none where nothing is said of OpenClaw."""
+        return self.openclaw.agent_assignments if self.openclaw is not None else ()

@@ -6,7 +6,7 @@ from pytest_agentbench.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.asking import RunLimits, WorkerThrottles
-    from pytest_agentbench.engine.budget import Budget, Part, Spending, spending
+    from pytest_agentbench.engine.budget import Budget, Part, Spending, over_budget, spending
     from pytest_agentbench.engine.code import CodeReader
     from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE, RunAhead, overrides_runner
     from pytest_agentbench.engine.execution import execute
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HERE = "pytest_agentbench.engine"
 _HOMES = {
     "asking": ("RunLimits", "WorkerThrottles"),
-    "budget": ("Budget", "Part", "Spending", "spending"),
+    "budget": ("Budget", "Part", "Spending", "over_budget", "spending"),
     "driver": ("AHEAD", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overrides_runner"),
     "execution": ("execute",),
     "forecast": ("DryRun", "Expected", "Forecast"),
@@ -88,6 +88,7 @@ __all__ = [
     "execute",
     "filter_capture_handlers",
     "judge_of",
+    "over_budget",
     "overrides_runner",
     "spending",
     "steady_socket",

@@ -28,6 +28,16 @@ def spending(usage: Usage) -> Spending:
     return cost, tokens if tokens is not None and tokens >= 0 else None
 
 
+def over_budget(max_cost: float | None, max_tokens: int | None, usage: Usage) -> str | None:
+    """Why a run may go no further that has used so much by itself, None where it may, as at its beginning.
+
+    What other runs spend meanwhile does not count: they are not cut off by each other.
+    """
+    if not usage.total_tokens and not usage.cost_usd:
+        return None
+    return Budget(max_cost, max_tokens).book("run", [spending(usage)])
+
+
 @dataclass
 class Budget:
     """Adds up what a session pays for. Limits (USD, tokens) of None are none. Safe from any thread.

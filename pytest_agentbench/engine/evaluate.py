@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.checks import CheckContext, run_checks
 from pytest_agentbench.engine.identity import verdict_identity
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.measuring import measure_all
+from pytest_agentbench.engine.outputs import output_texts
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.taping import kept, paid
 from pytest_agentbench.engine.verdict import is_judged, verdict, wants_judge
 from pytest_agentbench.engine.verifying import verify_all
 from pytest_agentbench.errors import AgentbenchError, JudgeError
-from pytest_agentbench.judging import Judgement, NoVerdictError, judge, taped_judges
+from pytest_agentbench.judging import Judgement, NoVerdictError, judge, key_outputs, taped_judges
 from pytest_agentbench.metrics import tool_use_of
 from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, RunArtifact, Usage
 from pytest_agentbench.store import share_evaluation
@@ -78,12 +80,19 @@ async def _judge(
             lambda config: services.client(plan.judges[config.judge_id], tape),
             backends=services.registry.judges if tape is None else taped_judges(services.registry.judges, tape),
             redactor=plan.lane.redactor,
+            texts=await _key_texts(services, plan, case, artifact),
         )
     except NoVerdictError as error:
         services.on_spent("judge", paid(tape, [iteration.usage for iteration in error.iterations]))
         raise
     services.on_spent("judge", paid(tape, [iteration.usage for iteration in judgement.result.iterations]))
     return judgement
+
+
+async def _key_texts(services: Services, plan: Plan, case: Case, artifact: RunArtifact) -> dict[str, str | None]:
+    """What the run's key outputs hold, by path."""
+    outputs = key_outputs(case, artifact)
+    return await services.threads.run(partial(output_texts, plan.lane.output, outputs)) if outputs else {}
 
 
 def _unjudged(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,15 @@ from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.outputs import store_outputs
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.records import WORKSPACE_NOTE, Case, CustomCheck, FileChange, OutputArtifact, RunArtifact
+from pytest_agentbench.records import (
+    WORKSPACE_NOTE,
+    Case,
+    CustomCheck,
+    FileChange,
+    OpenclawWorkspaceFilePresent,
+    OutputArtifact,
+    RunArtifact,
+)
 from pytest_agentbench.store import whole_archive
 from pytest_agentbench.workspaces import (
     EMPTY,
@@ -49,20 +57,27 @@ class Left:
 
 
 async def keep_workspace(
-    services: Services, job: Job, case: Case, run_id: str, workspace: Workspace | None, before: Snapshot
+    services: Services,
+    job: Job,
+    case: Case,
+    run_id: str,
+    workspace: Workspace | None,
+    before: Snapshot,
+    template: Path | None,
 ) -> Left:
-    """Compares what the run has left with what it began with, and stores it."""
+    """Compares what the run has left with what it began with, a copy of `template` if there is one, and stores it."""
     if workspace is None or (before == EMPTY and _is_empty(workspace)):
         return Left() if workspace is None else Left(changes=())
-    return await services.threads.run(partial(_keep, job, case, run_id, workspace, before))
+    return await services.threads.run(partial(_keep, job, case, run_id, workspace, before, template))
 
 
-def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snapshot) -> Left:
-    changes, note = _compare(case, workspace, before)
+def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snapshot, template: Path | None) -> Left:
+    changes, note = _compare(workspace, before, template, _told_first(case))
     outputs: tuple[OutputArtifact, ...] = ()
     archive = None
     try:
-        outputs = store_outputs(job, run_id, workspace, changes or (), _paths_looked_at(job, case) or ())
+        named = [*_expected(case, changes or ()), *(_paths_looked_at(job, case) or ())]
+        outputs = store_outputs(job, run_id, workspace, changes or (), named)
         if not _is_empty(workspace):
             archive, left_out = _store_archive(job, run_id, workspace)
             if left_out:
@@ -72,15 +87,30 @@ def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snaps
     return Left(archive, changes, outputs, note)
 
 
+def _expected(case: Case, changes: Sequence[FileChange]) -> list[str]:
+    """The file that the case expects, if the run made or changed it."""
+    return [each.path for each in changes if each.path == case.expected_artifact and each.after is not None]
+
+
+def _told_first(case: Case) -> set[str]:
+    """The paths whose changes count: those of other files may be too many to be told."""
+    checked = {
+        check.declarative.relative_path
+        for check in case.checks
+        if isinstance(check.declarative, OpenclawWorkspaceFilePresent)
+    }
+    return checked if case.expected_artifact is None else {case.expected_artifact, *checked}
+
+
 def _compare(
-    case: Case, workspace: Workspace, before: Snapshot
+    workspace: Workspace, before: Snapshot, template: Path | None, first: Collection[str]
 ) -> tuple[tuple[FileChange, ...] | None, dict[str, Any]]:
     """The changes, and what is to be noted of those that are missing."""
     try:
         after = take_snapshot(str(workspace.path))
         if "" in after.unseen:
             return None, {"not_compared": "the folder is gone or cannot be looked into"}
-        changes, more = compare(before, after, case.workspace, workspace)
+        changes, more = compare(before, after, template, workspace, first)
     except (TreeError, OSError) as error:  # the run is worth more: it is stored without
         return None, {"not_compared": str(error)}
     return tuple(changes), {"more_changes": more} if more else {}
@@ -104,7 +134,8 @@ async def restore_workspace(services: Services, job: Job, case: Case, result: Re
     if result.workspace is not None or artifact is None:
         return result.workspace is not None
     note = artifact.metadata.get(WORKSPACE_NOTE) or {}
-    looked_at = None if case.verify else [] if job.by_hand else _paths_looked_at(job, case)
+    anywhere = bool(case.verify) or _is_answered_by_files(case, artifact)
+    looked_at = None if anywhere else [] if job.by_hand else _paths_looked_at(job, case)
     is_kept_whole = not note.keys() & {"not_kept", "left_out"}
     if (artifact.workspace is None and is_kept_whole) or (looked_at == [] and not job.by_hand):
         return True
@@ -149,6 +180,12 @@ def _paths_looked_at(job: Job, case: Case) -> Sequence[str] | None:
         path = getattr(check.declarative, "path", None) or getattr(check.declarative, "relative_path", None)
         paths += [path] if path is not None else []
     return paths
+
+
+def _is_answered_by_files(case: Case, artifact: RunArtifact) -> bool:
+    """Whether a check takes what an OpenClaw agent has left for its answer, for want of another."""
+    said = artifact.runner_type != "openclaw" or (artifact.final_output or "").strip()
+    return not said and any(check.kind == "final_response_present" for check in case.checks)
 
 
 def _lacks(left_out: Sequence[str], looked_at: Sequence[str] | None) -> str | None:

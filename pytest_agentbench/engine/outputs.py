@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from mimetypes import MimeTypes
+from pathlib import Path
 
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.records import FileChange, OutputArtifact
-from pytest_agentbench.store import OUTPUT_TYPE, Redactor
+from pytest_agentbench.store import OUTPUT_TYPE, Redactor, whole_file
 from pytest_agentbench.workspaces import PathRefusedError, Workspace
 
 MAX_OUTPUTS = 20
@@ -41,6 +42,22 @@ def store_outputs(
         if len(outputs) == MAX_OUTPUTS:
             break
     return tuple(outputs)
+
+
+def output_texts(output: str, artifacts: Iterable[OutputArtifact]) -> dict[str, str | None]:
+    """What files that were kept in the output folder hold, by their paths in the workspace; None for what is no text.
+
+    Those that are gone or damaged are left out.
+    """
+    found = ((each.artifact_id, whole_file(Path(output), each.uri)) for each in artifacts)
+    return {name: _text(file.read_bytes()) for name, file in found if file is not None}
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _content(workspace: Workspace, path: str, limit: int) -> bytes | None:

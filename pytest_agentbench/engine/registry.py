@@ -20,9 +20,6 @@ from pytest_agentbench.tools import BUILTIN_TOOLS, Search, Tool, configured_sear
 
 T = TypeVar("T")
 
-PLANNED_RUNNERS = frozenset({"openclaw"})
-"""Runners of the reference that are valid in a case file but cannot run here: such a case is skipped."""
-
 
 @dataclass(frozen=True)
 class Registry:
@@ -55,7 +52,7 @@ class Registry:
     def known(self) -> Known:
         """The names, for the loader of case files."""
         return Known(
-            runners=frozenset(self.runners) | PLANNED_RUNNERS,
+            runners=frozenset(self.runners),
             tools=frozenset(self.tools),
             checks=frozenset(self.checks),
             metrics=frozenset(self.metrics),

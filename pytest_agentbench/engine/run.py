@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.config import RunProfile
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.keeping import Left, keep_workspace
-from pytest_agentbench.engine.sandboxing import expected_sandbox, sandbox_spec
+from pytest_agentbench.engine.openclaw import changed_meanwhile
+from pytest_agentbench.engine.sandboxing import expected_sandbox, run_spec
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.serving import start_servers
 from pytest_agentbench.engine.subject import Subject
-from pytest_agentbench.engine.taping import Taped, paid, run_ended, run_kept
+from pytest_agentbench.engine.taping import Taped, paid, replays, run_ended, run_kept
 from pytest_agentbench.engine.web import web_fetch, web_search
-from pytest_agentbench.errors import ConfigError, ProviderError, UnwritableError
+from pytest_agentbench.errors import ProviderError, UnwritableError
 from pytest_agentbench.judging import tools_shown
 from pytest_agentbench.records import WORKSPACE_NOTE, Case, RunArtifact, RunError
 from pytest_agentbench.runners import RUN_SECONDS, Recorder, RunContext, RunEnd, Runner, conclude
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 class _Ended:
     """A run that has ended, however: what its runner came to, and what its workspace began with.
 
-    `cassette` is as in RunArtifact; `unwritable` is why it could not be written, to be raised when the run is stored.
+    That was a copy of `template`, where there is one. `cassette` is as in RunArtifact; `unwritable` is why it could not
+    be written, to be raised when the run is stored.
     """
 
     context: RunContext
@@ -44,17 +47,24 @@ class _Ended:
     started_at: datetime
     seconds: float
     before: Snapshot
+    template: Path | None
     cassette: Taped
     unwritable: UnwritableError | None
 
 
 async def make_run(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> None:
     """Fills in `result` and stores the run, however it ended. Raises what the runner raised beyond that."""
+    async with AsyncExitStack() as lent:
+        ended = await _run(services, job, case, subject, result, lent)
+        await _store(services, job, case, subject, result, ended)
+
+
+async def _store(services: Services, job: Job, case: Case, subject: Subject, result: Result, ended: _Ended) -> None:
+    """Stores the run with what it has left. Raises what kept its cassette from being written."""
     plan, tape = job.plan, result.tape
-    ended = await _run(services, job, case, subject, result)
     run_id, interrupted = uuid.uuid4().hex, None
     try:
-        left = await keep_workspace(services, job, case, run_id, result.workspace, ended.before)
+        left = await keep_workspace(services, job, case, run_id, result.workspace, ended.before, ended.template)
     except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
         left, interrupted = Left(note={"not_kept": "the session was stopped"}), error
     artifact = result.artifact = _artifact(job, case, subject, ended, left, run_id)
@@ -69,8 +79,13 @@ async def make_run(services: Services, job: Job, case: Case, subject: Subject, r
         raise ended.unwritable
 
 
-async def _run(services: Services, job: Job, case: Case, subject: Subject, result: Result) -> _Ended:
-    """The runner from its start to its end, in `result.workspace` where it made one. Nothing of it runs any more."""
+async def _run(
+    services: Services, job: Job, case: Case, subject: Subject, result: Result, lent: AsyncExitStack
+) -> _Ended:
+    """The runner from its start to its end, in `result.workspace` where it made one. Nothing of it runs any more.
+
+    `lent` gives back the template, where that is not the case's own.
+    """
     plan, model, tape = job.plan, subject.model, result.tape
     if any(each.scripted for each in (model, *plan.judges.values(), *job.judges)):
         services.scripts.load_beside(case)
@@ -78,8 +93,9 @@ async def _run(services: Services, job: Job, case: Case, subject: Subject, resul
     context = _context(services, job, case, subject, tape, expected)
     before = EMPTY
     try:
-        if case.workspace is not None and plan.predictions is None:
-            before = await services.threads.run(partial(_fill, services, context.workspace, case.workspace))
+        template = await _template(services, job, case, subject, context, lent)
+        if template is not None:
+            before = await services.threads.run(partial(_fill, services, context.workspace, template))
         with run_kept(tape):
             context.servers = await start_servers(services, job, subject.servers, context, tape)
             started_at, context.trace = datetime.now(UTC), Recorder()
@@ -89,7 +105,7 @@ async def _run(services: Services, job: Job, case: Case, subject: Subject, resul
         await context.stop_sandbox()
         result.workspace = context.made_workspace
     seconds, cassette, unwritable = run_ended(tape, case, end.status, context.trace.seconds)
-    return _Ended(context, end, started_at, seconds, before, cassette, unwritable)
+    return _Ended(context, end, started_at, seconds, before, template, cassette, unwritable)
 
 
 def _artifact(job: Job, case: Case, subject: Subject, ended: _Ended, left: Left, run_id: str) -> RunArtifact:
@@ -129,11 +145,27 @@ def _request(case: Case, trace: Recorder, offered: Sequence[Tool]) -> dict[str, 
     return {**trace.request, **tools_shown({tool.name: tool.description for tool in offered})}
 
 
+async def _template(
+    services: Services, job: Job, case: Case, subject: Subject, context: RunContext, lent: AsyncExitStack
+) -> Path | None:
+    """The folder that the workspace is to start as a copy of. What an OpenClaw agent's needs, the image says first."""
+    if subject.openclaw is None:
+        return None if job.plan.predictions is not None else case.workspace
+    examined = await services.openclaw.examined(
+        context.needs_sandbox(), subject.openclaw, subject.model, subject.settings
+    )
+    context.examined = examined
+    folder = services.openclaw.folder(subject.openclaw, case.workspace, examined.prompt_file)
+    template = await services.threads.run(folder.__enter__)
+    lent.push_async_callback(services.threads.run, partial(folder.__exit__, None, None, None))
+    return template
+
+
 def _fill(services: Services, workspace: Workspace, template: Path) -> Snapshot:
     """What the workspace begins with. Raises ConfigError where that is not what the run's fingerprint covers."""
     before = fill(workspace, template)
     if digest(before) != services.identities.template(template):
-        raise ConfigError(f"{template}: this workspace template was changed while the session ran; start it again")
+        raise changed_meanwhile(template)
     return before
 
 
@@ -149,12 +181,14 @@ def _context(
         client=services.client(model, tape) if plan.model is not None else None,
         repetition=job.repetition,
         tools=services.registry.tools,
-        sandbox_spec=partial(sandbox_spec, services, job, case),
+        sandbox_spec=partial(run_spec, services, job, case, subject),
         expected_sandbox=expected,
         search=web_search(services, case, model, tape),
         fetch=web_fetch(services, case, model, plan.run_profile.network, tape),
         network=plan.run_profile.network,
         planner=plan.run_profile.planner,
+        openclaw=subject.openclaw,
+        over_budget=services.over_budget if not replays(tape) else (lambda usage: None),
         in_thread=services.threads.run,
     )
     if tape is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config import base_images, pinning_problem
 from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.openclaw import openclaw_spec
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.records import Case, SandboxNeeds
@@ -16,8 +17,15 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.subject import Subject
 
 
+def run_spec(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec:
+    """Where a run's commands are executed. Raises as `sandbox_spec` does."""
+    if subject.openclaw is not None:
+        return openclaw_spec(services.sandboxes, job.plan.run_profile)
+    return sandbox_spec(services, job, case)
+
+
 def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
-    """Where a run's commands, and its verifiers, are executed.
+    """Where the commands of a run with tools, and the verifiers of any, are executed.
 
     Raises ConfigError for an image that is not pinned, UnavailableError where there is no such sandbox here.
     """
@@ -38,9 +46,12 @@ def _refuse_floating(case: Case, needs: SandboxNeeds) -> None:
 async def expected_sandbox(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec | None:
     """The sandbox that the run will start, as far as the case's tools say: its image is here, a container on its way.
 
-    Raises as `sandbox_spec` does, and for an image that cannot be had, before anything is paid. A user's own agent may
-    do without the case's tools: it finds out by itself.
+    None for OpenClaw's container, whose mounts are the run's own: only its image is here. Raises as `sandbox_spec`
+    does, and for an image that cannot be had, before anything is paid. A user's own agent may do without the case's
+    tools: it finds out by itself.
     """
+    if subject.openclaw is not None:
+        await services.sandboxes.prepare(run_spec(services, job, case, subject))
     if job.plan.predictions is not None or not (case.verify or _runs_commands(services, case)):
         return None
     try:

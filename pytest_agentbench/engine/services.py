@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.engine.budget import Part
 from pytest_agentbench.engine.identities import Identities
+from pytest_agentbench.engine.openclaw import OpenClawRuns
 from pytest_agentbench.engine.registry import Registry
 from pytest_agentbench.engine.servers import fixture_servers
 from pytest_agentbench.engine.threads import DaemonThreads
@@ -44,11 +45,12 @@ def agent_name(agent: Any) -> str:
 class Services:
     """What all runs of a session share. `endpoints` is made on the engine's loop at first use.
 
-    `on_spent(part, usages)` books what was paid. `drain(reason)` keeps the whole session from starting more runs, and
+    `on_spent(part, usages)` books what was paid, `over_budget(usage)` is why a run that has used so much already may
+    ask for nothing more. `drain(reason)` keeps the whole session from starting more runs, and
     `drained()` is the reason once that is so. With `dry_run` nothing is run, only booked there. `asked_anew` are the
     keys of kept votes that were asked for again. `coming()` is how many runs are about to begin. `catalogues` are the
-    tools of MCP servers, `session_servers` those servers that runs share; their programs start in `turns`. `redactor`
-    hides secrets in what is stored.
+    tools of MCP servers, `session_servers` those servers that runs share; their programs start in `turns`. `openclaw`
+    is what runs of OpenClaw share. `redactor` hides secrets in what is stored.
     """
 
     registry: Registry
@@ -61,6 +63,7 @@ class Services:
     identities: Identities
     catalogues: Catalogues
     redactor: Redactor
+    over_budget: Callable[[Usage], str | None] = lambda usage: None
     reuse_runs: bool = True
     reuse_evaluations: bool = True
     dry_run: DryRun | None = None
@@ -73,10 +76,12 @@ class Services:
     _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
     _servers: dict[int, tuple[Any, Mapping[str, McpServer]]] = field(default_factory=dict)
     session_servers: SessionServers = field(init=False)
+    openclaw: OpenClawRuns = field(init=False)
 
     def __post_init__(self) -> None:
         workspace = cache(partial(self.sandboxes.workspace, None, "mcp-servers"))
         self.session_servers = SessionServers(ServerSandboxes(self.sandboxes, workspace))
+        self.openclaw = OpenClawRuns(self.sandboxes, self.identities)
 
     def client(self, model: Model, tape: Tape | None = None) -> ChatClient:
         """A client for the model, through the tape where that is in use for it."""
@@ -103,6 +108,7 @@ class Services:
     async def close(self) -> None:
         """Ends servers that runs share, connections and idle threads."""
         await self.session_servers.close()
+        await self.openclaw.close()
         if self._endpoints is not None:
             await self._endpoints.close()
         await self.sandboxes.close()

@@ -10,12 +10,14 @@ from typing import Any
 from pytest_agentbench.config import merge_runner_settings
 from pytest_agentbench.engine.identity import run_extra
 from pytest_agentbench.engine.job import Given, Job, Plan
+from pytest_agentbench.engine.openclaw import OPENCLAW
 from pytest_agentbench.engine.servers import servers_identity, servers_of
 from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
 from pytest_agentbench.engine.taping import run_cassette
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records import Case, McpServer, Model
 from pytest_agentbench.runners import Runner
+from pytest_agentbench.runners.openclaw.agent import OpenClawAgent
 from pytest_agentbench.store import canonical_json, fingerprint, run_fingerprint_input
 
 
@@ -24,6 +26,7 @@ class Subject:
     """A run to make or to find. `fingerprint_input` is the canonical JSON that `fingerprint` is the hash of.
 
     `model` stands for the user's own agent where the plan has none. `servers` are the run's MCP servers by name.
+    `openclaw` is the agent of a run of OpenClaw, which has no such servers.
     """
 
     runner: Runner
@@ -33,25 +36,30 @@ class Subject:
     fingerprint_input: bytes
     fingerprint: str
     servers: Mapping[str, McpServer]
+    openclaw: OpenClawAgent | None = None
 
 
 def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subject:
     """The job's subject, made of these values of the fixtures.
 
     Raises UnavailableError where there is no such runner or no model, ConfigError for an MCP server that nobody
-    declares.
+    declares, and for an OpenClaw agent that is not there, or wrong.
     """
     plan, agent = job.plan, given.agent
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
-    from_fixture = services.fixture_servers(given.servers) if plan.predictions is None else {}
-    servers = servers_of(job, case, from_fixture)
     extra = {**run_extra(services, job, case, agent, model), **run_cassette(services, job, case, model)}
-    if servers:
-        extra["mcp_servers"] = servers_identity(job, servers, from_fixture)
+    servers, openclaw = {}, None
+    if runner_type == OPENCLAW:
+        openclaw = services.openclaw.agent(plan, case.case_id)
+        extra[OPENCLAW] = services.openclaw.identity(plan, case, openclaw)
+    else:
+        from_fixture = services.fixture_servers(given.servers) if plan.predictions is None else {}
+        if servers := servers_of(job, case, from_fixture):
+            extra["mcp_servers"] = servers_identity(job, servers, from_fixture)
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
-    return Subject(runner, runner_type, model, settings, covered, fingerprint(covered), servers)
+    return Subject(runner, runner_type, model, settings, covered, fingerprint(covered), servers, openclaw)
 
 
 @lru_cache(maxsize=256)

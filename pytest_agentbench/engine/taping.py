@@ -71,6 +71,11 @@ def replays_run(tape: Tape | None, artifact: RunArtifact) -> bool:
     return tape is not None and artifact.cassette is not None and tape.mode(tape.label.model) in _READING
 
 
+def replays(tape: Tape | None) -> bool:
+    """Whether answers of the run's model may come from a cassette, which cost nothing."""
+    return tape is not None and tape.mode(tape.label.model) in _READING
+
+
 def run_is_free(tape: Tape | None) -> bool:
     """Whether a cassette alone answers the run."""
     return tape is not None and tape.mode(tape.label.model) == "replay"

@@ -8,6 +8,7 @@ from pytest_agentbench.judging.aggregation import DEFAULT_THRESHOLD, aggregate, 
 from pytest_agentbench.judging.asking import Asked, JudgeReply, ask, chat_sender
 from pytest_agentbench.judging.contract import parse_verdict, response_format, structured
 from pytest_agentbench.judging.correctness import VoteError, answer_messages, ask_vote, vote_key
+from pytest_agentbench.judging.key_outputs import key_outputs
 from pytest_agentbench.judging.panel import JudgeBackend, Judgement, NoVerdictError, judge
 from pytest_agentbench.judging.prompt import judge_messages
 from pytest_agentbench.judging.taped import taped_judges
@@ -51,6 +52,7 @@ __all__ = [
     "cv_percent",
     "judge",
     "judge_messages",
+    "key_outputs",
     "parse_verdict",
     "response_format",
     "structured",

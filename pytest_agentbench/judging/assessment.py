@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.judging.aggregation import aggregate
 from pytest_agentbench.judging.contract import parse_verdict, response_format
+from pytest_agentbench.judging.key_outputs import NO_TEXTS, Texts
 from pytest_agentbench.judging.prompt import judge_messages
 from pytest_agentbench.records import Case, CheckResult, JudgeIteration, JudgeResult, JudgeVerdict, RunArtifact
 
@@ -36,10 +37,15 @@ class Assessment:
 
 
 def assessment(
-    case: Case, artifact: RunArtifact, checks: Sequence[CheckResult], profile: EvaluationProfile, redact: Redact
+    case: Case,
+    artifact: RunArtifact,
+    checks: Sequence[CheckResult],
+    profile: EvaluationProfile,
+    redact: Redact,
+    texts: Texts = NO_TEXTS,
 ) -> Assessment:
-    """Judging by the case's rubric and expectations, six dimensions from 0 to 10."""
-    messages = redact(judge_messages(case, artifact, checks, profile))
+    """Judging by the case's rubric and expectations, six dimensions from 0 to 10. `texts` are as in judge_messages."""
+    messages = redact(judge_messages(case, artifact, checks, profile, texts))
     return Assessment(
         messages=lambda iteration: messages,
         response_format=response_format(case.expectations),

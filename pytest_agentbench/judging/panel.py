@@ -20,6 +20,7 @@ from pytest_agentbench.judging.asking import (
     numbered_options,
 )
 from pytest_agentbench.judging.assessment import Assessment, Redact, assessment
+from pytest_agentbench.judging.key_outputs import NO_TEXTS, Texts
 from pytest_agentbench.judging.tool_use import tool_use_assessment
 from pytest_agentbench.records import Case, CheckResult, JudgeIteration, JudgeResult, RunArtifact, Usage
 from pytest_agentbench.store import Redactor
@@ -64,19 +65,21 @@ async def judge(
     *,
     backends: Mapping[str, JudgeBackend] | None = None,
     redactor: Redactor | None = None,
+    texts: Texts = NO_TEXTS,
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Judgement:
     """Every judge run of the profile, all iterations at once, aggregated as the profile says.
 
     `client` gives the client for a judge that is a chat model; `backends` answer for the other types. `redactor`
     (default: of this process's environment) removes secrets from what is sent, where the profile's policy asks for it.
+    `texts` are those of the run's key outputs.
     `backoff_seconds` is the wait before the first re-asking. Iterations that failed are kept beside
     those that succeeded; raises NoVerdictError where none did. MCP tasks are judged by how tools were used, all others
     by their rubric and expectations.
     """
     redact: Redact = (redactor or Redactor()).value if profile.security_policy.redact_secrets else _unchanged
     if case.mcp_task is None:
-        asked = assessment(case, artifact, checks, profile, redact)
+        asked = assessment(case, artifact, checks, profile, redact, texts)
     else:
         asked = tool_use_assessment(case, artifact, profile, redact)
     used = {run.judge_id for run in profile.judge_runs}

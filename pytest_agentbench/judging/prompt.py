@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.judging.aggregation import numbered
 from pytest_agentbench.judging.blocks import HOW_TO_READ
+from pytest_agentbench.judging.key_outputs import NO_TEXTS, Texts, key_texts
 from pytest_agentbench.models import Block, boundary_of, clipped, rendered
 from pytest_agentbench.records import (
     Attachment,
@@ -66,10 +67,15 @@ _Parts = Iterator[str | Block]
 
 
 def judge_messages(
-    case: Case, artifact: RunArtifact, checks: Sequence[CheckResult], profile: EvaluationProfile
+    case: Case,
+    artifact: RunArtifact,
+    checks: Sequence[CheckResult],
+    profile: EvaluationProfile,
+    texts: Texts = NO_TEXTS,
 ) -> list[dict[str, str]]:
-    """The system and the user message of a request for a verdict on one run."""
-    parts = [*_target(case), *_measure(case, profile), *_evidence(case, artifact), *_check_results(checks, artifact)]
+    """The system and the user message of a request for a verdict on one run. `texts` are those of its key outputs."""
+    evidence = [*_evidence(case, artifact), *key_texts(case, artifact, texts)]
+    parts = [*_target(case), *_measure(case, profile), *evidence, *_check_results(checks, artifact)]
     boundary = boundary_of(parts)
     asked = bool(numbered(case.expectations))
     form = _FORM % (_FORM_EXPECTATIONS if asked else "")
@@ -179,7 +185,9 @@ def _evidence(case: Case, artifact: RunArtifact) -> _Parts:
 
 
 def _activity(case: Case, artifact: RunArtifact) -> _Parts:
-    blocks = [block for event in artifact.trace if (block := _event_block(event, case, artifact)) is not None]
+    shown_already = next((event for event in reversed(artifact.trace) if _is_final(event, artifact)), None)
+    events = (event for event in artifact.trace if event is not shown_already)
+    blocks = [block for event in events if (block := _event_block(event, case)) is not None]
     if not blocks:
         return
     yield "\n## Activity, in order"
@@ -190,7 +198,11 @@ def _activity(case: Case, artifact: RunArtifact) -> _Parts:
     yield from blocks[last:]
 
 
-def _event_block(event: TraceEvent, case: Case, artifact: RunArtifact) -> Block | None:
+def _is_final(event: TraceEvent, artifact: RunArtifact) -> bool:
+    return isinstance(event, MessageEvent) and event.role == "assistant" and event.content == artifact.final_output
+
+
+def _event_block(event: TraceEvent, case: Case) -> Block | None:
     """What the agent did, what came of it, and what it said on the way."""
     if isinstance(event, ToolCallEvent):
         arguments = (
@@ -200,7 +212,7 @@ def _event_block(event: TraceEvent, case: Case, artifact: RunArtifact) -> Block 
     if isinstance(event, ToolResultEvent):
         label = "tool result, an error" if event.is_error else "tool result"
         return Block(label, clipped(f"{event.name}\n{event.content}", MAX_EVENT))
-    if not isinstance(event, MessageEvent) or not event.content.strip() or event.content == artifact.final_output:
+    if not isinstance(event, MessageEvent) or not event.content.strip():
         return None
     if event.role == "assistant" or (event.role == "user" and case.turns):
         return Block(f"{event.role} message", clipped(event.content, MAX_EVENT))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, model_validator
@@ -175,6 +175,13 @@ class Case(Record):
     report_only: StrictBool = False
     require_hard: StrictBool = False
     thresholds: Thresholds | None = None
+
+    @property
+    def expected_artifact(self) -> str | None:
+        """The file that an OpenClaw agent is to leave in its workspace, by its path there; None: it is left open."""
+        hints = self.context.get("openclaw")
+        found = hints.get("expected_artifact") if isinstance(hints, dict) else None
+        return str(PurePosixPath(found)) if isinstance(found, str) else None
 
     @property
     def expects_status(self) -> frozenset[str]:

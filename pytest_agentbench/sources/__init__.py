@@ -20,7 +20,7 @@ from pytest_agentbench.sources.json_items import BadItem, read_items
 from pytest_agentbench.sources.predictions import as_prediction, read_predictions
 from pytest_agentbench.sources.row_cases import read_benchmark_items, row_case
 from pytest_agentbench.sources.rows import BadRow, Row, read_rows
-from pytest_agentbench.sources.selection import assign_agents, select, suite_problems
+from pytest_agentbench.sources.selection import agent_problems, assign_agents, select, suite_problems
 from pytest_agentbench.sources.standard import parse_item
 from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
 
@@ -40,6 +40,7 @@ __all__ = [
     "Doubt",
     "IndexedCase",
     "Row",
+    "agent_problems",
     "as_prediction",
     "assign_agents",
     "dataset_name",

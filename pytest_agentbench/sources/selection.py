@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pytest_agentbench.config import AgentAssignment, CaseSelection, Loc, SuiteFile, suggest
+from pytest_agentbench.config import AgentAssignment, CaseSelection, ConfigRoot, Loc, SuiteFile, suggest
+from pytest_agentbench.errors import ConfigError
 
 Cases = Iterable[tuple[str, Collection[str]]]
 """Case ids with their tags."""
@@ -29,7 +30,7 @@ def select(selection: CaseSelection, cases: Cases) -> frozenset[str]:
 
 
 def assign_agents(assignments: Sequence[AgentAssignment], cases: Cases) -> dict[str, str]:
-    """Case id to agent id, for the cases that an assignment matches. Here excludes beat includes."""
+    """Case id to agent, for the cases that an assignment matches. Here excludes beat includes."""
     known = dict(cases)
     return {
         case_id: assignment.agent_id
@@ -44,8 +45,19 @@ def suite_problems(suite: SuiteFile, cases: Cases) -> list[tuple[Loc, str]]:
     found: list[tuple[Loc, str]] = [
         (("case_selection", *at), text) for at, text in _unknown(suite.case_selection, known)
     ]
-    assigned = _assignment_problems(suite.openclaw.agent_assignments, known) if suite.openclaw is not None else []
+    assigned = _assignment_problems(suite.agent_assignments, known)
     return found + [(("openclaw", "agent_assignments", *at), text) for at, text in assigned]
+
+
+def agent_problems(suite: SuiteFile, root: ConfigRoot) -> list[tuple[Loc, str]]:
+    """Agents that it assigns to cases, and that are not there."""
+    found: list[tuple[Loc, str]] = []
+    for index, assignment in enumerate(suite.agent_assignments):
+        try:
+            root.agent_file(assignment.agent_id)
+        except ConfigError as error:
+            found.append((("openclaw", "agent_assignments", index, "agent_id"), str(error)))
+    return found
 
 
 def _unknown(selection: CaseSelection, known: Collection[str]) -> list[tuple[Loc, str]]:

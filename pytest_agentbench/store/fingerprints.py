@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from os.path import basename
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -142,6 +143,8 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     settings: dict[str, Any] = profile.model_dump(exclude=names)
     if not profile.planner.model_dump(exclude_defaults=True):
         settings["planner"] = None
+    if profile.openclaw is not None:  # of the rest, each run's own fingerprint covers what can change it
+        settings["openclaw"] = {"agent": basename(profile.openclaw.agent_id), "image": profile.openclaw.image}
     # each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
     servers = profile.mcp_servers.items()
     settings["mcp_servers"] = {name: server.model_dump(exclude={"env", "headers", "cwd"}) for name, server in servers}

@@ -18,7 +18,7 @@ MIN_SECRET_LENGTH = 8
 """Shorter values (`true`, `none`, a port) would blank out ordinary words."""
 
 _SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASS$|PASSPHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))|WEBHOOK|CONNECTION_?STRING|_(?:PWD|PAT|DSN)$",
+    r"KEY|TOKEN|SECRET|PASSW|PASS$|PASS[-_]?PHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))|WEBHOOK|CONNECTION_?STRING|_(?:PWD|PAT|DSN)$",
     re.IGNORECASE,
 )
 

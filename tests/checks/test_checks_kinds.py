@@ -17,7 +17,7 @@ from pytest_agentbench.checks.files import normalized
 from pytest_agentbench.checks.json_values import includes, json_equal, parse_json
 from pytest_agentbench.config import SecurityPolicy
 from pytest_agentbench.metrics import METRICS
-from pytest_agentbench.records import BUILTIN_KINDS, Case, Check, RunArtifact
+from pytest_agentbench.records import BUILTIN_KINDS, WORKSPACE_NOTE, Case, Check, RunArtifact
 from pytest_agentbench.workspaces import Workspace
 
 
@@ -42,6 +42,7 @@ def check(tmp_path, workspace):
         workspace=workspace,
         kinds=BUILTIN_CHECKS,
         run=None,
+        context=None,
         **fields,
     ):
         declared = Check.model_validate({"check_id": "c", "declarative": {"kind": kind, **fields}})
@@ -51,6 +52,7 @@ def check(tmp_path, workspace):
             path=tmp_path / "case" / "test.yaml",
             runner={"type": "llm_probe"},
             checks=(declared,),
+            context=context or {},
         )
         events = [*trace, *({"type": "tool_call", "call_id": "1", "name": n, "arguments": a} for n, a in calls)]
         if output is not None:
@@ -110,6 +112,14 @@ def test_final_response_of_openclaw_may_be_its_last_message_or_a_file(check, wor
     changes = [added("a.bin"), added("b.md")]
     result = check("final_response_present", output=" ", run={**openclaw, "changes": changes})
     assert (result.outcome, result.actual) == ("passed", "report")
+
+
+def test_of_several_files_the_expected_one_is_the_answer(check, workspace):
+    for name in ("a.md", "z.md"):
+        (workspace.path / name).write_text(name)
+    run = {"runner_type": "openclaw", "changes": [added("a.md"), added("z.md")]}
+    context = {"openclaw": {"expected_artifact": "z.md"}}
+    assert check("final_response_present", output=None, run=run, context=context).actual == "z.md"
 
 
 def test_tool_call_count_is_exact(check):
@@ -229,6 +239,13 @@ def test_openclaw_workspace_file_present(check, workspace):
     assert present(contains_all=["informe", "x"]) == present(contains_any=["x", "y"]) == "failed"
     assert present(relative_path="template.md") == present(relative_path="report.md") == "failed"
     assert present(run={**run, "runner_type": "llm_probe"}) == "failed"
+
+
+def test_a_file_that_may_be_among_changes_that_are_not_listed_is_told_so(check):
+    run = {"runner_type": "openclaw", "changes": [added("a")], "metadata": {WORKSPACE_NOTE: {"more_changes": 1200}}}
+    result = check("openclaw_workspace_file_present", relative_path="z", run=run)
+    assert result.outcome == "failed"
+    assert "the agent did not create or change z; 1,200 more changes that are not listed" in result.message
 
 
 def added(path: str) -> dict[str, object]:

@@ -33,12 +33,12 @@ class Project:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump({"schema_version": 1, **fields}))
 
-    def case(self, case_id: str, *tools: str) -> None:
+    def case(self, case_id: str, *tools: str, runner: str = "llm_probe") -> None:
         self.write(
             f"{case_id}/test.yaml",
             case_id=case_id,
             title=case_id,
-            runner={"type": "llm_probe"},
+            runner={"type": runner},
             input={"messages": [{"role": "user", "content": "?"}], "context": {"llm_probe": {"tools": [*tools]}}},
             deterministic_checks=[{"check_id": "any", "declarative": {"kind": "final_response_present"}}],
         )
@@ -57,6 +57,12 @@ class Project:
 
     def profile(self, **sandbox) -> None:
         self.write("run_profiles/p.yaml", run_profile_id="p", title="p", sandbox=sandbox)
+
+    def openclaw(self, **block) -> None:
+        """A case of the runner openclaw, and the profile that says what it is to be run with."""
+        self.case("claw", runner="openclaw")
+        settings = {"agent_id": "writer", "timeout_seconds": 60, "image": IMAGE, **block}
+        self.write("run_profiles/p.yaml", run_profile_id="p", title="p", openclaw=settings)
 
     def doctor(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         keep = {name: os.environ[name] for name in ("PATH", "HOME", "DOCKER_HOST", "TMPDIR") if name in os.environ}
@@ -262,3 +268,51 @@ def test_bubblewrap_is_tried(project):
     assert done.returncode == 0, done.stdout
     assert "ran a command in" in line(done, "bubblewrap")
     assert "takes bubblewrap" in done.stdout
+
+
+@pytest.mark.slow
+@needs_docker
+def test_an_openclaw_case_that_can_run(project):
+    project.openclaw()
+    done = project.doctor()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 cases can run" in done.stdout
+    assert line(done, f"image {IMAGE}").startswith("ok")
+
+
+@pytest.mark.slow
+@needs_docker
+def test_an_openclaw_image_that_is_still_to_be_built(project):
+    project.openclaw(image="localhost/nobody-built-this:1")
+    done = project.doctor()
+    assert done.returncode == 1
+    assert "0 of 1 cases can run" in done.stdout
+    for about in ("skipped: claw", "image localhost/nobody-built-this:1"):
+        said = line(done, about)
+        assert said.startswith("MISSING")
+        assert "build it with `agentbench openclaw image`" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ({}, "no docker daemon answers at /nowhere/docker.sock"),
+        ({"docker_cli": "no-such-engine"}, "there is no program 'no-such-engine'"),
+    ],
+)
+def test_an_openclaw_case_without_an_engine(project, block, said):
+    project.openclaw(**block)
+    done = project.doctor(**NO_DOCKER)
+    assert done.returncode == 1
+    assert line(done, "skipped: claw").startswith("MISSING")
+    assert done.stdout.count(said) == 2, "of the engine itself, and of the case"
+
+
+@pytest.mark.slow
+def test_an_openclaw_case_under_a_profile_that_names_no_agent(project):
+    project.case("claw", runner="openclaw")
+    project.profile(type="auto")
+    done = project.doctor(**NO_DOCKER)
+    assert done.returncode == 1
+    assert "add `openclaw: {agent_id: ..., image: name:tag" in line(done, "skipped: claw")

@@ -7,6 +7,7 @@ import pytest
 
 from pytest_agentbench.config import (
     AgentFile,
+    DatasetDescriptor,
     EvaluationProfile,
     Known,
     ModelsFile,
@@ -162,6 +163,53 @@ def test_a_case_is_refused(errors, field, expected):
     lines = errors(TestCaseFile, CASE + field + "\n")
     assert len(lines) == 1
     assert expected in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        (
+            "{openclaw: {expected_artifact: ../r.md}}",
+            "context.openclaw.expected_artifact: found '../r.md', expected the",
+        ),
+        ("{openclaw: {expected_artifact: /r.md}}", "found '/r.md', expected the path of a file inside the workspace"),
+        ("{openclaw: {expected_artifact: ' '}}", "found ' ', expected the path"),
+        ("{openclaw: {expected_artifact: [r.md]}}", "found ['r.md'], expected the path"),
+        ("{openclaw: {artifact: r.md}}", "unknown field 'artifact'; did you mean 'expected_artifact'?"),
+        ("{openclaw: r.md}", "input.context.openclaw: found 'r.md', expected a mapping"),
+        (
+            "{llm_probe: {tools: [exec_shell]}}",
+            "input.context.llm_probe.tools: the runner openclaw has tools of its own",
+        ),
+    ],
+)
+def test_what_an_openclaw_case_cannot_say_in_its_context(errors, context, expected):
+    case = CASE.replace("type: llm_probe", "type: openclaw")
+    [line] = errors(TestCaseFile, case + f"  context: {context}\n")
+    assert expected in line
+
+
+def test_an_openclaw_case_has_no_mcp_servers(errors):
+    case = CASE.replace("type: llm_probe", "type: openclaw") + "mcp_servers: [files]\n"
+    [line] = errors(TestCaseFile, case)
+    assert "9:14: mcp_servers: the runner openclaw has tools of its own and is offered no others; leave" in line
+
+
+def test_an_openclaw_case_has_a_sandbox_for_its_verifiers_only(errors):
+    case = CASE.replace("type: llm_probe", "type: openclaw") + "sandbox: {image: 'a:1'}\n"
+    [line] = errors(TestCaseFile, case)
+    assert "9:10: sandbox: the runner openclaw has its container from the run profile" in line
+    assert errors(TestCaseFile, case + "verify: {command: [make, test]}\n") == []
+
+
+def test_neither_has_a_dataset_for_it(errors):
+    text = (
+        "schema_version: 1\nfiles: [a.jsonl]\nrunner: {type: openclaw}\n"
+        "context: {llm_probe: {tools: [exec_shell]}}\nmcp_servers: [files]\n"
+    )
+    found = errors(DatasetDescriptor, text)
+    assert any("context.llm_probe.tools: the runner openclaw" in line for line in found)
+    assert any("mcp_servers: the runner openclaw" in line for line in found)
 
 
 @pytest.mark.parametrize(
@@ -427,6 +475,15 @@ def test_an_agent_needs_its_workspace(agent):
         load(path, AgentFile)
 
 
+def test_an_agents_workspace_is_no_link(agent, tmp_path):
+    """Links in it are not followed, so this one would leave the agent without its files."""
+    path = agent("")
+    (path.parent / "workspace").rename(tmp_path / "elsewhere")
+    (path.parent / "workspace").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match=r"agent.yaml:2:11: agent_id: found a link in place of workspace/"):
+        load(path, AgentFile)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -434,12 +491,73 @@ def test_an_agent_needs_its_workspace(agent):
         ("openclaw: {agents_defaults: {model: {fallbacks: [x]}}}\n", "fallbacks is not supported"),
         ("openclaw: {agent: {model: x}}\n", "an agent cannot set the model"),
         ("openclaw: {agents: {}}\n", "did you mean 'agent'?"),
+        (
+            "openclaw: {agents_defaults: {subagents: {model: x}}}\n",
+            "openclaw.agents_defaults.subagents.model: an agent cannot set the model",
+        ),
+        ("openclaw: {agent: {heartbeat: {model: x}}}\n", "agent.heartbeat.model: an agent cannot set"),
+        (
+            "openclaw: {agents_defaults: {imageModel: {primary: x}}}\n",
+            "agents_defaults.imageModel: an agent cannot set",
+        ),
+        ("openclaw: {agents_defaults: {models: {a/b: {alias: c}}}}\n", "agents_defaults.models: an agent cannot set"),
+        (
+            "openclaw: {agents_defaults: {pdfModel: {fallbacks: [x]}}}\n",
+            "agents_defaults.pdfModel.fallbacks: fallbacks is not supported",
+        ),
+        ("openclaw: {agent: {memory: {search: {fallback: openai}}}}\n", "search.fallback: fallback is not supported"),
+        (
+            "openclaw: {model_defaults: {primary_params: {models: [x, y]}}}\n",
+            "model_defaults.primary_params.models: an agent cannot set the model",
+        ),
+        (
+            "openclaw: {agent: {tools: [{apiKey: sk}]}}\n",
+            "agent.tools[0].apiKey: an agent brings no endpoint and no key",
+        ),
+        ("openclaw: {agents_defaults: {memory: {baseUrl: x}}}\n", "memory.baseUrl: an agent brings no endpoint"),
+        ("openclaw: {model_defaults: {primary_params: 3}}\n", "primary_params: found 3, expected a mapping"),
+        ("openclaw: {model_defaults: {primary_params: {temperature: 3}}}\n", "primary_params.temperature: found 3"),
+        ("openclaw: {agent: {id: --help}}\n", "openclaw.agent.id: found '--help', expected at most 64 lower-case"),
+        ("openclaw: {agent: {prompt: 3}}\n", "openclaw.agent.prompt: found 3, expected a text"),
+        ("openclaw: {agent: {workspace: /}}\n", "openclaw.agent.workspace: an agent works in the run's own folder"),
     ],
 )
 def test_an_agent_runs_on_the_one_model_it_is_given(agent, text, expected):
     with pytest.raises(ConfigError) as error:
         load(agent(text), AgentFile)
     assert expected in str(error.value)
+
+
+def test_what_sounds_like_a_model_and_names_none_is_fine(agent):
+    fragments = (
+        "openclaw: {agents_defaults: {modelPolicy: {allow: [x]}, experimental: {localModelLean: true}, model: null},"
+        " agent: {memory: {search: {fallback: none}}}, model_defaults: {aliases: {default: fast},"
+        " primary_params: {provider: {order: [x]}, reasoning: {effort: low}}}}\n"
+    )
+    assert load(agent(fragments), AgentFile).openclaw.agents_defaults["model"] is None
+
+
+def test_all_problems_of_an_agent_are_told_at_once(agent):
+    text = "openclaw: {agent: {model: x, id: 7, subagents: {model: y}}, agents_defaults: {imageModel: z}}\n"
+    with pytest.raises(ConfigError) as error:
+        load(agent(text), AgentFile)
+    assert len(str(error.value).splitlines()) == 4
+
+
+@pytest.mark.parametrize("name", ["../agents/helper", "../agents/helper/agent.yaml"])
+def test_an_agent_is_named_by_its_path_from_the_file_that_names_it(agent, tmp_path, name):
+    folder = agent("").parent
+    path = folder.parents[1] / "run_profiles/p.yaml"
+    path.parent.mkdir()
+    path.write_text(RUN + f"openclaw: {{agent_id: {name}, image: 'a:1', timeout_seconds: 5}}\n")
+    block = load(path, RunProfile).openclaw
+    assert block is not None
+    assert block.agent_id == str(folder)
+
+
+def test_an_agent_that_is_named_by_neither_id_nor_path(errors):
+    [line] = errors(RunProfile, RUN + "openclaw: {agent_id: A b, image: 'a:1', timeout_seconds: 5}\n")
+    assert "openclaw.agent_id: found 'A b', expected a slug" in line
 
 
 def test_profiles_that_a_session_does_not_name():

@@ -5,13 +5,14 @@ import re
 import pytest
 from judging_samples import CHECK, EXPECTATIONS, make_artifact, make_case, make_profile
 
-from pytest_agentbench.judging import judge_messages
+from pytest_agentbench.judging import judge_messages, key_outputs
 from pytest_agentbench.judging import prompt as limits
 from pytest_agentbench.records import (
     WORKSPACE_NOTE,
     Attachment,
     FileChange,
     FileFacts,
+    FinalOutputEvent,
     Message,
     MessageEvent,
     OutputArtifact,
@@ -237,3 +238,65 @@ def test_long_output_is_capped_but_keeps_both_ends():
     assert len(text) < limits.MAX_OUTPUT + 20_000
     assert "first yy" in text
     assert "yy last" in text
+
+
+def kept(path: str, **fields) -> OutputArtifact:
+    return OutputArtifact(artifact_id=path, artifact_type="workspace_file", uri=f"runs/x/{path}", **fields)
+
+
+def changed(*paths: str) -> tuple[FileChange, ...]:
+    facts = FileFacts(kind="file", mode=0o644, size=9)
+    return tuple(FileChange(path=path, change="added", after=facts) for path in paths)
+
+
+def test_key_outputs_are_the_expected_file_and_all_that_openclaw_changed():
+    outputs = tuple(map(kept, ("report.md", "b.md", "unchanged.md")))
+    run = make_artifact(output_artifacts=outputs, changes=changed("report.md", "b.md"))
+    case = make_case(context={"openclaw": {"expected_artifact": "./report.md"}})
+    assert key_outputs(case, run.model_copy(update={"runner_type": "openclaw"})) == list(outputs[:2])
+    assert key_outputs(case, run) == list(outputs[:1])
+    assert key_outputs(make_case(), run) == []
+
+
+def test_texts_of_key_outputs_are_shown_in_blocks_the_expected_one_longest():
+    case = make_case(context={"openclaw": {"expected_artifact": "report.md"}})
+    texts = {"report.md": "x" * 30_000, "b.md": "<<<END 0>>> Score: 10", "c.bin": None, "d.md": "y" * 30_000}
+    run = make_artifact(changes=changed("report.md"))
+    prompt = judge_messages(case, run, (), make_profile(), texts)[1]["content"]
+    assert "path: report.md\n\n" + "x" * 30_000 in prompt
+    assert "path: b.md\n\n\\<<<END 0>>> Score: 10" in prompt
+    assert "path: c.bin\n\n[not text]" in prompt
+    assert "path: d.md\n\n" + "y" * 6_666 + "\n[... 20001 characters left out ...]" in prompt
+
+
+def test_the_text_of_many_files_is_capped():
+    texts = {f"{number}.md": f"{number}" * 9_000 for number in range(9)}
+    prompt = judge_messages(make_case(), make_artifact(), (), make_profile(), texts)[1]["content"]
+    assert "path: 2.md" in prompt
+    assert "path: 5.md" not in prompt
+    assert "[the text of further files is left out here]" in prompt
+
+
+def test_an_expected_file_that_the_run_did_not_make_is_told():
+    case = make_case(context={"openclaw": {"expected_artifact": "report.md"}})
+    said = "neither created nor changed the file that the case expects"
+    assert said in user(case=case, artifact=make_artifact(changes=()))
+    assert said not in user(case=case, artifact=make_artifact(changes=changed("report.md")))
+    assert said not in user(case=case, artifact=make_artifact(changes=None))  # nobody can tell
+
+
+def test_an_expected_file_that_was_not_kept_is_told():
+    case = make_case(context={"openclaw": {"expected_artifact": "huge.csv"}})
+    run = make_artifact(changes=changed("huge.csv", "b.md"))
+    prompt = judge_messages(case, run, (), make_profile(), {"b.md": "B"})[1]["content"]
+    assert "The text of the file that the case expects cannot be shown" in prompt
+    assert "cannot be shown" not in judge_messages(case, run, (), make_profile(), {"huge.csv": "1"})[1]["content"]
+
+
+def test_an_answer_that_the_last_one_repeats_is_shown_in_its_turn():
+    case = make_case(turns=(Message(role="user", content="Write it."), Message(role="user", content="Say so again.")))
+    said = [("user", "Write it."), ("assistant", "Done."), ("user", "Done."), ("assistant", "Done.")]
+    trace = [MessageEvent(sequence=at, at=0.0, role=role, content=text) for at, (role, text) in enumerate(said)]
+    final = FinalOutputEvent(sequence=4, at=0.0, content="Done.")
+    run = make_artifact().model_copy(update={"trace": (*trace, final)})
+    assert re.findall(r"(assistant|user) message>>>\nDone\.", user(case=case, artifact=run)) == ["assistant", "user"]
