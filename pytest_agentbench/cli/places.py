@@ -13,11 +13,15 @@ _PROJECT = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", ".git")
 def existing(paths: Iterable[Path]) -> list[Path]:
     """The paths, absolute.
 
-    :raises ConfigError: one does not exist.
+    :raises ConfigError: one does not exist, or lies where this user may not look.
     """
     found = [path.absolute() for path in paths]
     for path in found:
-        if not path.exists():
+        try:
+            is_there = path.exists()
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be looked into: {error.strerror}") from error
+        if not is_there:
             raise ConfigError(f"{path}: there is no such file or folder")
     return found
 

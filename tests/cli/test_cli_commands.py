@@ -279,3 +279,49 @@ def test_a_folder_that_cannot_be_read_hides_no_other(tree, capsys, command):
     said = capsys.readouterr()
     assert "cannot be read: Permission denied" in said.out + said.err
     assert ("b/one.item_1" if command == "list" else "1 case:") in said.out
+
+
+AGENT = "schema_version: 1\nagent_id: writer\ntitle: Writer\n"
+
+
+def test_an_agents_workspace_that_no_run_can_copy_is_told(tree, run):
+    root = tree({"agents/writer/agent.yaml": AGENT, "agents/writer/workspace/AGENTS.md": "# Mine\n"})
+    assert run("validate")[0] == 0
+    os.mkfifo(root / "agents/writer/workspace/pipe")
+    code, lines, _ = run("validate")
+    assert code == 1
+    assert lines[0].startswith(
+        f"{root}/agents/writer/agent.yaml:1:1: {root}/agents/writer/workspace/pipe: found what is"
+    )
+
+
+def test_an_agent_that_is_declared_twice_is_told(tree, run):
+    root = tree({f"agents/writer/agent.{suffix}": AGENT for suffix in ("yaml", "yml")})
+    (root / "agents/writer/workspace").mkdir()
+    code, lines, _ = run("validate")
+    assert code == 1
+    assert "agents/writer/agent.yaml:2:11: agent_id: 'writer' is ambiguous" in lines[0]
+
+
+def test_an_agents_workspace_that_is_too_large_is_told(tree, run):
+    root = tree({"agents/writer/agent.yaml": AGENT, "agents/writer/workspace/AGENTS.md": "# Mine\n"})
+    with open(root / "agents/writer/workspace/huge", "wb") as file:
+        file.truncate(2**40)
+    code, lines, _ = run("validate")
+    assert code == 1
+    assert "agents/writer/agent.yaml:1:1: " in lines[0]
+    assert "this workspace template is too large" in lines[0]
+
+
+def test_overlapping_assignments_are_told(tree, run):
+    suite = (
+        "schema_version: 1\nsuite_id: s\ntitle: S\nopenclaw:\n  agent_assignments:\n"
+        "    - {agent_id: writer, case_selection: {include_tags: [smoke]}}\n"
+        "    - {agent_id: ../agents/writer, case_selection: {include_case_ids: [one]}}\n"
+    )
+    files = {"agents/writer/agent.yaml": AGENT, "agents/writer/workspace/AGENTS.md": "", "suites/s.yaml": suite}
+    root = tree(files | {"cases/one/test.yaml": CASE.format(id="one")})
+    code, lines, _ = run("validate")
+    assert code == 1
+    assert lines[0].startswith(f"{root}/suites/s.yaml:7:52: openclaw.agent_assignments[1].case_selection: case 'one'")
+    assert len(lines) == 2

@@ -26,7 +26,7 @@ redactor = Redactor({"SERVICE_API_KEY": SECRET})
     "name",
     [
         *("OPENAI_API_KEY", "db_password", "GH_TOKEN", "Client-Secret", "AWS_CREDENTIALS", "SMTP_PASS", "NPM_AUTH"),
-        *("MYSQL_PWD", "GITHUB_PAT", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "DB_CONNECTION_STRING"),
+        *("MYSQL_PWD", "GITHUB_PAT", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "DB_CONNECTION_STRING", "pass_phrase"),
     ],
 )
 def test_values_of_variables_that_look_like_keys_are_removed(name):

