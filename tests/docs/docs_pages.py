@@ -6,6 +6,7 @@ A page is one project in an empty folder, its blocks in order:
 - `<!-- serve: PATH -->` serves the scripts below PATH as an endpoint; OPENAI_BASE_URL names it from then on;
 - a `console` block runs its `$ ` lines in one shell. The lines after a command are lines of its output, in order; `...`
   stands for anything, within a line or as whole lines. A command that fails needs `$ echo $?` after it;
+- `<!-- needs: openclaw -->` before a console block leaves it out where the image of OpenClaw is not there;
 - a `text` block is for reading only, a block after `<!-- ci -->` is run by `.ci/run`. No other block may stand free.
 """
 
@@ -20,14 +21,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.openclaw_here import openclaw_lacks
+
 _BLOCK = re.compile(
-    r"(?:^<!-- (?P<what>file|serve|ci)(?:: (?P<argument>[^>]+?))? -->\n)?"
+    r"(?:^<!-- (?P<what>file|serve|ci|needs)(?:: (?P<argument>[^>]+?))? -->\n)?"
     r"(?:\n?^```(?P<language>\w*)\n(?P<text>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|^OPENAI|^AGENTBENCH|^PYTEST|^COV|^GITHUB|^CI$", re.IGNORECASE)
 _TIMES = re.compile(r"\b\d+(?:\.\d+)? ?m?s\b")
 _MARK = "\x1e"
+_LACKS = {"openclaw": openclaw_lacks}
 HOME = "/home/me/bench"
 """What stands in a page for the folder that it is run in."""
 
@@ -97,6 +101,8 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environ = _environ()
+        self.left_out: list[str] = []
+        """Why blocks were not run."""
         self._servers: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Project:
@@ -135,7 +141,7 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         parts = done.stdout.replace(str(self.folder), HOME).split(_MARK)
@@ -149,6 +155,8 @@ def problems(page: str, project: Project) -> Iterator[str]:
             project.serve(block.argument or "")
         if block.what == "file":
             project.write(block.argument or "", block.text)
+        elif block.what == "needs" and (reason := _LACKS[block.argument or ""]()) is not None:
+            project.left_out.append(f"line {block.line}: {reason}")
         elif block.language == "console":
             yield from _console_problems(block, project)
         elif block.language not in (None, "text") and block.what != "ci":
@@ -169,4 +177,6 @@ def _environ() -> dict[str, str]:
     """Ours without keys and settings that would change what commands print."""
     kept = {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
     programs = os.path.dirname(sys.executable)
-    return kept | {"PATH": f"{programs}{os.pathsep}{kept.get('PATH', os.defpath)}", "COLUMNS": "80", "NO_COLOR": "1"}
+    without = {"PYTEST_ADDOPTS": "-pno:hypothesispytest -pno:anyio"}  # others' plugins, which cost each session a while
+    terminal = {"COLUMNS": "80", "NO_COLOR": "1"}
+    return kept | without | terminal | {"PATH": f"{programs}{os.pathsep}{kept.get('PATH', os.defpath)}"}
