@@ -128,6 +128,6 @@ if os.fork() == 0:
 @pytest.mark.parametrize(("end", "killed"), [("true", None), ("sleep 60", "time-out")], ids=["ends", "time-out"])
 def test_a_daemon(kind: str, isolated: bool, tmp_path: Path, end: str, killed: str | None) -> None:
     command = f"setsid sleep 7442 & python3 attack.py; until [ -e started ]; do sleep 0.01; done; {end}"
-    result = run_bounded(kind, tmp_path, command, program=DAEMON, seconds=5)
+    result = run_bounded(kind, tmp_path, command, program=DAEMON, seconds=3)
     assert (result.killed, result.output) == (killed, "")
     assert (not running("sleep 744")) == isolated

@@ -14,7 +14,7 @@ def vectors() -> list[dict[str, Any]]:
     return [json.loads(line) for line in _VECTORS.read_text().splitlines()] if _VECTORS.exists() else []
 
 
-LENGTH = 200_000
+LENGTH = 40_000
 HOSTILE = {
     "digits": "9" * LENGTH,
     "digits, then a letter": "9" * LENGTH + "x",

@@ -55,7 +55,7 @@ def test_a_ground_truth_without_an_expression_is_an_error(ground_truth):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hostile", ["9**9**9**9", "$9^{9^{9^{9}}}$", "\\boxed{10000000!}", "$" + "(" * 9_000 + "$"])
+@pytest.mark.parametrize("hostile", ["$9^{9^{9^{9}}}$", "\\boxed{10000000!}", "$" + "(" * 9_000 + "$"])
 def test_a_prediction_that_takes_too_long_scores_0_and_harms_nothing_after_it(hostile):
     begun = time.monotonic()
     result = measure(MetricSpec(name="math_equal"), "2", hostile, METRICS)

@@ -127,13 +127,15 @@ def test_threads_do_not_change_scores(name, compat):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "compat"), EACH)
-def test_long_texts_take_seconds_at_most(name, compat):
+def test_long_texts_take_two_seconds_at_most(name, compat):
     reads_both = name not in ("json_match", "math_equal", "multiple_choice")
+    ground_truth = "B" if name == "multiple_choice" else "1"
+    score(name, ground_truth, "1", compat=compat)  # libraries are imported at the first
     for kind, text in HOSTILE.items():
         if name == "math_equal" and kind not in ("digits", "nines"):
             continue  # others reach its limit of seconds, which has a test of its own
         begun = time.process_time()
-        score(name, "B" if name == "multiple_choice" else "1", text, compat=compat)
+        score(name, ground_truth, text, compat=compat)
         if reads_both:
             score(name, text, text[1:] + "1", compat=compat)
-        assert time.process_time() - begun < 10, kind
+        assert time.process_time() - begun < 2, kind

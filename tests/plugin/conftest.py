@@ -24,8 +24,9 @@ for name in ("openai", "httpcore2", "jsonschema", "regex", "filelock", "rich.tab
 
 _OTHERS = ("hypothesispytest", "anyio", "timeout", "pytest_cov")
 _IDLE = ("doctest", "pastebin", "stepwise", "unittest")
-LEAN = [f"-pno:{plugin}" for plugin in (*_OTHERS, *_IDLE)]
-"""Without plugins that no session here uses: those of others cost a session a second, pytest's own milliseconds."""
+LEAN = ["--assert=plain", *(f"-pno:{plugin}" for plugin in (*_OTHERS, *_IDLE))]
+"""Without what no session here uses: others' plugins cost a process a second, pytest's rewriting of assertions as it
+imports the package a third of its start, pytest's own plugins milliseconds. The pages of docs/ run as users run."""
 
 ECHO = """
 import pytest

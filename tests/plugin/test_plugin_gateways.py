@@ -182,11 +182,11 @@ def test_a_server_that_is_taken_is_no_wait_for_ever(bench):
 
 
 def test_what_is_no_server_of_execnet(bench):
-    project(bench, start=5)
+    project(bench, start=2)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         session = Session(bench, f"--tx=socket=127.0.0.1:{silent.getsockname()[1]}//chdir={bench.path}")
         assert session.finish() == (4, {})
-    assert "cannot start: no answer within 5 s" in session.said
+    assert "cannot start: no answer within 2 s" in session.said
 
 
 def test_files_cannot_be_named(bench):
@@ -206,16 +206,16 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "seconds", "said"),
     [
-        ("raise RuntimeError('no licence here')", "no licence here"),
-        ("os._exit(3)", "Not properly terminated"),
-        ("import threading; threading.Event().wait()", "not ready within 8 s"),
+        ("raise RuntimeError('no licence here')", 60, "no licence here"),
+        ("os._exit(3)", 60, "Not properly terminated"),
+        ("import threading; threading.Event().wait()", 4, "not ready within 4 s"),
     ],
     ids=["raises", "dies", "hangs"],
 )
-def test_a_worker_that_never_comes_up(bench, what, said):
-    project(bench, start=8)
+def test_a_worker_that_never_comes_up(bench, what, seconds, said):
+    project(bench, start=seconds)
     source = (bench.path / "conftest.py").read_text()
     bench.write("conftest.py", source + BROKEN.replace("BREAK", what))
     with loopback(bench.path, free_port()) as machine:

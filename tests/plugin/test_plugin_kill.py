@@ -25,7 +25,7 @@ from conftest import LEAN, Bench
 from pytest_agentbench.records import DIMENSIONS
 from pytest_agentbench.store import load_evaluation, load_run
 
-ITEMS, AT_ONCE = 500, 8
+ITEMS, AT_ONCE = 250, 8
 PROFILE = {
     "schema_version": 1,
     "evaluation_profile_id": "judged",
@@ -160,7 +160,7 @@ def _steady(row: dict) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "kills", "options"), [(1, 50, ()), (2, 15, ("-n3",))], ids=["serial", "workers"])
+@pytest.mark.parametrize(("seed", "kills", "options"), [(1, 20, ()), (2, 6, ("-n2",))], ids=["serial", "workers"])
 def test_a_campaign_killed_many_times_pays_nothing_twice_and_ends_with_the_same_report(
     bench, seed, kills, options, request
 ):

@@ -475,7 +475,7 @@ def test_a_server_that_goes_away_stops_the_session_before_more_is_paid(bench, s3
 
 
 @pytest.mark.slow
-def test_eight_machines_at_once_share_without_harm(bench, s3):
+def test_four_machines_at_once_share_without_harm(bench, s3):
     with FaultEndpoint() as endpoint:
         endpoint.answer = lambda body: {"role": "assistant", "content": "Paris"}
         bench.models({"model_id": "subject", "base_url": endpoint.base_url, "api_key_env": "none"})
@@ -485,12 +485,12 @@ def test_eight_machines_at_once_share_without_harm(bench, s3):
             subprocess.Popen(
                 [*args, f"--agentbench-output=machine{n}"], cwd=bench.path, stdout=subprocess.PIPE, text=True
             )
-            for n in range(8)
+            for n in range(4)
         ]
         said = [process.communicate(timeout=120)[0] for process in running]
-        assert [process.returncode for process in running] == [0] * 8, said
+        assert [process.returncode for process in running] == [0] * 4, said
         paid = len(endpoint.requests)
-        assert 40 <= paid <= 320
+        assert 40 <= paid <= 160
         last = bench.run("--model=subject", WITH_S3, *on("last"))
         assert (last.exit, len(endpoint.requests)) == (0, paid)
         assert last.report["totals"]["reused"] == 40

@@ -256,7 +256,7 @@ def test_two_sessions_at_once_pay_each_run_once(bench, workers):
         command += ["--agentbench-evaluation-profile=judged", *(["-n", str(workers)] if workers else [])]
         reports = [bench.path / f"report{number}.json" for number in range(2)]
         sessions = [subprocess.Popen([*command, f"--agentbench-json={report}"], cwd=bench.path) for report in reports]
-        assert [session.wait(60) for session in sessions] == [0, 0]
+        assert [session.wait(180) for session in sessions] == [0, 0]
         assert set(Counter((each.body["model"], each.message) for each in endpoint.requests).values()) == {1}
         assert len(endpoint.requests) == 40
         rows = [row for report in reports for row in json.loads(report.read_text())["runs"]]
@@ -300,5 +300,5 @@ def test_two_sessions_at_once_pay_the_same_vote_once(bench):
         voted(bench, endpoint, "one", "two")
         command = [sys.executable, "-m", "pytest", *LEAN, "-k"]
         sessions = [subprocess.Popen([*command, case_id], cwd=bench.path) for case_id in ("one", "two")]
-        assert [session.wait(60) for session in sessions] == [0, 0]
+        assert [session.wait(180) for session in sessions] == [0, 0]
         assert len(endpoint.requests) == 1

@@ -1,4 +1,4 @@
-"""Workers that die, in sessions of thousands of items: nothing is lost, nothing is reported or paid twice."""
+"""Workers that die, in sessions of many items: nothing is lost, nothing is reported or paid twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conftest import HEAD, LEAN
 
 pytestmark = pytest.mark.slow
 
-ITEMS, FEWER = 10_000, 2_000
+ITEMS, FEWER = 3_000, 600
 SECONDS = 900
 """No session may take longer, however busy the machine is."""
 
@@ -94,10 +94,10 @@ def kill_some(bench, session, times):
 def test_workers_that_are_killed_at_random_lose_and_double_nothing(bench):
     bench.agent(AGENT)
     bench.questions(ITEMS)
-    session = start(bench, "-n", "8", "--agentbench-concurrency", "16")
-    killed = kill_some(bench, session, 8)
+    session = start(bench, "-n", "4", "--agentbench-concurrency", "16")
+    killed = kill_some(bench, session, 5)  # 15 at most: xdist replaces 16
     report, passed = finish(bench, session)
-    assert killed >= 8
+    assert killed >= 5
     assert len({row["case_id"] for row in report["runs"]}) == len(report["runs"]) == ITEMS
     errors = [row["message"] for row in report["runs"] if row["outcome"] != "passed"]
     assert passed == ITEMS - len(errors)

@@ -43,47 +43,47 @@ def most_at_once(bench):
 
 def test_one_rate_holds_for_all_workers(bench):
     with FaultEndpoint() as endpoint:
-        finished = bench.run(*limited(bench, endpoint, 80, rpm=600), "-n", "4")
+        finished = bench.run(*limited(bench, endpoint, 50, rpm=600), "-n", "3")
         times = [request.at for request in endpoint.requests]
-    assert finished.report["totals"]["passed"] == len(times) == 80
+    assert finished.report["totals"]["passed"] == len(times) == 50
     warm = [at - times[0] for at in times if at > times[0] + 2]  # a worker's first request is as late as its imports
     assert crowded(warm, 1) <= 10 + 5  # late by half a second, where the machine is busy with other things
     assert crowded(warm, 3) <= 30 + 5
-    assert 7.9 - 2 <= times[-1] - times[0] < 10  # all of the rate was used
+    assert 4.9 - 2 <= times[-1] - times[0] < 7  # all of the rate was used
 
 
 def test_a_worker_gets_the_whole_rate_while_the_others_are_idle(bench):
     with FaultEndpoint() as endpoint:
         args = limited(bench, endpoint, 40, rpm=600)
         bench.write("test_plain.py", "def test_plain(): pass\n")
-        finished = bench.run(*args, "-n", "4", "--dist", "loadfile")  # one file goes to one worker
+        finished = bench.run(*args, "-n", "3", "--dist", "loadfile")  # one file goes to one worker
         times = [request.at for request in endpoint.requests]
     assert finished.report["totals"]["passed"] == len(times) == 40
-    assert 3.9 - 0.3 <= max(times) - min(times) < 8  # a quarter of the rate would take 16 seconds
+    assert 3.9 - 0.3 <= max(times) - min(times) < 8  # a third of the rate would take 12 seconds
 
 
-@pytest.mark.parametrize("declared", [1, 3, 10])
+@pytest.mark.parametrize("declared", [1, 5])
 def test_declared_requests_at_once_hold_for_all_workers(bench, declared):
     with FaultEndpoint(latency=0.05) as endpoint:
         args = limited(bench, endpoint, 60, max_concurrency=declared)
-        finished = bench.run(*args, "-n", "4", "--agentbench-concurrency", "16")
+        finished = bench.run(*args, "-n", "3", "--agentbench-concurrency", "16")
     assert finished.report["totals"]["passed"] == len(endpoint.requests) == 60
     assert endpoint.peak == declared
 
 
 def test_tokens_per_minute_hold_for_all_workers(bench):
     with FaultEndpoint() as endpoint:  # each reply is of 15 tokens
-        finished = bench.run(*limited(bench, endpoint, 40, tpm=6000), "-n", "4")
+        finished = bench.run(*limited(bench, endpoint, 40, tpm=6000), "-n", "3")
         times = [request.at for request in endpoint.requests]
     assert finished.report["totals"]["passed"] == 40
     assert max(times) - min(times) > (40 * 15 - 100 - 16 * 15) / 100  # 100 a second, 100 at once, 16 not yet settled
 
 
-@pytest.mark.parametrize("concurrency", [1, 2, 6])
+@pytest.mark.parametrize("concurrency", [1, 5])
 def test_runs_at_once_hold_for_all_workers(bench, concurrency):
     bench.agent(TIMED)
     bench.questions(runs := 40 * concurrency)  # two seconds: a worker may be late
-    finished = bench.run("-n", "4", "--agentbench-concurrency", str(concurrency))
+    finished = bench.run("-n", "3", "--agentbench-concurrency", str(concurrency))
     assert finished.report["totals"]["passed"] == runs
     assert most_at_once(bench) == (concurrency, runs)
 
@@ -92,7 +92,7 @@ def test_the_narrower_of_two_profiles_holds_for_all_workers(bench):
     bench.agent(TIMED)
     bench.profile("narrow", policy={"max_concurrency": 2})
     bench.questions(40)
-    finished = bench.run("-n", "4", "--agentbench-run-profile", "narrow")
+    finished = bench.run("-n", "3", "--agentbench-run-profile", "narrow")
     assert finished.report["totals"]["passed"] == 40
     assert most_at_once(bench) == (2, 40)
 
@@ -104,7 +104,7 @@ def test_a_crashed_worker_gives_its_places_back(bench):
         )
     )
     bench.questions(40)
-    finished = bench.run("-n", "4", "--agentbench-concurrency", "3")
+    finished = bench.run("-n", "3", "--agentbench-concurrency", "3")
     assert [name for name, outcome in finished.outcomes.items() if outcome != "passed"] == ["cases/many.q7[agent]"]
     assert len(finished.runs) == 40
     assert most_at_once(bench)[0] <= 3
@@ -112,7 +112,7 @@ def test_a_crashed_worker_gives_its_places_back(bench):
 
 def test_a_rate_and_a_limit_hold_while_the_endpoint_says_429(bench):
     with FaultEndpoint(latency=0.05, capacity=2) as endpoint:
-        finished = bench.run(*limited(bench, endpoint, 40, max_concurrency=8, rpm=6000), "-n", "4")
+        finished = bench.run(*limited(bench, endpoint, 40, max_concurrency=8, rpm=6000), "-n", "3")
     assert finished.report["totals"]["passed"] == 40
     assert endpoint.peak <= 8
     assert endpoint.faults["429"] < 40  # the controller has learnt from one worker's 429 for all
@@ -135,11 +135,11 @@ async def agent(case):
     bench.profile("strict", policy={policy: True, "max_concurrency": 8})
     for number in range(80):
         bench.case(f"case{number:02}", metadata={"policy": policy})
-    finished = bench.run("--agentbench-run-profile=strict", "-n", "4")
+    finished = bench.run("--agentbench-run-profile=strict", "-n", "3")
     assert finished.exit != 0
     assert finished.outcomes["case00[agent]"] == {"fail_fast": "failed"}.get(policy, "error")
     assert f"execution_policy.{policy} of run profile 'strict'" in finished.text
-    assert len(bench.lines("started.txt")) <= 4 * 2 * 9  # two in flight each, and what a worker's window holds
+    assert len(bench.lines("started.txt")) <= 3 * 2 * 9  # two in flight each, and what a worker's window holds
 
 
 def test_a_budget_holds_for_all_workers(bench):
@@ -153,7 +153,7 @@ async def agent(case):
 """
     )
     bench.questions(80)
-    finished = bench.run("-n", "4", "--agentbench-concurrency=4", "--agentbench-max-cost=6")
+    finished = bench.run("-n", "3", "--agentbench-concurrency=4", "--agentbench-max-cost=6")
     totals = finished.report["totals"]
     assert finished.exit == 1
     assert totals["passed"] + totals["skipped"] == 80

@@ -200,23 +200,31 @@ def test_a_task_is_given_up_after_five_retries(maker: Maker) -> None:
     assert (again.returncode, len(maker.author.asked)) == (1, 18)
 
 
+def unreadable_at_first(assessment: str) -> Author:
+    """The gate answers so for the first draft, and as it should for the next."""
+    return Author(gate=lambda prompt: assessment if "Trip 1-0" in prompt else scores(9.5, 7))
+
+
 @pytest.mark.parametrize(
     ("maker", "said"),
     [
-        (Author(gate=lambda prompt: "It's great: 10/10."), "not JSON"),
-        (Author(gate=lambda prompt: scores("9.5", 9)), "solvability_score"),
-        (Author(gate=lambda prompt: scores(True, 9)), "solvability_score"),
-        (Author(gate=lambda prompt: scores(9.5, 11)), "utility_score"),
+        (unreadable_at_first("It's great: 10/10."), "not JSON"),
+        (unreadable_at_first(scores("9.5", 9)), "solvability_score"),
+        (unreadable_at_first(scores(True, 9)), "solvability_score"),
+        (unreadable_at_first(scores(9.5, 11)), "utility_score"),
     ],
     indirect=["maker"],
 )
 def test_an_assessment_that_cannot_be_read_is_asked_for_again_and_rejected(maker: Maker, said: str) -> None:
     done = maker.make()
-    assert done.returncode == 1
-    assert maker.author.stages == (["generation", "fuzzing"] + ["gate"] * 3) * 6
-    verdicts = list(maker.verdicts())
-    assert [reason["kind"] for verdict in verdicts for reason in verdict["reasons"]] == ["unparseable"] * 6
-    assert all(said in verdict["reasons"][0]["text"] and "quality" not in verdict for verdict in verdicts)
+    assert done.returncode == 0, done.stderr
+    assert maker.author.stages == ["generation", "fuzzing", *["gate"] * 3, "generation", "fuzzing", "gate"]
+    rejected, accepted = maker.verdicts()
+    [reason] = rejected["reasons"]
+    assert reason["kind"] == "unparseable"
+    assert said in reason["text"]
+    assert "quality" not in rejected
+    assert accepted["accepted"]
 
 
 def circular(prompt: str) -> str:
