@@ -109,6 +109,7 @@ def test_the_time_limit_is_that_of_all_turns_together(tmp_path: Path) -> None:
     assert 0 < int(left[1]) <= 58
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "status", "told_of_it"),
     [
@@ -152,6 +153,7 @@ def test_what_an_agent_writes_into_openclaws_output_changes_no_call_and_no_usage
     assert len(requests) == 1
 
 
+@pytest.mark.slow
 def test_a_link_out_of_the_workspace_is_left_as_a_link(tmp_path: Path) -> None:
     with told(assistant("Done.")) as (model, _):
         ran = run_openclaw(make_case(text=FAULTS["link"]), model, make_agent(tmp_path), stub_spec(tmp_path))
@@ -180,6 +182,7 @@ def test_a_run_that_is_cut_off_leaves_nothing_behind(make_spec: MakeSpec, tmp_pa
         assert list((tmp_path / "engine" / "containers").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_any_text_reaches_the_model(tmp_path: Path) -> None:
     texts = ["--help", "x" * 300_000, "One\0two.", 'Quotes " and $(this)\nin lines.']
     with told(*[assistant("Done.")] * len(texts)) as (model, requests):
@@ -189,6 +192,7 @@ def test_any_text_reaches_the_model(tmp_path: Path) -> None:
     assert shown == texts
 
 
+@pytest.mark.slow
 def test_the_runs_parameters_reach_the_model_and_openclaw(tmp_path: Path) -> None:
     agent = make_agent(tmp_path, model_defaults={"primary_params": {"max_tokens": 100}})
     replies = run_command('cat "$OPENCLAW_CONFIG_PATH"'), assistant("Done.")

@@ -45,6 +45,7 @@ def examine(agent: OpenClawAgent, spec: SandboxSpec, *parameters: Mapping[str, A
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_spec", [IN_STUB, IN_DOCKER])
 def test_a_prompt_that_openclaw_refuses_goes_into_a_file(make_spec: MakeSpec, tmp_path: Path) -> None:
     agent = make_agent(tmp_path, agent={"prompt": PROMPT}, agents_defaults={"sandbox": "workspace-write"})
@@ -64,6 +65,7 @@ def test_a_user_who_hides_new_files_from_others(
     assert examined.version.startswith("OpenClaw 2026.9.6")
 
 
+@pytest.mark.slow
 def test_a_prompt_that_openclaw_takes_is_in_the_configuration(tmp_path: Path) -> None:
     agent = make_agent(tmp_path, agent={"prompt": PROMPT})
     [examined] = examine(agent, stub_spec(tmp_path, takes_prompt=True))
@@ -72,6 +74,7 @@ def test_a_prompt_that_openclaw_takes_is_in_the_configuration(tmp_path: Path) ->
     assert json.loads(examined.config)["agents"]["list"][0]["systemPromptOverride"] == PROMPT
 
 
+@pytest.mark.slow
 def test_an_agent_without_a_prompt_needs_no_file(tmp_path: Path) -> None:
     [examined] = examine(make_agent(tmp_path), stub_spec(tmp_path))
     assert not examined.prompt_file
@@ -100,6 +103,7 @@ def test_an_image_without_openclaw_is_not_to_be_had(tmp_path: Path) -> None:
         examine(make_agent(tmp_path), spec)
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_share_one_look_at_an_image(tmp_path: Path) -> None:
     first, second, other = examine(make_agent(tmp_path), stub_spec(tmp_path), {}, {}, {"seed": 1})
     assert first is second

@@ -72,6 +72,7 @@ def test_arguments_reach_the_program_as_they_are(tmp_path: Path, engine: str) ->
     assert in_cli_container(tmp_path, engine, act).output == f"{odd}\n"
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_everything_and_the_next_command_works(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
         slow = await sandbox.exec(["sh", "-c", "setsid sleep 76410 & touch before; sleep 76411"], seconds=0.5)
@@ -105,6 +106,7 @@ def test_a_cancelled_command_is_ended(tmp_path: Path, engine: str) -> None:
     in_cli_container(tmp_path, engine, act)
 
 
+@pytest.mark.slow
 def test_output_without_end(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
         result = await sandbox.exec(["yes", "76440"], seconds=60, output_limit=1000)
@@ -115,6 +117,7 @@ def test_output_without_end(tmp_path: Path, engine: str) -> None:
     in_cli_container(tmp_path, engine, act)
 
 
+@pytest.mark.slow
 def test_a_full_workspace(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
         fill = "head -c 6000000 /dev/zero > /tmp/big; echo filled; sleep 76450"

@@ -59,6 +59,7 @@ def test_removed_where_a_command_still_runs(tmp_path: Path, engine: str) -> None
     assert containers_at(engine, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_removed_by_somebody_else_while_a_command_runs(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
         running = asyncio.ensure_future(sandbox.exec(["sh", "-c", "echo > begun; sleep 60"], seconds=60))
@@ -71,6 +72,7 @@ def test_removed_by_somebody_else_while_a_command_runs(tmp_path: Path, engine: s
     in_cli_container(tmp_path, engine, act)
 
 
+@pytest.mark.slow
 def test_removed_where_a_start_is_cancelled(tmp_path: Path, engine: str) -> None:
     slow, goes_on = tmp_path / "slow", tmp_path / "goes-on"
     waiting = f'[ "$1" != run ] || until [ -e {goes_on} ]; do sleep 0.05; done'
@@ -133,6 +135,7 @@ def test_containers_of_others_stay_where_an_engine_lists_them_too(tmp_path: Path
     in_cli_container(tmp_path, str(program), act)
 
 
+@pytest.mark.slow
 def test_runs_side_by_side(tmp_path: Path, engine: str) -> None:
     async def one(sandboxes: Sandboxes, number: int) -> ExecResult:
         spec = cli_spec(sandboxes, engine)
@@ -148,6 +151,7 @@ def test_runs_side_by_side(tmp_path: Path, engine: str) -> None:
     assert in_session(tmp_path, act) == ["0 1", "1 1", "2 1"]
 
 
+@pytest.mark.slow
 def test_containers_are_made_ahead(tmp_path: Path, stub: str) -> None:
     async def act(sandboxes: Sandboxes) -> None:
         spec = cli_spec(sandboxes, stub)
