@@ -19,8 +19,8 @@ from pytest_agentbench.workspaces import (
     docker_problem,
     has_image,
 )
-from pytest_agentbench.workspaces.docker.images import is_local, not_built
-from pytest_agentbench.workspaces.engines.client import engine_problem
+from pytest_agentbench.workspaces.by_command.client import engine_problem
+from pytest_agentbench.workspaces.containers.images import is_local, not_built
 
 _AREA = "sandboxes"
 _SECONDS = 30.0

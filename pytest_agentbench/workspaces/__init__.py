@@ -3,6 +3,7 @@
 from pytest_agentbench.workspaces.archive import ArchiveError, pack, unpack
 from pytest_agentbench.workspaces.building.base import ImageBuilder, LocalImage
 from pytest_agentbench.workspaces.building.choice import image_builder
+from pytest_agentbench.workspaces.by_command.client import engine_problem
 from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
 from pytest_agentbench.workspaces.copying import copy_tree
 from pytest_agentbench.workspaces.diff import compare
@@ -10,7 +11,6 @@ from pytest_agentbench.workspaces.docker.compose import compose_digest, compose_
 from pytest_agentbench.workspaces.docker.daemon import docker_problem
 from pytest_agentbench.workspaces.docker.images import build_digest
 from pytest_agentbench.workspaces.docker.local_images import has_image
-from pytest_agentbench.workspaces.engines.client import engine_problem
 from pytest_agentbench.workspaces.sandboxes.base import (
     ExecResult,
     Mount,

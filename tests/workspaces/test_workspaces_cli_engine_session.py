@@ -18,7 +18,7 @@ from support.docker_here import IMAGE
 from pytest_agentbench.errors import SandboxError, UnavailableError
 from pytest_agentbench.records import SandboxSettings
 from pytest_agentbench.workspaces import ExecResult, Mount, Sandbox, Sandboxes, engine_problem
-from pytest_agentbench.workspaces.engines.client import client
+from pytest_agentbench.workspaces.by_command.client import client
 
 LOCAL = "localhost/agentbench-none:1"
 

@@ -69,7 +69,7 @@ _PATIENCE_SECONDS = 60.0
 """After how long, and how often, an agent hears that its model is still at work: OpenClaw itself waits 300 s."""
 
 _MOST_REQUESTS = 2000
-"""How often a run may ask its model: none of the long ones has needed a tenth of it."""
+"""How often a run may ask its model: a bound for programs that ask in a loop, not for tasks."""
 
 _SLOTS, _BYTES_PER_SLOT = 8, 4 * 2**20
 """Requests at a time, and how large they may be together: of the largest ones there is one at a time."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.building.base import BUILD_SECONDS, CHECK_SECONDS, LocalImage
-from pytest_agentbench.workspaces.docker.images import not_pulled
-from pytest_agentbench.workspaces.engines.client import Client, last_words
+from pytest_agentbench.workspaces.by_command.client import Client, last_words
+from pytest_agentbench.workspaces.containers.images import not_pulled
 
 _SHOWN_CHARACTERS = 200
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.workspaces.building.base import ImageBuilder
 from pytest_agentbench.workspaces.building.by_command import CommandBuilder
+from pytest_agentbench.workspaces.by_command.client import client
 from pytest_agentbench.workspaces.docker.building import DockerBuilder
 from pytest_agentbench.workspaces.docker.daemon import docker_problem
-from pytest_agentbench.workspaces.engines.client import client
 
 
 def image_builder(engine: str) -> ImageBuilder:

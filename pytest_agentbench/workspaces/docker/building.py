@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.building.base import BUILD_SECONDS, CHECK_SECONDS, LocalImage
+from pytest_agentbench.workspaces.containers.images import not_pulled
+from pytest_agentbench.workspaces.containers.labels import MADE_HERE
 from pytest_agentbench.workspaces.docker.daemon import Daemon
-from pytest_agentbench.workspaces.docker.images import followed, not_pulled
-from pytest_agentbench.workspaces.docker.labels import MADE_HERE
+from pytest_agentbench.workspaces.docker.images import followed
 
 T = TypeVar("T")
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.containers.labels import SERVICE
 from pytest_agentbench.workspaces.docker.container import NO_RESOLVER
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.images import Images, build_digest
-from pytest_agentbench.workspaces.docker.labels import SERVICE
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
 
 if TYPE_CHECKING:

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from posixpath import normpath
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.containers.images import Image
+from pytest_agentbench.workspaces.containers.making import KEEPING, OWN_PROCESSES, in_memory, keeper_of, mounts_of
 from pytest_agentbench.workspaces.docker.daemon import Daemon
-from pytest_agentbench.workspaces.docker.images import Image
-from pytest_agentbench.workspaces.sandboxes.base import Mount, ResourceLimits, SandboxSpec
-from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Workspace
-
-_KEEPERS = (65534, 65533)
-"""Users of the process that keeps the container alive: the agent's, which is another, cannot signal it."""
+from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
+from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 
 NO_RESOLVER = ("127.0.0.1",)
 """Beside services: all other names end inside. Docker before 26 asks this machine's resolver for them, which leaks."""
 
-KEEPING = 2147483647
-"""Seconds that a container waits for commands. In the command of its first process, by which scripts know it."""
-
-OWN_PROCESSES = 16
-"""What the container's own processes and the start of a command take of the limit of processes."""
-
 _NO_SOURCE = "bind source path does not exist"
-_TMP = "/tmp"  # noqa: S108 - the container's, which is the run's private one
-
-
-def user_of(workspace: Workspace) -> str:
-    """Whose rights a command in the container has: the workspace's owner's."""
-    owner = workspace.owner
-    return f"{os.getuid()}:{os.getgid()}" if owner is None else f"{owner}:{owner}"
-
-
-def keeper_of(workspace: Workspace) -> str:
-    """Whose rights the process has that keeps its container alive."""
-    taken = user_of(workspace)
-    return next(user for user in (f"{each}:{each}" for each in _KEEPERS) if user.split(":")[0] != taken.split(":")[0])
 
 
 def create_container(
@@ -82,23 +59,6 @@ def create_container(
             "process runs in a container; set TMPDIR to a folder that both have at the same path"
         ) from error
     return str(made["Id"])
-
-
-def mounts_of(workspace: Workspace, mounts: Iterable[Mount]) -> Iterator[tuple[Mount, bool]]:
-    """The mounts of a container, and whether it may write there: the workspace, and those given."""
-    private = workspace.private_tmp()
-    yield Mount(workspace.path, WORKSPACE), True
-    yield Mount(private, _TMP), True
-    # where it lies too: a link put in its place would be followed, outside, when the container starts again
-    yield Mount(private, f"{WORKSPACE}/{PRIVATE_TMP}"), True
-    for mount in mounts:
-        yield mount, False
-
-
-def in_memory(image: Image, spec: SandboxSpec) -> list[str]:
-    """Where the image wants volumes, which would have no limit: it gets memory there, but not over what is mounted."""
-    mounted = {WORKSPACE, _TMP, *(mount.target for mount in spec.mounts)}
-    return [path for path in image.volumes if normpath(path) not in mounted]
 
 
 def _isolation() -> dict[str, Any]:

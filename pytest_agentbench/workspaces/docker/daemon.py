@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.docker.calls import Calls
+from pytest_agentbench.workspaces.containers.calls import Calls
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse

@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from pytest_agentbench.workspaces.containers.base import Order
+from pytest_agentbench.workspaces.containers.images import Image
+from pytest_agentbench.workspaces.containers.making import user_of
 from pytest_agentbench.workspaces.docker.cell import DaemonCell
 from pytest_agentbench.workspaces.docker.compose import Project, service_images, start_services
-from pytest_agentbench.workspaces.docker.container import create_container, user_of
+from pytest_agentbench.workspaces.docker.container import create_container
 from pytest_agentbench.workspaces.docker.daemon import Daemon
-from pytest_agentbench.workspaces.docker.images import Image, Images
+from pytest_agentbench.workspaces.docker.images import Images
 from pytest_agentbench.workspaces.docker.orphans import remove_container, remove_labelled, remove_orphans
-from pytest_agentbench.workspaces.engines.base import Order
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 
 

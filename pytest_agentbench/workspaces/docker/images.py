@@ -8,14 +8,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config import downloads
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.workspaces.containers.images import Image, is_local, not_built, not_pulled
+from pytest_agentbench.workspaces.containers.labels import MADE_HERE
 from pytest_agentbench.workspaces.docker.daemon import Daemon
-from pytest_agentbench.workspaces.docker.labels import MADE_HERE
 from pytest_agentbench.workspaces.snapshot import digest, take_snapshot
 from pytest_agentbench.workspaces.walking import TreeError
 
@@ -26,19 +26,6 @@ _BUILD_SECONDS = 1800
 _BUILD_BYTES = 4 * 2**30
 _SHOWN_LINES = 20
 _SHOWN_CHARACTERS = 8_000
-
-
-_LOCAL = "localhost/"
-"""What names of images begin with that are made on this machine, and are in no registry."""
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """An image that the daemon has. `volumes` are the paths at which it wants volumes."""
-
-    name: str
-    image_id: str
-    volumes: tuple[str, ...]
 
 
 class Images:
@@ -128,28 +115,6 @@ class Images:
         except APIError as error:
             problem, last = error.explanation or str(error), ""
         raise SandboxError("\n".join([f"{dockerfile}: the image cannot be built: {problem}", *last.splitlines()]))
-
-
-def is_local(name: str) -> bool:
-    """Whether an image of that name is made on this machine, and never pulled."""
-    return name.startswith(_LOCAL)
-
-
-def not_built(name: str, program: str = "docker") -> UnavailableError:
-    """What to say of a local image that is missing."""
-    building = "agentbench openclaw image" + ("" if program == "docker" else f" --engine {program}")
-    return UnavailableError(
-        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: build it with `{building}` where it "
-        "is OpenClaw's, or name another"
-    )
-
-
-def not_pulled(name: str, why: str, program: str) -> UnavailableError:
-    """What to say of an image that cannot be had."""
-    return UnavailableError(
-        f"the image {name!r} is not on this machine and cannot be pulled ({why}): `{program} pull` or "
-        f"`{program} load` it, or name another"
-    )
 
 
 def build_digest(dockerfile: Path, *, network: bool) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.workspaces.docker.labels import HOST, SESSION
+from pytest_agentbench.workspaces.containers.labels import HOST, SESSION
 from pytest_agentbench.workspaces.sessions import host_mark, session_is_dead
 
 if TYPE_CHECKING:

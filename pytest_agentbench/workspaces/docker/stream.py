@@ -7,9 +7,7 @@ import json
 from collections.abc import AsyncIterator
 
 from pytest_agentbench.errors import SandboxError
-
-STDOUT = 1
-"""The command's stream in a frame; 2 is stderr."""
+from pytest_agentbench.workspaces.containers.base import STDOUT
 
 _HEADER_BYTES = 8
 _CHUNK_BYTES = 2**16

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records import SandboxNeeds, SandboxSettings, SandboxUsed
+from pytest_agentbench.workspaces.by_command.client import engine_problem
+from pytest_agentbench.workspaces.by_command.engine import CommandEngine
+from pytest_agentbench.workspaces.containers.containers import Containers
 from pytest_agentbench.workspaces.docker.compose import compose_problem
-from pytest_agentbench.workspaces.docker.containers import Containers
 from pytest_agentbench.workspaces.docker.daemon import docker_problem
 from pytest_agentbench.workspaces.docker.engine import DaemonEngine
-from pytest_agentbench.workspaces.engines.client import engine_problem
-from pytest_agentbench.workspaces.engines.command import CommandEngine
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, Sandbox, SandboxKind, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.docker.images import Image
-from pytest_agentbench.workspaces.docker.labels import labels
-from pytest_agentbench.workspaces.docker.sandbox import DockerSandbox
-from pytest_agentbench.workspaces.engines.base import Cell, Engine, Order
+from pytest_agentbench.workspaces.containers.base import Cell, Engine, Order
+from pytest_agentbench.workspaces.containers.images import Image
+from pytest_agentbench.workspaces.containers.labels import labels
+from pytest_agentbench.workspaces.containers.sandbox import ContainerSandbox
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.sessions import Workspaces
@@ -71,7 +71,7 @@ class Containers:
         self._handed_out[workspace.path] = making
         return workspace
 
-    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> DockerSandbox:
+    async def start(self, spec: SandboxSpec, workspace: Workspace, *, beside: bool = False) -> ContainerSandbox:
         """The container of the run that has the workspace, or a further one `beside` it.
 
         Raises SandboxError, UnavailableError.
@@ -83,7 +83,7 @@ class Containers:
         except asyncio.CancelledError:
             making.add_done_callback(_remove_unused)
             raise
-        return DockerSandbox(cell, workspace, spec.limits, self._watchdog)
+        return ContainerSandbox(cell, workspace, spec.limits, self._watchdog)
 
     def release(self, workspace: Workspace) -> None:
         """Says that the run which has the workspace has ended, and may have started no container."""

@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.docker.cell import cannot_run
-from pytest_agentbench.workspaces.docker.scripts import END, RUN_ALONE, RUN_BESIDE, STAY, STAY_APART
-from pytest_agentbench.workspaces.docker.stream import STDOUT
-from pytest_agentbench.workspaces.engines.base import Cell, Stream
+from pytest_agentbench.workspaces.containers.base import STDOUT, Cell, Stream
+from pytest_agentbench.workspaces.containers.cell import cannot_run
+from pytest_agentbench.workspaces.containers.scripts import END, RUN_ALONE, RUN_BESIDE, STAY, STAY_APART
 from pytest_agentbench.workspaces.sandboxes.base import (
     NO_VARIABLES,
     ExecResult,
@@ -43,7 +42,7 @@ class _Command:
     killed: Killed | None = None
 
 
-class DockerSandbox(SharedFolder):
+class ContainerSandbox(SharedFolder):
     """One container, used by one run. One command at a time; programs that stay may run beside it.
 
     A time limit or a broken limit kills the whole container; the next command starts it again.
@@ -56,7 +55,7 @@ class DockerSandbox(SharedFolder):
         self._cell, self._limits, self._watchdog = cell, limits, watchdog
         self._watch = Watch(workspace.path, limits, cell.processes, self._break)
         self._broken: Broken | SandboxError | None = None
-        self._staying: set[DockerProcess] = set()
+        self._staying: set[ContainerProcess] = set()
         self._ooms = (0, 0)
         self._lock = asyncio.Lock()
 
@@ -92,7 +91,7 @@ class DockerSandbox(SharedFolder):
                 early, told = await _beginning(stream)
                 if told:
                     session, _, errors = told.partition(b"\n")
-                    process = DockerProcess(stream, int(session), early, errors, self._end)
+                    process = ContainerProcess(stream, int(session), early, errors, self._end)
                     self._staying.add(process)
                     self._look_after()
                     return process
@@ -168,7 +167,7 @@ class DockerSandbox(SharedFolder):
             await self._kill()
         return 0
 
-    async def _end(self, process: DockerProcess) -> None:
+    async def _end(self, process: ContainerProcess) -> None:
         """Kill a program that stays, with all that it started."""
         if process not in self._staying:
             return
@@ -196,14 +195,19 @@ class DockerSandbox(SharedFolder):
         self._cell.kill_soon()
 
 
-class DockerProcess:
+class ContainerProcess:
     """A program that stays in a container. `session` is its session there, `is_over` that it has ended.
 
     `early` is what came of its stdout before the number of that session, `errors` what came of its stderr with it.
     """
 
     def __init__(
-        self, stream: Stream, session: int, early: bytes, errors: bytes, end: Callable[[DockerProcess], Awaitable[None]]
+        self,
+        stream: Stream,
+        session: int,
+        early: bytes,
+        errors: bytes,
+        end: Callable[[ContainerProcess], Awaitable[None]],
     ) -> None:
         self.session, self.is_over = session, False
         self._stream, self._early, self._end = stream, early, end

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import cast
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.docker.stream import STDOUT
+from pytest_agentbench.workspaces.containers.base import STDOUT
 
 _STDIN, _STDERR = 0, 2
 _WAITING_BYTES = 2**18

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.docker.calls import Calls
-from pytest_agentbench.workspaces.docker.cell import CountedCell, cannot_run, pids_file
-from pytest_agentbench.workspaces.engines.client import Client
-from pytest_agentbench.workspaces.engines.stream import ClientStream, start_client
+from pytest_agentbench.workspaces.by_command.client import Client
+from pytest_agentbench.workspaces.by_command.stream import ClientStream, start_client
+from pytest_agentbench.workspaces.containers.calls import Calls
+from pytest_agentbench.workspaces.containers.cell import CountedCell, cannot_run, pids_file
 
 _BEGIN_SECONDS = 60
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from os.path import isabs
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.workspaces.docker.calls import Calls
-from pytest_agentbench.workspaces.docker.container import user_of
-from pytest_agentbench.workspaces.docker.images import Image, is_local, not_built, not_pulled
-from pytest_agentbench.workspaces.docker.labels import HOST, SESSION
-from pytest_agentbench.workspaces.engines.base import Order
-from pytest_agentbench.workspaces.engines.cell import ClientCell
-from pytest_agentbench.workspaces.engines.client import client, last_words
-from pytest_agentbench.workspaces.engines.options import run_arguments
+from pytest_agentbench.workspaces.by_command.cell import ClientCell
+from pytest_agentbench.workspaces.by_command.client import client, last_words
+from pytest_agentbench.workspaces.by_command.options import run_arguments
+from pytest_agentbench.workspaces.containers.base import Order
+from pytest_agentbench.workspaces.containers.calls import Calls
+from pytest_agentbench.workspaces.containers.images import Image, is_local, not_built, not_pulled
+from pytest_agentbench.workspaces.containers.labels import HOST, SESSION
+from pytest_agentbench.workspaces.containers.making import user_of
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sessions import host_mark, session_is_dead
 

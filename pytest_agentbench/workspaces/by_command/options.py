@@ -7,7 +7,9 @@ import io
 import os
 from collections.abc import Iterator
 
-from pytest_agentbench.workspaces.docker.container import (
+from pytest_agentbench.workspaces.containers.base import Order
+from pytest_agentbench.workspaces.containers.images import Image
+from pytest_agentbench.workspaces.containers.making import (
     KEEPING,
     OWN_PROCESSES,
     in_memory,
@@ -15,8 +17,6 @@ from pytest_agentbench.workspaces.docker.container import (
     mounts_of,
     user_of,
 )
-from pytest_agentbench.workspaces.docker.images import Image
-from pytest_agentbench.workspaces.engines.base import Order
 from pytest_agentbench.workspaces.sandboxes.base import Mount, ResourceLimits
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 

@@ -8,10 +8,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from pytest_agentbench.workspaces.docker.calls import Calls
-from pytest_agentbench.workspaces.docker.images import Image
+from pytest_agentbench.workspaces.containers.calls import Calls
+from pytest_agentbench.workspaces.containers.images import Image
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.workspace import Workspace
+
+STDOUT = 1
+"""The command's stream in a frame; 2 is stderr."""
 
 
 class Stream(Protocol):

@@ -1,0 +1,1 @@
+"""Containers of a session's runs, whatever engine makes them."""

@@ -1,0 +1,41 @@
+"""Images of containers, and what to say of those that are missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_agentbench.errors import UnavailableError
+
+_LOCAL = "localhost/"
+"""What names of images begin with that are made on this machine, and are in no registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that the daemon has. `volumes` are the paths at which it wants volumes."""
+
+    name: str
+    image_id: str
+    volumes: tuple[str, ...]
+
+
+def is_local(name: str) -> bool:
+    """Whether an image of that name is made on this machine, and never pulled."""
+    return name.startswith(_LOCAL)
+
+
+def not_built(name: str, program: str = "docker") -> UnavailableError:
+    """What to say of a local image that is missing."""
+    building = "agentbench openclaw image" + ("" if program == "docker" else f" --engine {program}")
+    return UnavailableError(
+        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: build it with `{building}` where it "
+        "is OpenClaw's, or name another"
+    )
+
+
+def not_pulled(name: str, why: str, program: str) -> UnavailableError:
+    """What to say of an image that cannot be had."""
+    return UnavailableError(
+        f"the image {name!r} is not on this machine and cannot be pulled ({why}): `{program} pull` or "
+        f"`{program} load` it, or name another"
+    )

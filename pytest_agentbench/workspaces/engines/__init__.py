@@ -1,1 +1,0 @@
-"""Container engines: docker by its SDK, others by their command line."""
