@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 VERSION = "2026.9.6"
 NAME = "localhost/agentbench-openclaw"
-BASE = "docker.io/library/debian:12.12-slim"
+BASE = "debian:12.12-slim"
 
 _TAG = re.compile(r"[a-z0-9][a-z0-9._/:-]*:\w[\w.-]{0,99}", re.ASCII)
 """Engines take a few more. Told before the download: some find a bad name only when they build."""
