@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.by_command.client import Client
 from pytest_agentbench.workspaces.by_command.stream import ClientStream, start_client
 from pytest_agentbench.workspaces.containers.calls import Calls
-from pytest_agentbench.workspaces.containers.cell import CountedCell, cannot_run, pids_file
+from pytest_agentbench.workspaces.containers.cell import CountedCell, pids_file, started
 
 _BEGIN_SECONDS = 60
 
@@ -34,14 +35,7 @@ class ClientCell(CountedCell):
         variables = (text for name, value in environment.items() for text in ("--env", f"{name}={value}"))
         stdin = ("--interactive",) if with_stdin else ()
         command = ["exec", *stdin, "--user", self._user, *variables, self._name, "sh", "-c", script, "sh", *argv]
-        try:
-            return await self._started(command, with_stdin)
-        except SandboxError:
-            await self._calls.call(self._restart)
-        try:
-            return await self._started(command, with_stdin)
-        except SandboxError as error:
-            raise cannot_run(str(error)) from error
+        return await started(partial(self._started, command, with_stdin), partial(self._calls.call, self._restart))
 
     async def kill(self) -> None:
         """As the protocol says."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from pytest_agentbench.errors import SandboxError
+
+S = TypeVar("S")
 
 
 class CountedCell(ABC):
@@ -42,6 +46,21 @@ def pids_file(pid: int, container_id: str) -> Path | None:
             file = Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs")
             return file if file.exists() else None
     return None
+
+
+async def started(start: Callable[[], Awaitable[S]], restart: Callable[[], Awaitable[None]]) -> S:
+    """What `start` starts in a container, which is started again where it is dead.
+
+    Raises SandboxError where that cannot be.
+    """
+    try:
+        return await start()
+    except SandboxError:
+        await restart()
+    try:
+        return await start()
+    except SandboxError as error:
+        raise cannot_run(str(error)) from error
 
 
 def cannot_run(why: str) -> SandboxError:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.containers.cell import CountedCell, cannot_run, pids_file
+from pytest_agentbench.workspaces.containers.cell import CountedCell, pids_file, started
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.stream import ExecStream, start_exec
 
@@ -25,14 +26,9 @@ class DaemonCell(CountedCell):
     ) -> ExecStream:
         """As the protocol says."""
         command = ["sh", "-c", script, "sh", *argv]
-        try:
-            return await self._started(command, environment, with_stdin)
-        except SandboxError:
-            await self._daemon.call(self._restart)
-        try:
-            return await self._started(command, environment, with_stdin)
-        except SandboxError as error:
-            raise cannot_run(str(error)) from error
+        return await started(
+            partial(self._started, command, environment, with_stdin), partial(self._daemon.call, self._restart)
+        )
 
     async def kill(self) -> None:
         """As the protocol says."""
