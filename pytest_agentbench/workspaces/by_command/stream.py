@@ -69,16 +69,30 @@ class ClientStream:
         stdin = self._stdin if _STDIN in self._pipes.open else None
         if stdin is not None and (stdin.get_write_buffer_size() or not stdin.is_closing()):
             stdin.abort()  # nobody may be there to take what was not sent
-        if not self._pipes.open & {STDOUT, _STDERR}:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_END_SECONDS):
-                    await self._pipes.ended.wait()
+        ending = asyncio.ensure_future(self._ended())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            self._kill()
+            await ending
+            raise
+
+    async def _ended(self) -> None:
+        try:
+            if not self._pipes.open & {STDOUT, _STDERR}:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_END_SECONDS):
+                        await self._pipes.ended.wait()
+            self._kill()
+            await self._pipes.ended.wait()
+        finally:
+            self._transport.close()
+        await self._pipes.over.wait()
+
+    def _kill(self) -> None:
         if not self._pipes.ended.is_set():
             with suppress(ProcessLookupError):
                 os.kill(self._transport.get_pid(), signal.SIGKILL)  # the transport's `kill` could bury it, unseen
-        await self._pipes.ended.wait()
-        self._transport.close()
-        await self._pipes.over.wait()
 
     @property
     def _stdin(self) -> asyncio.WriteTransport:
