@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
@@ -26,14 +27,19 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DOCKERFILE = f"""\
 FROM {{base}}
 ADD root.tar /
-ENV PATH=/opt/openclaw/node_modules/.bin:/opt/node/bin:${{{{PATH:-{_PATH}}}}}
+ENV PATH=/opt/openclaw/bin:/opt/openclaw/node_modules/.bin:/opt/node/bin:${{{{PATH:-{_PATH}}}}}
 ENTRYPOINT []
-RUN openclaw --version
+RUN openclaw --version && node /opt/openclaw/compile.mjs /opt/openclaw && rm -rf /tmp/openclaw*
 """
 """OpenClaw's first call ends its installation, as npm's scripts would on this machine: a run's container is read-only.
+Then a turn leaves compiled code in the image, without which each run's first turn takes half as long again.
 """
 
-RECIPE = hashlib.sha256(repr((NODE, _NPM_OPTIONS, _NOT_NEEDED, _DOCKERFILE)).encode()).hexdigest()[:12]
+_COMPILE = files("pytest_agentbench.cli") / "openclaw_compile.mjs"
+
+RECIPE = hashlib.sha256(
+    repr((NODE, _NPM_OPTIONS, _NOT_NEEDED, _DOCKERFILE, _COMPILE.read_text())).encode()
+).hexdigest()[:12]
 """Tells images that were built otherwise."""
 
 _TIME = 1_577_836_800
@@ -69,6 +75,8 @@ def stage(folder: Path, base: str, version: str, tell: Callable[[str], None]) ->
         with tarfile.open(context / "root.tar", "w") as archive:  # one file: engines take long over forty thousand
             archive.add(node, "opt/node/bin/node", filter=_settled)
             archive.add(openclaw, "opt/openclaw", filter=_settled)
+            with as_file(_COMPILE) as script:
+                archive.add(script, "opt/openclaw/compile.mjs", filter=_settled)
         (context / "Dockerfile").write_text(_DOCKERFILE.format(base=base), encoding="utf-8")
     except OSError as error:
         raise SandboxError(

