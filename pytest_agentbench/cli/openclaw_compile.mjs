@@ -26,7 +26,7 @@ model.listen(0, "127.0.0.1", async () => {
   writeFileSync(join(folder, "openclaw.json"), JSON.stringify(config));
   await openclaw("config", "validate", "--json");
   await openclaw("agent", "--local", "--agent", "none", "--session-id", "none", "--message", "none");
-  const compiled = join(folder, "node-compile-cache"); // which versions of OpenClaw make that ask Node to
+  const compiled = join(folder, "node-compile-cache"); // there where this version of OpenClaw has Node keep it
   if (existsSync(compiled)) keep(compiled);
   rmSync(folder, { recursive: true });
   model.close();

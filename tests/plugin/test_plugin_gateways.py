@@ -201,7 +201,6 @@ def test_files_cannot_be_named(bench):
 
 BROKEN = """
 import os
-import re
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     BREAK
