@@ -14,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
+
+from tables import Measured, Section, print_table
 
 SERVER = Path(__file__).parents[1] / "cases" / "mcp" / "server.py"
 CALLS, CONCURRENCY = 10, 20
@@ -103,18 +104,6 @@ def agentbench_runner():
 """
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A line of the table; `peer`, `more` and `target` are empty where nothing is compared or promised."""
-
-    scenario: str
-    ours: str
-    peer: str
-    more: str
-    target: str
-    met: bool
-
-
 def main() -> None:
     """Measures, and prints the table of docs/performance.md."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -122,21 +111,13 @@ def main() -> None:
     parser.add_argument("--only", choices=["starts", "calls", "schemas"])
     parser.add_argument("--data", type=Path, metavar="FOLDER")
     given = parser.parse_args()
-    scenarios: dict[str, Callable[[], Iterator[Measured]]] = {
-        "starts": starts,
-        "calls": lambda: calls(20 if given.quick else 200, 1 if given.quick else 3),
-        "schemas": lambda: schemas(4_000, given.data),
+    tasks, rounds = (20, 1) if given.quick else (200, 3)
+    sections = {
+        "starts": Section(starts),
+        "calls": Section(lambda: calls(tasks, rounds)),
+        "schemas": Section(lambda: schemas(4_000, given.data)),
     }
-    print("| scenario | ours | peer | more per call | target | met |\n|---|---:|---:|---:|---:|---|")
-    all_met = True
-    for name, measure in scenarios.items():
-        if given.only not in (None, name):
-            continue
-        for line in measure():
-            met = "yes" if line.met else "NO"
-            print(f"| {line.scenario} | {line.ours} | {line.peer} | {line.more} | {line.target} | {met} |", flush=True)
-            all_met = all_met and line.met
-    sys.exit(not all_met)
+    print_table(sections, given.only, more="more per call")
 
 
 def starts() -> Iterator[Measured]:

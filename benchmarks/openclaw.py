@@ -25,6 +25,8 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+from tables import Measured, Section, print_table
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.docker_here import IMAGE, docker_lacks
@@ -69,17 +71,6 @@ server.serve_forever()
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A line of the table."""
-
-    scenario: str
-    ours: str
-    peer: str
-    more: str
-    met: bool
-
-
-@dataclass(frozen=True)
 class Load:
     """How much is measured: rounds of `runs` runs one after the other, and `many` runs, `at_once` at a time."""
 
@@ -95,23 +86,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer runs: for a look, not for the page")
     parser.add_argument("--only", choices=["stub", "real"])
     given = parser.parse_args()
-    kinds = {
-        "stub": (docker_lacks(), stub_image, Load(1, 4, 4, 4) if given.quick else Load(3, 8, 24, 4)),
-        "real": (openclaw_lacks(), lambda: OPENCLAW_IMAGE, Load(1, 1, 2, 2) if given.quick else Load(3, 2, 6, 2)),
+    stub = Load(1, 4, 4, 4) if given.quick else Load(3, 8, 24, 4)
+    real = Load(1, 1, 2, 2) if given.quick else Load(3, 2, 6, 2)
+    sections = {
+        "stub": Section(lambda: measure("stub", stub_image(), stub), docker_lacks()),
+        "real": Section(lambda: measure("real", OPENCLAW_IMAGE, real), openclaw_lacks()),
     }
-    print("| scenario | ours | bare `docker run` | more per run | target | met |\n|---|---:|---:|---:|---:|---|")
-    all_met = True
-    for kind, (problem, image, load) in kinds.items():
-        if given.only not in (None, kind):
-            continue
-        if problem is not None:
-            print(f"{kind}: not measured: {problem}", file=sys.stderr)
-            continue
-        for line in measure(kind, image(), load):
-            met = "yes" if line.met else "NO"
-            print(f"| {line.scenario} | {line.ours} | {line.peer} | {line.more} | < 1 s | {met} |", flush=True)
-            all_met = all_met and line.met
-    sys.exit(not all_met)
+    print_table(sections, given.only, peer="bare `docker run`", more="more per run")
 
 
 def measure(kind: str, image: str, load: Load) -> Iterator[Measured]:
@@ -132,6 +113,7 @@ def measure(kind: str, image: str, load: Load) -> Iterator[Measured]:
             f"{statistics.median(ours):.2f} s",
             f"{statistics.median(bare):.2f} s",
             f"{more:+.2f} s",
+            "< 1 s",
             more < 1,
         )
         yield many_at_once(kind, folder, bare_call, load)
@@ -145,7 +127,7 @@ def many_at_once(kind: str, folder: Path, bare_call: Bare, load: Load) -> Measur
         bare = seconds(lambda: list(threads.map(bare_call.run, range(load.many))))
     more = (ours - bare) / load.many
     scenario = f"{kind}: {load.many} runs, {load.at_once} at a time"
-    return Measured(scenario, f"{ours:.1f} s", f"{bare:.1f} s", f"{more:+.2f} s", more < 1)
+    return Measured(scenario, f"{ours:.1f} s", f"{bare:.1f} s", f"{more:+.2f} s", "< 1 s", more < 1)
 
 
 def session(folder: Path, runs: int, at_once: int) -> list[tuple[float, float]]:

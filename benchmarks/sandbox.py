@@ -18,9 +18,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from tables import Measured, Section, print_table
 
 from pytest_agentbench.records import SandboxSettings
 from pytest_agentbench.workspaces import Sandbox, Sandboxes, SandboxSpec, Workspaces, bubblewrap_problem, docker_problem
@@ -31,18 +32,6 @@ COMMAND = ["sh", "-c", "echo done"]
 CONCURRENCY = 8
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A line of the table; `ratio` and `target` are None where nothing is compared or promised."""
-
-    scenario: str
-    ours: str
-    peer: str
-    ratio: float | None
-    target: str
-    met: bool
-
-
 def main() -> None:
     """Measures, and prints the table of docs/sandboxes.md."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -51,25 +40,12 @@ def main() -> None:
     parser.add_argument("--only", choices=["bubblewrap", "container", "session"])
     given = parser.parse_args()
     docker, bubblewrap = docker_problem(), bubblewrap_problem()
-    scenarios = {
-        "bubblewrap": (bubblewrap, lambda: exec_in_bubblewrap(20 if given.quick else 100)),
-        "container": (docker, lambda: one_container(given.image, 5 if given.quick else 20)),
-        "session": (docker, lambda: session(given.image, 24 if given.quick else 100, 1 if given.quick else 3)),
+    sections = {
+        "bubblewrap": Section(lambda: exec_in_bubblewrap(20 if given.quick else 100), bubblewrap),
+        "container": Section(lambda: one_container(given.image, 5 if given.quick else 20), docker),
+        "session": Section(lambda: session(given.image, 24 if given.quick else 100, 1 if given.quick else 3), docker),
     }
-    print("| scenario | ours | peer | ratio | target | met |\n|---|---:|---:|---:|---:|---|")
-    all_met = True
-    for name, (problem, measure) in scenarios.items():
-        if given.only not in (None, name):
-            continue
-        if problem is not None:
-            print(f"{name}: not measured: {problem}", file=sys.stderr)
-            continue
-        for line in measure():
-            ratio = "" if line.ratio is None else f"{line.ratio:.2f}"
-            met = "yes" if line.met else "NO"
-            print(f"| {line.scenario} | {line.ours} | {line.peer} | {ratio} | {line.target} | {met} |", flush=True)
-            all_met = all_met and line.met
-    sys.exit(not all_met)
+    print_table(sections, given.only, more="ratio")
 
 
 def exec_in_bubblewrap(count: int) -> Iterator[Measured]:
@@ -90,7 +66,7 @@ def exec_in_bubblewrap(count: int) -> Iterator[Measured]:
         "a command in bubblewrap, median",
         f"{1000 * ours:.1f} ms",
         f"{1000 * bare:.1f} ms (subprocess)",
-        None,
+        "",
         "< 30 ms more",
         ours - bare < 0.030,
     )
@@ -124,9 +100,9 @@ def one_container(image: str, count: int) -> Iterator[Measured]:
         return [statistics.median(each) for each in (cold, warm, commands)]
 
     cold, warm, command = in_session(measure)
-    yield Measured("a container: made, one command, removed", f"{cold:.2f} s", "", None, "< 0.6 s", cold < 0.6)
-    yield Measured("waiting for one that was made ahead", f"{1000 * warm:.1f} ms", "", None, "< 30 ms", warm < 0.030)
-    yield Measured("a command in it", f"{1000 * command:.0f} ms", "", None, "< 150 ms", command < 0.150)
+    yield Measured("a container: made, one command, removed", f"{cold:.2f} s", "", "", "< 0.6 s", cold < 0.6)
+    yield Measured("waiting for one that was made ahead", f"{1000 * warm:.1f} ms", "", "", "< 30 ms", warm < 0.030)
+    yield Measured("a command in it", f"{1000 * command:.0f} ms", "", "", "< 150 ms", command < 0.150)
 
 
 def session(image: str, count: int, rounds: int) -> Iterator[Measured]:
@@ -142,7 +118,7 @@ def session(image: str, count: int, rounds: int) -> Iterator[Measured]:
         f"{count} cases with one command, {CONCURRENCY} at a time, the whole session",
         f"{min(ours):.1f} s",
         f"{min(bare):.1f} s (`docker run --rm`)",
-        ratio,
+        f"{ratio:.2f}",
         "≤ 1.3 ×",
         ratio <= 1.3,
     )
