@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
+
+from pytest_agentbench.sources import lies_deep
 
 MAX_DEPTH = 64
 """How deep a text's JSON may nest: what looks into it recurses, and no agent shall break a check by its answer."""
@@ -58,18 +60,9 @@ def loads(text: str) -> Any:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [below for each in level for below in _children(each)]
-    if level:
+    if lies_deep(value, MAX_DEPTH):
         raise ValueError("nested too deeply")
     return value
-
-
-def _children(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _refuse(constant: str) -> NoReturn:

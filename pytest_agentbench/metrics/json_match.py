@@ -14,8 +14,10 @@ from pytest_agentbench.metrics.numbers import are_close
 from pytest_agentbench.metrics.numeric import Tolerance, require_tolerance
 from pytest_agentbench.metrics.passages import said
 from pytest_agentbench.metrics.registry import Measured, metric
+from pytest_agentbench.sources import lies_deep
 
 _DEEPEST = 100
+_TOO_DEEP = f"it nests deeper than {_DEEPEST} levels"
 _DIFFERING = 5
 _ABSENT = object()
 
@@ -67,9 +69,10 @@ def _parsed(text: str) -> Any:
     """JSON with exact numbers. Raises ValueError for what is none, and for what nests too deep."""
     try:
         value = json.loads(text.strip(), parse_int=_number, parse_float=_number, parse_constant=_number)
-        _check_depth(value, _DEEPEST)
     except RecursionError:
-        raise ValueError(f"it nests deeper than {_DEEPEST} levels") from None
+        raise ValueError(_TOO_DEEP) from None
+    if lies_deep(value, _DEEPEST + 1):
+        raise ValueError(_TOO_DEEP)
     return value
 
 
@@ -81,13 +84,6 @@ def _number(text: str) -> Decimal:
     if not number.is_finite():
         raise ValueError(f"{text} is no JSON number")
     return number
-
-
-def _check_depth(value: Any, left: int) -> None:
-    if left < 0:
-        raise RecursionError
-    for child in _children(value):
-        _check_depth(child, left - 1)
 
 
 def _children(value: Any) -> list[Any]:

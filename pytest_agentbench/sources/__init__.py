@@ -17,6 +17,7 @@ from pytest_agentbench.sources.discovery import IndexedCase, find_cases, index_c
 from pytest_agentbench.sources.evaluators import deciders
 from pytest_agentbench.sources.item_class import CodeNotRun
 from pytest_agentbench.sources.json_items import BadItem, read_items
+from pytest_agentbench.sources.json_text import lies_deep
 from pytest_agentbench.sources.predictions import as_prediction, read_predictions
 from pytest_agentbench.sources.row_cases import read_benchmark_items, row_case
 from pytest_agentbench.sources.rows import BadRow, Row, read_rows
@@ -51,6 +52,7 @@ __all__ = [
     "index_cases",
     "is_dataset",
     "legal_id",
+    "lies_deep",
     "load_case",
     "open_dataset",
     "parse_item",

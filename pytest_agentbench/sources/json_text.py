@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, NoReturn
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -111,6 +111,22 @@ def explain(error: Exception) -> tuple[int, str]:
 def is_of_digits(error: Exception) -> bool:
     """Whether Python refused an integer for its length."""
     return type(error) is ValueError and "set_int_max_str_digits" in str(error)
+
+
+def lies_deep(value: object, levels: int) -> bool:
+    """Whether a JSON value holds others so many levels below itself. What goes through it by recursion asks first."""
+    level = [value]
+    for _ in range(levels):
+        level = [child for each in level for child in _children(each)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 class NoJSONValueError(ValueError):

@@ -367,14 +367,15 @@ def test_the_end_of_the_block_cancels_what_is_in_flight(tmp_path):
         asyncio.run(run(endpoint))
 
 
-def test_requests_side_by_side_are_in_flight_together(tmp_path):
+@pytest.mark.parametrize(("count", "latency"), [(8, 0.2), (24, 0.02)], ids=["as-many-as-may-be", "more"])
+def test_requests_side_by_side_are_in_flight_together_up_to_eight(tmp_path, count, latency):
     async def run(model: Model) -> None:
         async with served(model, tmp_path) as it:
-            texts = [f"question {n}" for n in range(8)]
+            texts = [f"question {n}" for n in range(count)]
             messages = await asyncio.gather(*(it.message([{"role": "user", "content": text}]) for text in texts))
             assert [message["content"] for message in messages] == [f"answer to {text}" for text in texts]
 
-    with FaultEndpoint(latency=0.2) as endpoint:
+    with FaultEndpoint(latency=latency) as endpoint:
         asyncio.run(run(at(endpoint)))
         assert endpoint.peak == 8
 
@@ -455,18 +456,6 @@ def test_between_turns_nothing_is_asked_and_a_turns_end_gives_up_what_is_in_flig
 
     with FaultEndpoint() as endpoint:
         asyncio.run(run(endpoint))
-
-
-def test_a_run_has_few_requests_in_flight_however_many_it_sends(tmp_path):
-    async def run(model: Model) -> None:
-        async with served(model, tmp_path) as it:
-            texts = [f"question {n}" for n in range(24)]
-            messages = await asyncio.gather(*(it.message([{"role": "user", "content": text}]) for text in texts))
-            assert [message["content"] for message in messages] == [f"answer to {text}" for text in texts]
-
-    with FaultEndpoint(latency=0.02) as endpoint:
-        asyncio.run(run(at(endpoint)))
-        assert endpoint.peak == 8
 
 
 @pytest.mark.slow

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
+
+from pytest_agentbench.sources import lies_deep
 
 _MOST_VALUES = 100_000
 """Values in a request, outside of its texts: 1,000 messages with 1,000 tools have some 20,000."""
@@ -45,18 +47,7 @@ def is_plain(document: bytes) -> bool:
 
 def is_deep(value: object) -> bool:
     """Whether a JSON value nests so deep that what goes through it by recursion might not come to its end."""
-    level = [value]
-    for _ in range(_MOST_LEVELS):
-        level = [child for each in level for child in _children(each)]
-        if not level:
-            return False
-    return True
-
-
-def _children(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+    return lies_deep(value, _MOST_LEVELS)
 
 
 def _separators(document: bytes) -> int:
