@@ -16,18 +16,18 @@ from pytest_agentbench.cli.printing import printable
 from pytest_agentbench.cli.started_servers import redactor_of, started_servers
 from pytest_agentbench.config import ConfigRoot, find_root
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models import Endpoints, Scripts, missing_key, resolve_model
+from pytest_agentbench.models import Endpoints, Ledger, Scripts, missing_key, resolve_model
 from pytest_agentbench.records import Case, Model, RunnerSpec
 from pytest_agentbench.synthesis import (
     CASE_ID,
     DRAFTS_SUFFIX,
+    STAGES,
     WORDINGS,
     Asking,
     Catalogue,
     Combination,
     Drafts,
     Job,
-    Ledger,
     Outcome,
     Synthesis,
     TaskFile,
@@ -62,7 +62,7 @@ class Call:
         self._redactor = redactor_of(self._declared.servers.values())
         if self._model.api_key_env is not None:
             self._redactor.know([self._model.api_key_env])
-        self._ledger = Ledger(args.max_cost)
+        self._ledger = Ledger(STAGES, args.max_cost)
         self._outcome = Outcome()
 
     @property

@@ -19,6 +19,7 @@ from pytest_agentbench.models.completions_http import (
     send_models,
 )
 from pytest_agentbench.models.conversation import NoScript, message_text
+from pytest_agentbench.models.ledger import Ledger, Spent
 from pytest_agentbench.models.limits import AdaptiveLimit, Rate
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, as_form, invalid, json_object, read_json
@@ -38,6 +39,7 @@ from pytest_agentbench.models.scripted_app import (
     JUDGE_SCHEMA,
     ONE_WORD,
     REPETITION_FIELD,
+    RESEARCH_SCHEMAS,
     TOOL_USE_SCHEMA,
     reasoning_key,
     scripted_app,
@@ -61,6 +63,7 @@ __all__ = [
     "OPENROUTER_KEY",
     "OPENROUTER_URL",
     "REPETITION_FIELD",
+    "RESEARCH_SCHEMAS",
     "TOOL_USE_SCHEMA",
     "AdaptiveLimit",
     "Admission",
@@ -77,6 +80,7 @@ __all__ = [
     "EventStream",
     "Form",
     "InvalidReply",
+    "Ledger",
     "Metered",
     "NoScript",
     "Outcome",
@@ -90,6 +94,7 @@ __all__ = [
     "ScriptedSearchResult",
     "Scripts",
     "Send",
+    "Spent",
     "Tape",
     "TapedClient",
     "Throttle",

@@ -5,6 +5,7 @@
 
 from pytest_agentbench.synthesis.asking import CASE_ID, Asking
 from pytest_agentbench.synthesis.base import (
+    STAGES,
     Catalogue,
     Combination,
     Generated,
@@ -14,7 +15,6 @@ from pytest_agentbench.synthesis.base import (
 )
 from pytest_agentbench.synthesis.checks import detailed_problems, fuzzy_problems
 from pytest_agentbench.synthesis.combinations import combination_of, read_combinations
-from pytest_agentbench.synthesis.costs import Ledger
 from pytest_agentbench.synthesis.drafts import SUFFIX as DRAFTS_SUFFIX
 from pytest_agentbench.synthesis.drafts import Drafts
 from pytest_agentbench.synthesis.jobs import Job, jobs_of
@@ -25,6 +25,7 @@ from pytest_agentbench.synthesis.task_file import TaskFile
 __all__ = [
     "CASE_ID",
     "DRAFTS_SUFFIX",
+    "STAGES",
     "WORDINGS",
     "Asking",
     "Catalogue",
@@ -32,7 +33,6 @@ __all__ = [
     "Drafts",
     "Generated",
     "Job",
-    "Ledger",
     "Outcome",
     "Quality",
     "Reason",

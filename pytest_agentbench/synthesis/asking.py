@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_agentbench.errors import AgentbenchError, UnwritableError
 from pytest_agentbench.judging import JudgeReply, ask, chat_sender
 from pytest_agentbench.store import Redactor
-from pytest_agentbench.synthesis.costs import Ledger
 from pytest_agentbench.synthesis.drafts import Drafts, Place
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models import ChatClient
+    from pytest_agentbench.models import ChatClient, Ledger
 
 CASE_ID = "mcp-synthesize"
 """By which scripted models know these requests."""

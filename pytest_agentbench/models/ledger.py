@@ -1,12 +1,11 @@
-"""What synthesis spends, by stage, and how much it may."""
+"""What a command spends on models, by stage, and how much it may."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from pytest_agentbench.records import Usage
-from pytest_agentbench.synthesis.base import STAGES, Stage
 
 
 @dataclass(slots=True)
@@ -28,14 +27,14 @@ class Spent:
         self.unknown += other.unknown
 
 
-@dataclass
 class Ledger:
-    """Adds up one call's spending. `max_cost` is in USD, None for no limit."""
+    """Adds up one call's spending on its `stages`. `max_cost` is in USD, None for no limit."""
 
-    max_cost: float | None = None
-    stages: dict[Stage, Spent] = field(default_factory=lambda: {stage: Spent() for stage in STAGES})
+    def __init__(self, stages: Iterable[str], max_cost: float | None = None) -> None:
+        self.max_cost = max_cost
+        self.stages = {stage: Spent() for stage in stages}
 
-    def book(self, stage: Stage, usage: Usage) -> None:
+    def book(self, stage: str, usage: Usage) -> None:
         """Adds a reply's usage."""
         cost = usage.cost_usd
         self.stages[stage].add(
