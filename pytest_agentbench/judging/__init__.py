@@ -5,7 +5,7 @@ never trusted. `aggregate` is the arithmetic alone.
 """
 
 from pytest_agentbench.judging.aggregation import DEFAULT_THRESHOLD, aggregate, bar_of
-from pytest_agentbench.judging.asking import Asked, JudgeReply, ask, chat_sender
+from pytest_agentbench.judging.asking import Asked, JudgeReply, Send, ask, chat_sender, numbered_options, request_key
 from pytest_agentbench.judging.contract import parse_verdict, response_format, structured
 from pytest_agentbench.judging.correctness import VoteError, answer_messages, ask_vote, vote_key
 from pytest_agentbench.judging.key_outputs import key_outputs
@@ -39,6 +39,7 @@ __all__ = [
     "Judgement",
     "NoVerdictError",
     "Pipeline",
+    "Send",
     "VoteError",
     "aggregate",
     "answer_messages",
@@ -53,7 +54,9 @@ __all__ = [
     "judge",
     "judge_messages",
     "key_outputs",
+    "numbered_options",
     "parse_verdict",
+    "request_key",
     "response_format",
     "structured",
     "taped_judges",

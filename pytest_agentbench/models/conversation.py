@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from pytest_agentbench.models.script_files import (
     Reply,
     ScriptedJudgement,
     ScriptedSearchResult,
+    ScriptedStages,
     ScriptedVerdict,
     ScriptedVerdicts,
     ScriptedVotes,
@@ -41,6 +43,7 @@ class Script:
     votes: ScriptedVotes | None = None
     web_search: Mapping[str, tuple[ScriptedSearchResult, ...]] = field(default_factory=dict)
     web_fetch: Mapping[str, str] = field(default_factory=dict)
+    research: ScriptedStages = field(default_factory=dict)
 
     @cached_property
     def answers_digest(self) -> str:
@@ -51,7 +54,8 @@ class Script:
     @cached_property
     def verdict_digest(self) -> str:
         """SHA-256 of what its judges say."""
-        return fingerprint([self.judge, self.votes])
+        stages = [self.research] if self.research else []
+        return fingerprint([self.judge, self.votes, *stages])
 
     def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
         """The answer to a conversation; its place in the reply is told by the assistant's messages so far.
@@ -90,6 +94,16 @@ class Script:
         if isinstance(vote, tuple):
             vote = self._nth(vote, repetition, "the judgement has {} votes and this is repetition {}")
         return ScriptedJudgement(correct=vote) if isinstance(vote, bool) else vote
+
+    def stage(self, stage: str, request: int) -> str | None:
+        """What a judge of research reports says at this request (from 1) of a stage; None where nothing is scripted.
+
+        :raises NoScript: there is a list of replies, and it is shorter.
+        """
+        said = self.research.get(stage)
+        if isinstance(said, list):
+            said = self._nth(tuple(said), request, f"{stage} has {{}} replies and this is request {{}}")
+        return said if said is None or isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
     def _nth(self, said: tuple[T, ...], number: int, what: str) -> T:
         if number > len(said):

@@ -31,6 +31,9 @@
     judgements:                                  # what a judge says of an answer's correctness, by item id
       q1: true
       q2: [true, {correct: false, reason: Names a second city.}]   # one for each repetition
+    research:                                    # what a judge says of each research report, by stage
+      validate: {results: [{idx: 0, result: supported}]}   # JSON, or a text that is sent as it is
+    researches: {q2: {extract: [..., ...]}}      # of these in its place; a list has one for each request
 
 Replies depend on nothing but the conversation, so the same conversation always gets the same answer.
 """
@@ -211,6 +214,10 @@ class ScriptedSearchResult(Record):
     snippet: str = ""
 
 
+ScriptedStages = dict[str, Any]
+"""What a judge of research reports says, by stage: JSON or a text, or a list with one for each request."""
+
+
 class CaseScript(ConfigFile):
     """`demo.yaml`: how a scripted model answers one case."""
 
@@ -253,6 +260,10 @@ class DatasetScript(ConfigFile):
     """What a judge says of an item in place of `judge`, by item id."""
     judgements: dict[str, ScriptedVotes] = Field(default_factory=dict)
     """Whether a judge finds the answers correct, by item id."""
+    research: ScriptedStages = Field(default_factory=dict)
+    """What a judge says of every research report."""
+    researches: dict[str, ScriptedStages] = Field(default_factory=dict)
+    """What it says of one in place of `research`, by item id."""
 
 
 def script_schemas() -> dict[str, dict[str, Any]]:

@@ -151,6 +151,20 @@ class Scripts:
             raise NoScript(f"no scripted judgement for case {case_id!r}; add it under `{key}:` to {place}")
         return vote
 
+    def stage(self, case_id: str | None, messages: Sequence[Mapping[str, Any]], stage: str, request: int) -> str:
+        """What a judge of research reports says of the case at a stage, found like `verdict`.
+
+        :raises NoScript: none says it, or several do.
+        """
+        if case_id is None:
+            case_id = self._quoted_case(messages)
+        script = self._of(case_id)
+        said = script.stage(stage, request) if script is not None else None
+        if said is None:
+            place = script.path if script else self._place(case_id)
+            raise NoScript(f"nothing is scripted for {stage!r} of {case_id!r}; add it under `research:` to {place}")
+        return said
+
     def search(self, case_id: str, query: str) -> tuple[ScriptedSearchResult, ...]:
         """What the tool web_search finds for a run of the case on a scripted model.
 
@@ -277,11 +291,14 @@ def _load_rows(case: Case) -> _Beside:
     said = load(path, DatasetScript)
     default = () if said.default is None else _as_replies(said.default)
     by_case = {}
-    for item_id in {**said.answers, **said.judges, **said.judgements}:
+    for item_id in {**said.answers, **said.judges, **said.judgements, **said.researches}:
         replies = _as_replies(said.answers[item_id]) if item_id in said.answers else default
         judge = said.judges.get(item_id, said.judge)
-        by_case[prefix + legal_id(item_id)] = Script(path, replies, judge, said.judgements.get(item_id))
-    return _Beside(path, by_case, Script(path, default, said.judge) if default else None)
+        stages = {**said.research, **said.researches.get(item_id, {})}
+        script = Script(path, replies, judge, said.judgements.get(item_id), research=stages)
+        by_case[prefix + legal_id(item_id)] = script
+    others = Script(path, default, said.judge, research=said.research)
+    return _Beside(path, by_case, others if default or said.research else None)
 
 
 def dataset_script(dataset_file: Path) -> Path:

@@ -18,7 +18,7 @@ from pytest_agentbench.store.fingerprints import (
     plain,
     run_fingerprint_input,
 )
-from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
+from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements, KeptReply
 from pytest_agentbench.store.layout import slug
 from pytest_agentbench.store.locks import allow_open_files
 from pytest_agentbench.store.reading import load_evaluation, load_run
@@ -55,6 +55,7 @@ __all__ = [
     "Folder",
     "History",
     "Judgements",
+    "KeptReply",
     "Lane",
     "Plain",
     "Redactor",

@@ -27,13 +27,20 @@ _not_writable: set[Path] = set()
 """Folders that took no file in this process: said once."""
 
 
+class KeptReply(Record):
+    """A reply as it came, for what reads replies of its own form."""
+
+    content: str
+    finish_reason: str | None = None
+
+
 class StoredVerdict(Record):
     """What a file holds: the verdict, and which request it answers."""
 
     schema_version: Literal[1] = 1
     key: str
     model: str
-    verdict: AnswerVerdict | JudgeVerdict
+    verdict: AnswerVerdict | JudgeVerdict | KeptReply
 
 
 class Judgements:
@@ -57,7 +64,12 @@ class Judgements:
         verdict = self._find(key)
         return verdict if isinstance(verdict, JudgeVerdict) else None
 
-    def _find(self, key: str) -> AnswerVerdict | JudgeVerdict | None:
+    def find_reply(self, key: str) -> KeptReply | None:
+        """The reply of a key, like `find`."""
+        verdict = self._find(key)
+        return verdict if isinstance(verdict, KeptReply) else None
+
+    def _find(self, key: str) -> AnswerVerdict | JudgeVerdict | KeptReply | None:
         try:
             stored = StoredVerdict.model_validate_json(read_file(self._path(key)))
         except (OSError, ValidationError):
@@ -84,7 +96,7 @@ class Judgements:
                 self._say_not_writable("it takes no lock")
             yield
 
-    def keep(self, key: str, model: str, verdict: AnswerVerdict | JudgeVerdict) -> None:
+    def keep(self, key: str, model: str, verdict: AnswerVerdict | JudgeVerdict | KeptReply) -> None:
         """Stores a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
         text = StoredVerdict(key=key, model=model, verdict=verdict).model_dump_json()
         text = text if self.redactor is None else self.redactor.json(text)
