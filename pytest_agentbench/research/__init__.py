@@ -1,0 +1,1 @@
+"""Research reports: POET, RACE and FACT (seed 003). Rows of files to scores; every stage can be run alone."""

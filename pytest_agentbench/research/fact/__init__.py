@@ -1,0 +1,1 @@
+"""FACT: whether the citations of a report hold. extract, deduplicate, scrape, validate, stat."""
