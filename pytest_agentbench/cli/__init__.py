@@ -19,6 +19,7 @@ COMMANDS = {
     "doctor": "say what works on this machine of what the cases need",
     "mcp": "list and call tools of MCP servers; report on, judge and make MCP tasks",
     "serve": "answer chat completions from the scripts beside the cases, on loopback",
+    "research": "score research reports: POET, RACE, FACT; select queries, make criteria",
     "openclaw": "build OpenClaw's image; make an agent from a live workspace",
 }
 

@@ -7,9 +7,14 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+_FOLDERS = ("research",)
+
 
 def add_commands(parser: argparse.ArgumentParser, group: str, commands: Mapping[str, str]) -> None:
-    """Adds the commands of `group` with their summaries; each is a module `<group>_<name>` with add_parser and run."""
+    """Adds the commands of `group` with their summaries; each is a module `<group>_<name>` with add_parser and run.
+
+    The commands of `research` are modules of the folder of that name.
+    """
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", required=True, parser_class=_Chosen)
     for name, summary in commands.items():
         chosen.add_parser(name, help=summary, group=group, command=name)
@@ -37,4 +42,5 @@ class _Chosen(argparse.ArgumentParser):
 
 
 def _module(group: str, command: str) -> Any:
-    return import_module(f"pytest_agentbench.cli.{group}_{command}")
+    name = command.replace("-", "_")
+    return import_module(f"pytest_agentbench.cli.{group}{'.' if group in _FOLDERS else '_'}{name}")

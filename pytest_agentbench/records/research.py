@@ -66,3 +66,44 @@ class RaceCriteria(Record):
     prompt: str
     dimension_weight: dict[RaceDimension, NotNegative]
     criterions: dict[RaceDimension, tuple[RaceCriterion, ...]]
+
+
+class ReportRow(Record):
+    """A row of a file of reports (seed 003, 输入数据格式). Further fields are kept.
+
+    `language` None: told by the prompt. `domain` and `complexity_level` find the annotations; `topic` is what queries call their domain.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: RowId
+    prompt: str
+    article: str
+    execution_metrics: ExecutionMetrics | None = None
+    language: Language | None = None
+    topic: str | None = None
+    domain: str | None = None
+    complexity_level: int | None = None
+
+
+class QueryRow(Record):
+    """A row of query.jsonl or selected_queries.jsonl."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: RowId
+    prompt: str
+    language: Language | None = None
+    topic: str | None = None
+    domain: str | None = None
+    complexity_level: int | None = None
+
+
+class ReferenceRow(Record):
+    """A reference report, which RACE compares with."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: RowId
+    prompt: str
+    article: str

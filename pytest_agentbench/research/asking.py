@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+STAGES = (
+    "select",
+    "weights",
+    "criteria",
+    "clean",
+    "race",
+    "extract",
+    "deduplicate",
+    "validate",
+    "strategic",
+    "knowledge",
+)
+"""What models are asked for, in the order of the pipeline."""
+
 
 class Unscored(AgentbenchError):
     """Why a row has no score: the model gave none, or none that keeps the form."""

@@ -1,0 +1,87 @@
+"""The model that judges research reports for a command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pytest_agentbench.cli.places import project_of
+from pytest_agentbench.config import ConfigRoot, find_root
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models import Endpoints, Ledger, Scripts, missing_key, resolve_model
+from pytest_agentbench.records import Case, Model, RowId, RunnerSpec
+from pytest_agentbench.research.asking import Asking
+from pytest_agentbench.sources import legal_id
+from pytest_agentbench.store import JUDGEMENTS, Judgements, Redactor
+
+_DATASET = "research"
+"""What commands' rows belong to, for scripts."""
+_SCRIPT = ".demo.yaml"
+
+
+def case_id(row_id: RowId) -> str:
+    """The name under which scripts know a row of a file."""
+    return f"{_DATASET}.{legal_id(str(row_id))}"
+
+
+@asynccontextmanager
+async def open_judge(args: argparse.Namespace, file: Path, ledger: Ledger) -> AsyncIterator[Asking]:
+    """The judge that the options name, else OPENAI_MODEL. Models are declared for the folder of `file`, or this one.
+
+    Raises ConfigError where none is named, or its key is missing.
+    """
+    model = _model(args.judge, args.profile, file)
+    redactor = Redactor()
+    if model.api_key_env is not None:
+        redactor.know([model.api_key_env])
+    scripts = Scripts()
+    if model.scripted:
+        scripts.load_beside(_script_case(args.script, file))
+    endpoints = Endpoints(scripts=scripts)
+    try:
+        yield Asking(endpoints.client(model), Judgements(args.kept / JUDGEMENTS, redactor), ledger, redactor)
+    finally:
+        await endpoints.close()
+
+
+def _model(judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ) -> Model:
+    roots = [_root(file), _root(Path.cwd() / "any")]
+    name = judge or (_judge_of(profile, roots[0]) if profile else environ.get("OPENAI_MODEL"))
+    if not name:
+        raise ConfigError(
+            "found no judge; name one with --judge MODEL or --profile NAME, or set OPENAI_MODEL (and OPENAI_BASE_URL "
+            "for an endpoint that is not OpenAI's); --judge demo answers from a script"
+        )
+    declared = [root.models() for root in roots]
+    model = resolve_model(name, models=next((each for each in declared if each.get(name)), declared[0]))
+    if (reason := missing_key(model)) is not None:
+        raise ConfigError(reason)
+    return model
+
+
+def _judge_of(profile: str, root: ConfigRoot) -> str:
+    """The model of the first judge of an evaluation profile. Raises ConfigError where it names none."""
+    judges = root.evaluation_profile(profile).judges
+    names = [judge.model for judge in judges if judge.model]
+    if not names:
+        raise ConfigError(f"evaluation profile {profile!r}: found no judge with a model, expected one")
+    return names[0]
+
+
+def _script_case(script: Path | None, file: Path) -> Case:
+    """A case beside which the script lies: `script`, else `<stem>.demo.yaml` beside the input."""
+    if script is not None and not script.name.endswith(_SCRIPT):
+        raise ConfigError(f"--script: found {script}, expected a file <name>{_SCRIPT}")
+    if script is not None and not script.is_file():
+        raise ConfigError(f"--script: {script}: there is no such file")
+    path = file if script is None else script.with_name(script.name.removesuffix(_SCRIPT) + ".jsonl")
+    return Case(
+        case_id=f"{_DATASET}.any", dataset=_DATASET, title=_DATASET, path=path, runner=RunnerSpec(type="predictions")
+    )
+
+
+def _root(file: Path) -> ConfigRoot:
+    return find_root(file.absolute(), project_of(file.absolute()), None)
