@@ -71,7 +71,8 @@ class RaceCriteria(Record):
 class ReportRow(Record):
     """A row of a file of reports (seed 003, 输入数据格式). Further fields are kept.
 
-    `language` None: told by the prompt. `domain` and `complexity_level` find the annotations; `topic` is what queries call their domain.
+    `language` None: told by the prompt. `domain` and `complexity_level` find the annotations; `topic` is what queries
+    call their domain.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
