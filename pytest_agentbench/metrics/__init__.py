@@ -2,6 +2,7 @@
 `(case, artifact, **kwargs)`, under a name."""
 
 import pytest_agentbench.metrics.v1  # noqa: F401  registers the original's definitions
+from pytest_agentbench.metrics.intervals import Interval, mean_interval, pass_rate_interval, t_quantile, wilson_interval
 from pytest_agentbench.metrics.json_match import json_match
 from pytest_agentbench.metrics.llm_judgement import llm_judgement
 from pytest_agentbench.metrics.math_equal import math_equal
@@ -40,6 +41,7 @@ __all__ = [
     "RULES",
     "TOOL_USE_METRICS",
     "V1_METRICS",
+    "Interval",
     "Measured",
     "Metric",
     "MetricContext",
@@ -53,6 +55,7 @@ __all__ = [
     "judges_cv_percent",
     "llm_judgement",
     "math_equal",
+    "mean_interval",
     "measure",
     "measure_async",
     "measure_trace",
@@ -63,12 +66,15 @@ __all__ = [
     "parts_of",
     "pass_at_k",
     "pass_hat_k",
+    "pass_rate_interval",
     "refusal",
     "rouge_score",
     "score",
     "similarity",
+    "t_quantile",
     "takes_long",
     "takes_trace",
     "tool_use_of",
+    "wilson_interval",
     "wrong_names",
 ]

@@ -1,60 +1,22 @@
-"""Rates and means with honest 95 % intervals, and pass@k. None wherever a figure is undefined.
-
-Runs come in groups: the repetitions of one case resemble each other, so five repetitions of ten cases say less than
-fifty cases. Intervals use the cluster-robust variance over cases (Miller 2024, "Adding Error Bars to Evals",
-arXiv:2411.00640, section 2.2); with one run per case that is the plain formula. Where there is a single case, its
-repetitions are the sample.
-"""
+"""Rates and means with honest 95 % intervals, and pass@k. None wherever a figure is undefined."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import fsum, sqrt
 
+from pytest_agentbench.metrics import Interval as Interval
+from pytest_agentbench.metrics import mean_interval as mean_interval
 from pytest_agentbench.metrics import pass_at_k as pass_at_k
 from pytest_agentbench.metrics import pass_hat_k as pass_hat_k
-
-Interval = tuple[float, float]
-
-Z = 1.959963984540054
-"""The normal distribution's 97.5 % quantile."""
-
-_T = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582)
+from pytest_agentbench.metrics import pass_rate_interval as pass_rate_interval
+from pytest_agentbench.metrics import t_quantile as t_quantile
+from pytest_agentbench.metrics import wilson_interval as wilson_interval
 
 
 def pair(interval: Interval | None) -> list[float] | None:
     """An interval as JSON has it."""
     return None if interval is None else list(interval)
-
-
-def wilson_interval(passed: float, n: float) -> Interval | None:
-    """The 95 % score interval of a proportion (Wilson 1927), within [0, 1] and around passed / n. None for n = 0.
-
-    `n` may be an effective sample size, so both may be fractional.
-    """
-    if n <= 0:
-        return None
-    rate = passed / n
-    middle = rate + Z * Z / (2 * n)
-    half = Z * sqrt(rate * (1 - rate) / n + Z * Z / (4 * n * n))
-    scale = 1 + Z * Z / n
-    return max(0.0, min(rate, (middle - half) / scale)), min(1.0, max(rate, (middle + half) / scale))
-
-
-def pass_rate_interval(groups: Sequence[tuple[int, int]]) -> Interval | None:
-    """The 95 % Wilson interval of the overall pass rate; a group is one case's (passed, judged) repetitions.
-
-    The sample size is the effective one (Kish 1965): runs divided by the design effect, at least one per case.
-    """
-    groups = [group for group in groups if group[1]]
-    passed, n = sum(group[0] for group in groups), sum(group[1] for group in groups)
-    if len(groups) in (0, 1, n):
-        return wilson_interval(passed, n)
-    rate, cases = passed / n, len(groups)
-    clustered = cases / (cases - 1) * fsum((c - m * rate) ** 2 for c, m in groups) / n**2
-    independent = rate * (1 - rate) / n
-    effective = min(n, max(cases, n * independent / clustered)) if clustered and independent else cases
-    return wilson_interval(rate * effective, effective)
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -68,35 +30,3 @@ def sd(values: Sequence[float]) -> float | None:
         return None
     middle = fsum(values) / len(values)
     return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
-
-
-def mean_interval(groups: Sequence[Sequence[float]]) -> Interval | None:
-    """The 95 % t interval of the mean over all values; a group is one case's scores.
-
-    Student's t with (number of cases - 1) degrees of freedom; not clipped to the score's scale. None for fewer than two
-    values, and where the cases do not differ: three perfect scores do not say how far the next one may lie.
-    """
-    groups = [group for group in groups if group]
-    if len(groups) == 1:
-        groups = [(value,) for value in groups[0]]
-    if len({fsum(group) / len(group) for group in groups}) < 2:
-        return None
-    n, cases = sum(map(len, groups)), len(groups)
-    middle = fsum(map(fsum, groups)) / n
-    variance = cases / (cases - 1) * fsum((fsum(group) - len(group) * middle) ** 2 for group in groups) / n**2
-    half = t_quantile(cases - 1) * sqrt(variance)
-    return middle - half, middle + half
-
-
-def t_quantile(df: int) -> float:
-    """Student's 97.5 % quantile for `df` >= 1 degrees of freedom, to 2e-4 (Abramowitz & Stegun 26.7.5)."""
-    if df <= len(_T):
-        return _T[df - 1]
-    z = Z
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / float(df) ** power for power, term in enumerate(terms, 1))
