@@ -39,6 +39,7 @@ from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
 from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.planner import PlannerSettings
+from pytest_agentbench.config.reports_file import ReportsFile, is_reports_name
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
 from pytest_agentbench.config.run_profile import (
     ExecutionPolicy,
@@ -96,6 +97,7 @@ __all__ = [
     "OpenClawRunProfile",
     "PlannerSettings",
     "Problem",
+    "ReportsFile",
     "RowFields",
     "RunProfile",
     "RunnerSettings",
@@ -114,6 +116,7 @@ __all__ = [
     "find_config_files",
     "find_root",
     "is_descriptor_name",
+    "is_reports_name",
     "json_schemas",
     "kind_of",
     "load",

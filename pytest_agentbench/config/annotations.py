@@ -22,8 +22,10 @@ from pytest_agentbench.records import Record
 SAME_DOMAINS = {"medical": "healthcare", "healthcare": "medical"}
 """The two files of the seed name one domain differently."""
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_MOST = 1e9
+"""Of any hours, rates and prices: with more, results would overflow."""
+Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 
 
 class _Entry(Record):
@@ -137,6 +139,17 @@ class Annotations:
             raise self._unknown(REQUIRED[1], "complexity level", str(number), map(str, self.levels))
         level = self.levels[number]
         return level if level.difficulty_score is not None else level.model_copy(update={"difficulty_score": number})
+
+    def level_number(self, name: int | str, names: Mapping[str, int]) -> int:
+        """The number of a level that a row gives as a number, or by a name of `names` or of the file.
+
+        Raises ConfigError for one that is not there.
+        """
+        known = {**{level.name: number for number, level in self.levels.items() if level.name}, **names}
+        number = int(name) if isinstance(name, int) or name.isdecimal() else known.get(name)
+        if number is None or number not in self.levels:
+            raise self._unknown(REQUIRED[1], "complexity level", str(name), [*map(str, self.levels), *known])
+        return number
 
     def price(self, model: str) -> TokenPrice:
         """Raises ConfigError for a model that is not there: `default` is none."""

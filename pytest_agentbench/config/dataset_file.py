@@ -28,7 +28,7 @@ from pytest_agentbench.config.case_file import (
     tools_problems,
 )
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
+from pytest_agentbench.config.patterns import data_file_problems
 from pytest_agentbench.config.servers_file import CaseServers
 from pytest_agentbench.config.templates import parse_template
 from pytest_agentbench.records import AtLeastOne, MetricSpec, Record, RunnerSpec, Tags, Text
@@ -64,23 +64,9 @@ def _class_name(text: str) -> str:
     return text
 
 
-def _data_file_problems(pattern: str, scope: Scope) -> Iterator[str]:
-    """What keeps a path or pattern from naming data files inside the root."""
-    try:
-        resolve_path(pattern, scope)
-        matches = match_files(pattern, scope.folder)
-        for match in matches:
-            resolve_path(str(match), scope)
-    except ValueError as error:
-        yield str(error)
-        return
-    if not matches:
-        yield f"found {pattern!r}, which matches no .json or .jsonl file below {scope.folder}"
-    elif matches[0].suffix not in DATA_SUFFIXES:
-        yield (
-            f"found {pattern!r}, expected a .json or .jsonl file; `source: hf:./{pattern}` in place of files reads "
-            "CSV and Parquet"
-        )
+def _file_problems(pattern: str, scope: Scope) -> Iterator[str]:
+    elsewhere = f"; `source: hf:./{pattern}` in place of files reads CSV and Parquet"
+    return data_file_problems(pattern, scope, elsewhere)
 
 
 FieldPath = Annotated[Text, AfterValidator(_field_path)]
@@ -142,7 +128,7 @@ class FewShot(Record):
     @classmethod
     def _file_exists(cls, file: str | None, info: ValidationInfo) -> str | None:
         scope = scope_of(info)
-        complain(((), text) for text in (_data_file_problems(file, scope) if file is not None and scope else ()))
+        complain(((), text) for text in (_file_problems(file, scope) if file is not None and scope else ()))
         return file
 
 
@@ -209,7 +195,7 @@ class DatasetDescriptor(ConfigFile):
         if files == ():
             raise ValueError("found none, expected at least one path or pattern")
         if scope is not None:
-            complain(((at,), text) for at, each in enumerate(files or ()) for text in _data_file_problems(each, scope))
+            complain(((at,), text) for at, each in enumerate(files or ()) for text in _file_problems(each, scope))
         return files
 
     @field_validator("source")

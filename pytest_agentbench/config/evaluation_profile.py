@@ -169,6 +169,10 @@ class EvaluationProfile(ConfigFile):
         """The judge's system prompt; None where the profile has none of its own. `load` has read it from its file."""
         return self.judge_system_prompt
 
+    def first_judge(self, kind: str) -> JudgeConfig | None:
+        """The first judge of the type `kind` that names a model."""
+        return next((judge for judge in self.judges if judge.type == kind and judge.model), None)
+
     @classmethod
     def default(cls) -> EvaluationProfile:
         """What holds where a session names none: no judge."""

@@ -15,6 +15,7 @@ from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descript
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
 from pytest_agentbench.config.models_file import ModelsFile
+from pytest_agentbench.config.reports_file import ReportsFile, is_reports_name
 from pytest_agentbench.config.run_profile import RunProfile
 from pytest_agentbench.config.servers_file import ServersFile
 from pytest_agentbench.config.suite import SuiteFile
@@ -23,6 +24,7 @@ from pytest_agentbench.errors import ConfigError
 KINDS: dict[str, type[ConfigFile]] = {
     "test_case": TestCaseFile,
     "dataset": DatasetDescriptor,
+    "reports": ReportsFile,
     "suite": SuiteFile,
     "run_profile": RunProfile,
     "evaluation_profile": EvaluationProfile,
@@ -60,15 +62,21 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
         return AgentFile
     if path.stem in _BY_NAME:
         return _BY_NAME[path.stem]
+    named = _kind_of_name(path.name)
     try:
         data = read(path).data
     except ConfigError:
-        return DatasetDescriptor if is_descriptor_name(path.name) else None
+        return named
     if not isinstance(data, dict) or "schema_version" not in data:
         return None
-    if is_descriptor_name(path.name):
+    return named or next((kind for key, kind in _BY_ID.items() if key in data), None)
+
+
+def _kind_of_name(name: str) -> type[ConfigFile] | None:
+    """What a file of that name is if it is one of ours: other tools have files of these names too."""
+    if is_descriptor_name(name):
         return DatasetDescriptor
-    return next((kind for key, kind in _BY_ID.items() if key in data), None)
+    return ReportsFile if is_reports_name(name) else None
 
 
 def find_commands(folder: Path) -> Iterator[Path]:

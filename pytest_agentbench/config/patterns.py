@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pytest_agentbench.config.base import Scope, resolve_path
+
 DATA_SUFFIXES = (".json", ".jsonl")
 """What the files of questions end in."""
 
@@ -32,6 +34,22 @@ def match_files(pattern: str, folder: str) -> list[Path]:
         places = _all_below(places) if part == "**" else [each for place in places for each in _folders(place, part)]
     found = {os.path.join(place, each) for place in places for each in _names(place, name)}
     return [Path(each) for each in sorted(found) if each.endswith(DATA_SUFFIXES) and os.path.isfile(each)]
+
+
+def data_file_problems(pattern: str, scope: Scope, otherwise: str = "") -> Iterator[str]:
+    """What keeps a path or pattern from naming data files inside the root; `otherwise` ends what is said of others."""
+    try:
+        resolve_path(pattern, scope)
+        matches = match_files(pattern, scope.folder)
+        for match in matches:
+            resolve_path(str(match), scope)
+    except ValueError as error:
+        yield str(error)
+        return
+    if not matches:
+        yield f"found {pattern!r}, which matches no .json or .jsonl file below {scope.folder}"
+    elif matches[0].suffix not in DATA_SUFFIXES:
+        yield f"found {pattern!r}, expected a .json or .jsonl file{otherwise}"
 
 
 def _all_below(places: Iterable[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, StrictBool, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 
 from pytest_agentbench.config.base import Scope, complain
 from pytest_agentbench.config.documents import read
@@ -14,7 +14,9 @@ from pytest_agentbench.records import RACE_DIMENSIONS, AtLeastOne, RaceDimension
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _SUM_ERROR = 1e-6
+_THRESHOLDS = ("excellent_poet_score", "good_poet_score", "acceptable_poet_score", "poor_poet_score")
 
 
 class _Section(Record):
@@ -96,13 +98,22 @@ class EvaluationSettings(_Section):
         return self.max_workers if self.enable_parallel_processing else 1
 
 
+def _only(top: float, scores: str) -> AfterValidator:
+    def checked(value: float) -> float:
+        if value != top:
+            raise ValueError(f"found {value:g}, expected {top:g}: {scores}")
+        return value
+
+    return AfterValidator(checked)
+
+
 class EvaluationParameters(_Section):
     """The tops of the scales. RACE's is honoured in compat mode only: its scores are 0-1."""
 
-    race_score_max: Weight = 5.0
-    fact_accuracy_max: Weight = 1.0
-    strategic_score_max: Weight = 5.0
-    efficiency_score_max: Weight = 1.0
+    race_score_max: Positive = 5.0
+    fact_accuracy_max: Positive = 1.0
+    strategic_score_max: Annotated[float, _only(5, "judges score 1-5")] = 5.0
+    efficiency_score_max: Annotated[float, _only(1, "the efficiency value is a share")] = 1.0
 
 
 class PerformanceThresholds(_Section):
@@ -179,6 +190,47 @@ class PoetConfig(_Section):
     evaluation_thresholds: dict[str, Share] = Field(default_factory=dict)
     default_expert_time: Weight | None = None
     default_expert_rate: Weight | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        paths = {self.knowledge_base_path, self.system_settings.knowledge_base_path} - {None}
+        if len(paths) > 1:
+            complain([(("knowledge_base_path",), f"found {sorted(map(str, paths))} in two places, expected one path")])
+        if unknown := self.evaluation_thresholds.keys() - _THRESHOLDS:
+            names = ", ".join(sorted(unknown))
+            complain([(("evaluation_thresholds",), f"found {names}, expected {', '.join(_THRESHOLDS)}")])
+        if self.domain_expert_times.keys() != self.domain_expert_rates.keys():
+            alone = sorted(self.domain_expert_times.keys() ^ self.domain_expert_rates.keys())
+            complain(
+                [
+                    (
+                        ("domain_expert_times",),
+                        f"{', '.join(alone)}: found hours or a rate, expected both for each domain",
+                    )
+                ]
+            )
+        return self
+
+    @property
+    def knowledge_base(self) -> str | None:
+        """Where knowledge is kept; the seed's two files have it in two places."""
+        return self.knowledge_base_path or self.system_settings.knowledge_base_path
+
+    def unused(self, *, compat: bool) -> list[str]:
+        """What the file sets and nothing heeds, each with the reason."""
+        found = [
+            f"{name}: an unknown domain or model is an error, never a default"
+            for name in ("default_expert_time", "default_expert_rate", "token_pricing")
+            if name in self.model_fields_set
+        ]
+        found += [
+            f"system_settings.{name}: the judge's model has its own (models.yaml)"
+            for name in ("max_retries", "default_batch_size")
+            if name in self.system_settings.model_fields_set
+        ]
+        if not compat and "race_score_max" in self.evaluation_parameters.model_fields_set:
+            found.append("evaluation_parameters.race_score_max: RACE's scores are 0-1 (only --compat divides by it)")
+        return found
 
 
 def read_poet_config(path: Path) -> PoetConfig:

@@ -13,6 +13,7 @@ from pytest_agentbench.config.base import ConfigFile
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 from pytest_agentbench.config.kinds import KINDS
+from pytest_agentbench.config.reports_file import ReportsFile
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.records import BUILTIN_KINDS
 
@@ -33,7 +34,7 @@ def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
         definitions["CustomCheck"]["properties"]["kind"]["not"] = {"enum": sorted(BUILTIN_KINDS)}
     if "RunnerSpec" in definitions:
         _complete(definitions["RunnerSpec"])
-    if kind in (TestCaseFile, DatasetDescriptor):  # which may not say where their servers run
+    if kind in (TestCaseFile, DatasetDescriptor, ReportsFile):  # which may not say where their servers run
         del definitions["McpServer"]["properties"]["sandbox"], definitions["SandboxSettings"]
     for layer in _layers(schema):
         _complete(layer)

@@ -2,7 +2,14 @@
 `(case, artifact, **kwargs)`, under a name."""
 
 import pytest_agentbench.metrics.v1  # noqa: F401  registers the original's definitions
-from pytest_agentbench.metrics.intervals import Interval, mean_interval, pass_rate_interval, t_quantile, wilson_interval
+from pytest_agentbench.metrics.intervals import (
+    Interval,
+    difference_interval,
+    mean_interval,
+    pass_rate_interval,
+    t_quantile,
+    wilson_interval,
+)
 from pytest_agentbench.metrics.json_match import json_match
 from pytest_agentbench.metrics.llm_judgement import llm_judgement
 from pytest_agentbench.metrics.math_equal import math_equal
@@ -48,6 +55,7 @@ __all__ = [
     "asks_model",
     "bleu_score",
     "contains_answer",
+    "difference_interval",
     "exact_match",
     "f1_score",
     "find_metric",

@@ -9,14 +9,17 @@ repetitions are the sample.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import fsum, sqrt
+from functools import cache
+from math import cos, fsum, pi, sin, sqrt, tan
+from statistics import NormalDist, fmean
 
 Interval = tuple[float, float]
 
 Z = 1.959963984540054
 """The normal distribution's 97.5 % quantile."""
 
-_T = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582)
+_MOST_EXACT = 30
+"""Degrees of freedom up to which Student's quantile is computed exactly."""
 
 
 def wilson_interval(passed: float, n: float) -> Interval | None:
@@ -49,8 +52,10 @@ def pass_rate_interval(groups: Sequence[tuple[int, int]]) -> Interval | None:
     return wilson_interval(rate * effective, effective)
 
 
-def mean_interval(groups: Sequence[Sequence[float]]) -> Interval | None:
+def mean_interval(groups: Sequence[Sequence[float]], *, comparisons: int = 1) -> Interval | None:
     """The 95 % t interval of the mean over all values; a group is one case's scores.
+
+    Of `comparisons` such intervals all hold at once in 95 % (Bonferroni).
 
     Student's t with (number of cases - 1) degrees of freedom; not clipped to the score's scale. None for fewer than two
     values, and where the cases do not differ: three perfect scores do not say how far the next one may lie.
@@ -62,16 +67,43 @@ def mean_interval(groups: Sequence[Sequence[float]]) -> Interval | None:
         return None
     n, cases = sum(map(len, groups)), len(groups)
     middle = fsum(map(fsum, groups)) / n
-    variance = cases / (cases - 1) * fsum((fsum(group) - len(group) * middle) ** 2 for group in groups) / n**2
-    half = t_quantile(cases - 1) * sqrt(variance)
+    spread = cases / (cases - 1) * fsum((fsum(group) - len(group) * middle) ** 2 for group in groups) / n**2
+    half = t_quantile(cases - 1, comparisons) * sqrt(spread)
     return middle - half, middle + half
 
 
-def t_quantile(df: int) -> float:
-    """Student's 97.5 % quantile for `df` >= 1 degrees of freedom, to 2e-4 (Abramowitz & Stegun 26.7.5)."""
-    if df <= len(_T):
-        return _T[df - 1]
-    z = Z
+def difference_interval(one: Sequence[float], other: Sequence[float], *, comparisons: int = 1) -> Interval | None:
+    """The 95 % interval of the difference of two independent samples' means, which may vary unequally (Welch 1947).
+
+    Of `comparisons` such intervals all hold at once in 95 % (Bonferroni). None where a sample has fewer than two
+    values, or equal ones only.
+    """
+    if len(set(one)) < 2 or len(set(other)) < 2:
+        return None
+    errors = [(_variance(sample) / len(sample), len(sample) - 1) for sample in (one, other)]
+    spread = fsum(error for error, _ in errors)
+    if not spread:
+        return None
+    df = max(1, int(1 / fsum((error / spread) ** 2 / free for error, free in errors)))
+    half, distance = t_quantile(df, comparisons) * sqrt(spread), fmean(one) - fmean(other)
+    return distance - half, distance + half
+
+
+def _variance(sample: Sequence[float]) -> float:
+    middle = fmean(sample)
+    return fsum((value - middle) ** 2 for value in sample) / (len(sample) - 1)
+
+
+@cache
+def t_quantile(df: int, comparisons: int = 1) -> float:
+    """Student's quantile at 1 - 0.025 / `comparisons` for `df` >= 1 degrees of freedom.
+
+    Exact up to _MOST_EXACT degrees, then to 1e-5 by the normal one (Abramowitz & Stegun 26.7.5).
+    """
+    tail = 0.025 / comparisons
+    if df <= _MOST_EXACT:
+        return _exact_t_quantile(df, tail)
+    z = Z if comparisons == 1 else NormalDist().inv_cdf(1 - tail)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
@@ -79,3 +111,21 @@ def t_quantile(df: int) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
     return z + sum(term / float(df) ** power for power, term in enumerate(terms, 1))
+
+
+def _exact_t_quantile(df: int, tail: float) -> float:
+    """By halving the angle whose tangent is t / sqrt(df)."""
+    low, high = 0.0, pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if _within(middle, df) < 1 - 2 * tail else (low, middle)
+    return tan(low) * sqrt(df)
+
+
+def _within(angle: float, df: int) -> float:
+    """The probability of |t| < tan(angle) sqrt(df) (Abramowitz & Stegun 26.7.3 and 26.7.4)."""
+    term, terms = cos(angle) if df % 2 else 1.0, []
+    for power in range(2 + df % 2, df + 1, 2):
+        terms.append(term)
+        term *= cos(angle) ** 2 * (power - 1) / power
+    found = sin(angle) * fsum(terms)
+    return (angle + found) * 2 / pi if df % 2 else found

@@ -1,6 +1,6 @@
 """Models: where each is asked, the chat client with its retries and limits, prices, and scripted models offline."""
 
-from pytest_agentbench.models.backoff import Backoff
+from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
 from pytest_agentbench.models.blocks import Block, boundary_of, clipped, rendered
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.cassettes import CASSETTES, Cassettes
@@ -116,6 +116,7 @@ __all__ = [
     "reasoning_key",
     "rendered",
     "resolve_model",
+    "retry_after_seconds",
     "script_schemas",
     "scripted_app",
     "send_json",

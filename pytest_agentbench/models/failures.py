@@ -66,7 +66,10 @@ def invalid_reply(what: str, body: bytes, model: Model) -> RequestFailed:
 
 def timed_out(seconds: float) -> RequestFailed:
     """No complete reply in time."""
-    advice = "Raise timeout_seconds in the run profile's runner_defaults, or lower the concurrency."
+    advice = (
+        "Raise timeout_seconds (runner_defaults of the run profile; system_settings of poet_algorithm_config.json for "
+        "judges of research reports), or lower the concurrency."
+    )
     return RequestFailed("timeout", f"no complete reply within {seconds:g} s", advice, retryable=True)
 
 

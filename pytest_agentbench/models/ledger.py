@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from pytest_agentbench.records import Usage
 
@@ -17,6 +17,16 @@ class Spent:
     output_tokens: int = 0
     cost_usd: float = 0.0
     unknown: int = 0
+
+    def less(self, other: Spent) -> Spent:
+        """What was spent since the other."""
+        return Spent(
+            self.requests - other.requests,
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.cost_usd - other.cost_usd,
+            self.unknown - other.unknown,
+        )
 
     def add(self, other: Spent) -> None:
         """Adds the other to this one."""
@@ -41,6 +51,14 @@ class Ledger:
             Spent(1, usage.input_tokens or 0, usage.output_tokens or 0, cost or 0.0, unknown=int(cost is None))
         )
 
+    def snapshot(self) -> dict[str, Spent]:
+        """What each stage has spent so far."""
+        return {stage: replace(spent) for stage, spent in self.stages.items()}
+
+    def since(self, before: Mapping[str, Spent]) -> dict[str, Spent]:
+        """What each stage has spent since a snapshot."""
+        return {stage: spent.less(before[stage]) for stage, spent in self.stages.items()}
+
     @property
     def total(self) -> Spent:
         """All stages together."""
@@ -55,6 +73,13 @@ class Ledger:
         if self.max_cost is None or spent < self.max_cost:
             return None
         return f"the budget is used up: {spent:.4f} of {self.max_cost:.4f} USD (--max-cost)"
+
+    def uncounted(self) -> str | None:
+        """What the limit could not count; None where that is nothing, or there is no limit."""
+        unknown = self.total.unknown
+        if self.max_cost is None or not unknown:
+            return None
+        return f"--max-cost did not count {unknown} requests of unknown cost; give the model prices in models.yaml"
 
     def rows(self) -> Iterator[tuple[str, Spent]]:
         """Each stage with what it spent, then the total."""

@@ -34,6 +34,8 @@
     research:                                    # what a judge says of each research report, by stage
       validate: {results: [{idx: 0, result: supported}]}   # JSON, or a text that is sent as it is
     researches: {q2: {extract: [..., ...]}}      # of these in its place; a list has one for each request
+    web_fetch:                                   # the pages that reports cite; without it the web has them
+      https://example.org/paris: Paris is the capital of France.
 
 Replies depend on nothing but the conversation, so the same conversation always gets the same answer.
 """
@@ -264,6 +266,8 @@ class DatasetScript(ConfigFile):
     """What a judge says of every research report."""
     researches: dict[str, ScriptedStages] = Field(default_factory=dict)
     """What it says of one in place of `research`, by item id."""
+    web_fetch: dict[str, str] = Field(default_factory=dict)
+    """The pages that reports cite, and that the tool web_fetch gets, by URL; without it the web has them."""
 
 
 def script_schemas() -> dict[str, dict[str, Any]]:

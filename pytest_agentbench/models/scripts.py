@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.config import find_root, is_descriptor_name, load
+from pytest_agentbench.config import find_root, is_descriptor_name, is_reports_name, load
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.conversation import NoScript, Script, message_text, short, user_turns
 from pytest_agentbench.models.script_files import (
@@ -21,7 +21,20 @@ from pytest_agentbench.models.script_files import (
     ScriptedVerdict,
 )
 from pytest_agentbench.records import Case
-from pytest_agentbench.sources import CASE_FILES, Row, legal_id, load_case, open_dataset, read_rows, row_case
+from pytest_agentbench.sources import (
+    CASE_FILES,
+    ReportItem,
+    Row,
+    is_reports,
+    legal_id,
+    load_case,
+    open_dataset,
+    open_reports,
+    read_all_reports,
+    read_rows,
+    report_case,
+    row_case,
+)
 
 CASE_SCRIPT = "demo.yaml"
 DATASET_SCRIPT = ".demo.yaml"
@@ -189,6 +202,11 @@ class Scripts:
             raise NoScript(f"no scripted page {short(url)} in case {case_id!r}; add it to web_fetch in {place}")
         return script.web_fetch[url]
 
+    def pages(self, case_id: str) -> Mapping[str, str]:
+        """The pages that the case's script has, by URL. Raises NoScript where several scripts answer the case."""
+        script = self._of(case_id)
+        return {} if script is None else script.web_fetch
+
     def _load_file(self, path: Path, folder: Path) -> None:
         """Loads one script of a tree, with its case or dataset."""
         case_files = _belongs_to(path)
@@ -295,10 +313,10 @@ def _load_rows(case: Case) -> _Beside:
         replies = _as_replies(said.answers[item_id]) if item_id in said.answers else default
         judge = said.judges.get(item_id, said.judge)
         stages = {**said.research, **said.researches.get(item_id, {})}
-        script = Script(path, replies, judge, said.judgements.get(item_id), research=stages)
+        script = Script(path, replies, judge, said.judgements.get(item_id), web_fetch=said.web_fetch, research=stages)
         by_case[prefix + legal_id(item_id)] = script
-    others = Script(path, default, said.judge, research=said.research)
-    return _Beside(path, by_case, others if default or said.research else None)
+    others = Script(path, default, said.judge, web_fetch=said.web_fetch, research=said.research)
+    return _Beside(path, by_case, others if default or said.research or said.web_fetch else None)
 
 
 def dataset_script(dataset_file: Path) -> Path:
@@ -348,8 +366,8 @@ def _belongs_to(script: Path) -> list[Path]:
     else:
         stem = script.name.removesuffix(DATASET_SCRIPT)
         candidates = [script.with_name(stem + suffix) for suffix in (".jsonl", ".json")]
-        descriptors = (stem + suffix for suffix in (".yaml", ".yml"))
-        candidates += [script.with_name(name) for name in descriptors if is_descriptor_name(name)]
+        others = (stem + suffix for suffix in (".yaml", ".yml"))
+        candidates += [script.with_name(name) for name in others if is_descriptor_name(name) or is_reports_name(name)]
     return [path for path in candidates if path.is_file()]
 
 
@@ -358,6 +376,11 @@ def _cases(case_file: Path, folder: Path) -> Iterator[Case]:
     root = find_root(case_file, here if folder.is_relative_to(here) else folder, None)
     if case_file.name in CASE_FILES:
         yield load_case(case_file, root)
+        return
+    if is_reports(case_file):
+        reports = open_reports(case_file, root.path)
+        items = (item for item in read_all_reports(reports) if isinstance(item, ReportItem))
+        yield from (report_case(reports, item) for item in items)
         return
     dataset = open_dataset(case_file, root.path)
     for row in read_rows(dataset):

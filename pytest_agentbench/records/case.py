@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, mode
 
 from pytest_agentbench.records.base import Record, Tags
 from pytest_agentbench.records.check_specs import Check, Fraction, Text
+from pytest_agentbench.records.research import ResearchTask
 from pytest_agentbench.records.servers import McpServer
 from pytest_agentbench.records.verify import Verifier
 
@@ -145,7 +146,8 @@ class Case(Record):
     `path` and `line` (1-based) say where it was written. `reference` is the expected answer, None where there is none.
     `workspace` is the folder that a run's workspace starts as a copy of, None for an empty one.
     `mcp_servers` are the servers whose tools the agent may call; None stands for one that is declared elsewhere.
-    `context` and `metadata` are the file's own mappings; `checks`, `verify`, `metrics` and the judge decide.
+    `research` is the report to score, where the case is one. `context` and `metadata` are the file's own mappings;
+    `checks`, `verify`, `metrics` and the judge decide.
     """
 
     case_id: str
@@ -162,6 +164,7 @@ class Case(Record):
     tools: tuple[str, ...] = ()
     mcp_servers: dict[str, McpServer | None] = Field(default_factory=dict)
     mcp_task: McpTask | None = None
+    research: ResearchTask | None = None
     workspace: Path | None = None
     sandbox: SandboxNeeds | None = None
     expectations: Expectations = Field(default_factory=Expectations)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool
 
 from pytest_agentbench.records.base import Dimension, Record
+from pytest_agentbench.records.research import ResearchScores
 from pytest_agentbench.records.run import Usage
 
 CheckOutcome = Literal["passed", "failed", "error", "skipped"]
@@ -27,8 +28,9 @@ class CheckResult(Record):
 
 
 class MetricResult(Record):
-    """One metric, 0-1. `passed` is None without a threshold. `score` is None where `error` kept it from one, and,
-    without an error, where there is nothing to measure, such as a rate of tool calls where there are none.
+    """One metric, 0-1, or in the unit that its name says. `passed` is None without a threshold. `score` is None where
+    `error` kept it from one, and, without an error, where there is nothing to measure, such as a rate of tool calls
+    where there are none.
 
     `details` explain the score in JSON values; `usage` is what a metric used that asks a model.
     """
@@ -156,6 +158,7 @@ class Evaluation(Record):
     metrics: tuple[MetricResult, ...] = ()
     judge: JudgeResult | None = None
     tool_use: ToolUse | None = None
+    research: ResearchScores | None = None
     judge_usage: Usage | None = None
     cassette: Literal["recorded", "replayed"] | None = None
     final_score: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_MARKER = re.compile(r"\[(\d+)\]")
+_MARKER = re.compile(r"\[([0-9]+)\]")
 _WORD = re.compile("[\u4e00-\u9fff]|[A-Za-z]+")
 
 
@@ -22,4 +22,4 @@ class Counted:
 def counted(article: str) -> Counted:
     """What is in the text of a report."""
     markers = _MARKER.findall(article)
-    return Counted(len(markers), len({int(number) for number in markers}), len(_WORD.findall(article)))
+    return Counted(len(markers), len({number.lstrip("0") for number in markers}), len(_WORD.findall(article)))

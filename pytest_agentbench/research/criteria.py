@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from math import fsum
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, StringConstraints
 
@@ -13,6 +12,7 @@ from pytest_agentbench.judging import InvalidReply, structured
 from pytest_agentbench.models import ReplyPart, read_json
 from pytest_agentbench.records import RACE_DIMENSIONS, Language, RaceCriteria, RaceCriterion, RaceDimension, RowId
 from pytest_agentbench.research.asking import Asking
+from pytest_agentbench.research.pieces import together
 from pytest_agentbench.research.prompting import stage_messages
 from pytest_agentbench.research.race import plain
 from pytest_agentbench.research.replies import NUMBER, TEXT, exactly, listed
@@ -52,14 +52,28 @@ class _Criteria(ReplyPart):
     criteria: tuple[_Criterion, ...]
 
 
-async def make_criteria(asking: Asking, query_id: RowId, prompt: str, language: Language) -> RaceCriteria:
-    """The criteria of a query. Raises Unscored."""
-    weights, *criteria = await asyncio.gather(
-        dimension_weights(asking, str(query_id), prompt, language),
-        *(_criteria(asking, str(query_id), prompt, language, name) for name in RACE_DIMENSIONS),
+async def make_criteria(
+    asking: Asking,
+    case_id: str,
+    query_id: RowId,
+    prompt: str,
+    language: Language,
+    weights: Mapping[RaceDimension, float] | None = None,
+) -> RaceCriteria:
+    """The criteria of a query. Raises Unscored.
+
+    `case_id` is the query's name in scripts. Dimensions whose `weights` are given are not weighed.
+    """
+    asked: list[Awaitable[Any]] = [_criteria(asking, case_id, prompt, language, name) for name in RACE_DIMENSIONS]
+    if weights is None:
+        asked.append(dimension_weights(asking, case_id, prompt, language))
+    found = await together(*asked)
+    return RaceCriteria(
+        id=query_id,
+        prompt=prompt,
+        dimension_weight=found.pop() if weights is None else dict(weights),
+        criterions=dict(zip(RACE_DIMENSIONS, found, strict=True)),
     )
-    by_dimension = dict(zip(RACE_DIMENSIONS, criteria, strict=True))
-    return RaceCriteria(id=query_id, prompt=prompt, dimension_weight=weights, criterions=by_dimension)
 
 
 async def dimension_weights(
@@ -69,7 +83,7 @@ async def dimension_weights(
     wording = WORDINGS[language]
     task = wording.weigh.format(dimensions="\n".join(f"- {text}" for text in wording.dimensions.values()))
     messages = stage_messages(language, task, query=prompt)
-    samples = await asyncio.gather(
+    samples = await together(
         *(
             asking(
                 WEIGHTS_STAGE, case_id, messages, _WEIGHTS_FORMAT, _parse_weights, version=PROMPT_VERSION, draw=number
@@ -105,43 +119,66 @@ async def _criteria(
     wording = WORDINGS[language]
     task = wording.criteria.format(dimension=wording.dimensions[name])
     messages = stage_messages(language, task, query=prompt)
-    return await asking(STAGE, case_id, messages, _FORMAT, _parse, version=f"{PROMPT_VERSION} {name}")
+    number = RACE_DIMENSIONS.index(name) + 1
+    return await asking(STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION, request=number)
 
 
 def _parse(text: str) -> tuple[RaceCriterion, ...]:
     found = read_json(text, _Criteria).criteria
-    problems = list(weight_problems([(each.criterion, each.weight) for each in found]))
+    problems = [str(each) for each in weight_problems("criteria", [(each.criterion, each.weight) for each in found])]
     if not _FEWEST <= len(found) <= _MOST:
-        problems.append(f"found {len(found)} criteria, expected {_FEWEST} to {_MOST}")
+        problems.append(f"criteria: found {len(found)}, expected {_FEWEST} to {_MOST}")
     if problems:
-        raise InvalidReply("\n".join(f"- criteria: {problem}" for problem in problems))
+        raise InvalidReply("\n".join(f"- {problem}" for problem in problems))
     return tuple(RaceCriterion(**each.model_dump()) for each in found)
 
 
-def problems_of(criteria: RaceCriteria) -> Iterator[str]:
-    """What is wrong with a row of criteria: dimensions that are missing, sums that are not 1, criteria that repeat."""
+class CriteriaProblem(NamedTuple):
+    """What is wrong with a row of criteria, and where in it."""
+
+    field: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: found {self.found}, expected {self.expected}"
+
+
+def lacks(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
+    """The dimensions by which nothing can be judged, as they have no weight or no criterion that counts."""
     for name in RACE_DIMENSIONS:
         if name not in criteria.dimension_weight:
-            yield f"dimension_weight: {name} is missing"
-        found = criteria.criterions.get(name, ())
-        if not found:
-            yield f"criterions: {name} has no criterion"
-        else:
-            pairs = [(each.criterion, each.weight) for each in found]
-            yield from (f"criterions.{name}: {problem}" for problem in weight_problems(pairs))
-    total = fsum(criteria.dimension_weight.values())
-    if abs(total - 1) > SUM_ERROR:
-        yield f"dimension_weight: found a sum of {total:g}, expected 1"
+            yield CriteriaProblem(f"dimension_weight.{name}", "nothing", "a weight")
+        if not (found := criteria.criterions.get(name)):
+            yield CriteriaProblem(f"criterions.{name}", "no criterion", "at least one")
+        elif not any(each.weight for each in found):
+            yield CriteriaProblem(f"criterions.{name}", "weights that are all 0", "at least one above 0")
+    if criteria.dimension_weight and not any(criteria.dimension_weight.values()):
+        yield CriteriaProblem("dimension_weight", "weights that are all 0", "at least one above 0")
 
 
-def weight_problems(criteria: Iterable[tuple[str, float]]) -> Iterator[str]:
+def problems_of(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
+    """What is wrong with a row of criteria: dimensions that are missing, sums that are not 1, criteria that repeat."""
+    yield from lacks(criteria)
+    for name in RACE_DIMENSIONS:
+        if found := criteria.criterions.get(name):
+            yield from weight_problems(f"criterions.{name}", [(each.criterion, each.weight) for each in found])
+    yield from _wrong_sum("dimension_weight", criteria.dimension_weight.values())
+
+
+def weight_problems(field: str, criteria: Sequence[tuple[str, float]]) -> Iterator[CriteriaProblem]:
     """What is wrong with the criteria of one dimension, given as texts and weights."""
     seen: set[str] = set()
-    total = 0.0
-    for text, weight in criteria:
-        total += weight
-        if plain(text) in seen:
-            yield f"found {text!r} twice"
+    for text, _ in criteria:
+        if not plain(text):
+            yield CriteriaProblem(field, "a criterion without a text", "what is judged")
+        elif plain(text) in seen:
+            yield CriteriaProblem(field, f"{text!r} twice", "each criterion once")
         seen.add(plain(text))
+    yield from _wrong_sum(field, [weight for _, weight in criteria])
+
+
+def _wrong_sum(field: str, weights: Iterable[float]) -> Iterator[CriteriaProblem]:
+    total = fsum(weights)
     if abs(total - 1) > SUM_ERROR:
-        yield f"found weights that sum to {total:g}, expected 1"
+        yield CriteriaProblem(field, f"weights that sum to {total:.9g}", "1")

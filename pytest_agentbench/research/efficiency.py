@@ -34,7 +34,7 @@ STANDARD = EfficiencyWeights()
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """A report's efficiency, 0-1, and its parts. What cannot be told is None; `missing` names what it lacks.
+    """A report's efficiency, 0-1, and its parts. What cannot be told is None; `missing` names what that lacks.
 
     `time_saving` is a share of the expert's hours and negative where the agent took longer, as `cost_saving_usd` is
     where it cost more.
@@ -58,14 +58,20 @@ def efficiency(
 ) -> Efficiency:
     """`clamp(0.4 max(0, time saving) + 0.3 clamp(cost saving / expert's cost) + 0.3 automation)`.
 
-    `hours` and `cost_usd` are the agent's. An expert of no hours has nothing to save: the parts are 0.
+    `hours` and `cost_usd` are the agent's. Of an expert of no hours, or of no cost, there is no share to be saved.
     """
     saved_hours = None if hours is None else expert.hours - hours
     saved_usd = None if cost_usd is None else expert.cost_usd - cost_usd
     time_saving = None if saved_hours is None else _share(saved_hours, expert.hours)
     cost_saving = None if saved_usd is None else _share(saved_usd, expert.cost_usd)
-    parts = {"total_duration_seconds": time_saving, "token_usage.total_cost_usd": cost_saving}
-    missing = tuple(name for name, value in {**parts, "automation_level": automation}.items() if value is None)
+    known = {
+        "total_duration_seconds": hours,
+        "token_usage.total_cost_usd": cost_usd,
+        "automation_level": automation,
+        "expert.hours": expert.hours or None,
+        "expert.cost_usd": expert.cost_usd or None,
+    }
+    missing = tuple(name for name, value in known.items() if value is None)
     score = None
     if time_saving is not None and cost_saving is not None and automation is not None:
         score = clamped(
@@ -79,5 +85,5 @@ def clamped(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

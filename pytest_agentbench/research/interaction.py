@@ -23,6 +23,7 @@ class Interaction:
     estimated_cost_usd: float | None = None
     automation_rate: float | None = None
     error_rate: float | None = None
+    efficiency_score: float | None = None
     retry_count: float | None = None
     tool_calls_count: float | None = None
     search_queries_count: float | None = None

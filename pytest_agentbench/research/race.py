@@ -2,12 +2,14 @@
 
 `T_d = sum(s1 w) / sum(w)` over the criteria of a dimension, `R_d` the same of the reference; `T = sum(T_d W_d)`;
 overall `T / (T + R)`, a dimension's score `T_d / (T_d + R_d)`. Pointwise, without a reference, both are `T / 10`.
+`W_d` are shares: weights that sum to anything else count by their sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from pytest_agentbench.records import RACE_DIMENSIONS, RaceCriteria, RaceCriterion, RaceDimension
 
@@ -57,11 +59,11 @@ def race(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]
     if not compat:
         require_all(criteria, scored)
     totals = {name: _totals(criteria.criterions[name], scored[name], compat) for name in RACE_DIMENSIONS}
-    weights = criteria.dimension_weight
-    target = sum(totals[name][0] * weights[name] for name in RACE_DIMENSIONS)
+    weights = _shares(criteria.dimension_weight)
+    target = _weighted({name: total[0] for name, total in totals.items()}, weights)
     if any(each.reference is None for scores in scored.values() for each in scores):
         return _race({name: total[0] / TOP for name, total in totals.items()}, weights, target / TOP, target, None)
-    reference = sum(totals[name][1] * weights[name] for name in RACE_DIMENSIONS)
+    reference = _weighted({name: total[1] for name, total in totals.items()}, weights)
     dimensions = {name: share(*total) for name, total in totals.items()}
     return _race(dimensions, weights, share(target, reference), target, reference)
 
@@ -69,6 +71,21 @@ def race(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]
 def share(target: float, reference: float) -> float | None:
     """The target's part of both, None where there is nothing to share."""
     return target / (target + reference) if target + reference else None
+
+
+def _shares(weights: Mapping[RaceDimension, float]) -> dict[RaceDimension, float]:
+    total = fsum(weights[name] for name in RACE_DIMENSIONS)
+    return {name: weights[name] / total for name in RACE_DIMENSIONS}
+
+
+def _weighted(values: Mapping[RaceDimension, float], shares: Mapping[RaceDimension, float]) -> float:
+    mean = fsum(values[name] * shares[name] for name in RACE_DIMENSIONS)
+    return _among(mean, values.values())
+
+
+def _among(mean: float, values: Collection[float]) -> float:
+    """The mean of values, which no rounding takes out of their range: all 6 is 6, and nothing is more than all."""
+    return min(max(mean, min(values)), max(values))
 
 
 def require_all(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]]) -> None:
@@ -109,7 +126,12 @@ def _totals(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], compat:
         target += each.target * weight
         reference += (each.reference or 0.0) * weight
         total += weight
-    return (target / total, reference / total) if total else (0.0, 0.0)
+    if not total:
+        return 0.0, 0.0
+    return (
+        _among(target / total, [each.target for each in scored]),
+        _among(reference / total, [each.reference or 0.0 for each in scored]),
+    )
 
 
 def _closest(text: str, weights: Mapping[str, float]) -> float:
@@ -126,6 +148,6 @@ def _race(
     target: float,
     reference: float | None,
 ) -> Race:
-    weighted = [(dimensions[name], weights[name]) for name in RACE_DIMENSIONS]
-    known = [score * weight for score, weight in weighted if score is not None]
-    return Race(overall, dict(dimensions), sum(known) if len(known) == len(weighted) else None, target, reference)
+    known = {name: score for name, score in dimensions.items() if score is not None}
+    weighted = _weighted(known, weights) if len(known) == len(dimensions) else None
+    return Race(overall, dict(dimensions), weighted, target, reference)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 from statistics import stdev
 from typing import Annotated, Any
@@ -13,8 +12,11 @@ from pydantic import Field, create_model
 
 from pytest_agentbench.judging import InvalidReply, structured
 from pytest_agentbench.models import ReplyPart, read_json
-from pytest_agentbench.records import RACE_DIMENSIONS, Language, RaceCriteria, RaceDimension
-from pytest_agentbench.research.asking import Asking
+from pytest_agentbench.records import RACE_DIMENSIONS, Cleaning, Language, RaceCriteria, RaceDimension
+from pytest_agentbench.research.asking import Asking, Unscored
+from pytest_agentbench.research.cleaning import cleaned
+from pytest_agentbench.research.model_cleaning import clean
+from pytest_agentbench.research.pieces import together
 from pytest_agentbench.research.prompting import stage_messages
 from pytest_agentbench.research.race import Race, Scored, UnmatchedCriteria, plain, race, require_all
 from pytest_agentbench.research.replies import NUMBER, TEXT, listed
@@ -39,9 +41,10 @@ class RaceQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RaceJudged:
-    """The means over all draws. `sd` is the standard deviation of the overall score over them, None for a single one.
+    """The means over all draws. `sd` is the standard deviation of the overall score over the samples, None for one.
 
-    `draws` are what each came to, in the article's point of view, `scored` what the judge said in each.
+    A sample is the mean of both orders where both are asked: what the order does is no part of the spread. `draws` are
+    what each came to, in the article's point of view, `scored` what the judge said in each.
     """
 
     overall: float | None
@@ -73,18 +76,43 @@ def _reply(entry: type[ReplyPart]) -> type[ReplyPart]:
 _PAIRS, _SINGLES = _reply(_Pair), _reply(_Single)
 
 
+async def rid_of_apparatus(asking: Asking, question: RaceQuestion, cleaning: Cleaning) -> RaceQuestion:
+    """The question with article and reference as they are judged. Raises Unscored where a model cannot clean them."""
+    if cleaning == "none":
+        return question
+    texts = [question.article, *([] if question.reference is None else [question.reference])]
+    if cleaning == "model":
+        asked = (clean(asking, question.case_id, question.language, text, number=n) for n, text in enumerate(texts, 1))
+        texts = await together(*asked)
+    else:
+        texts = [cleaned(text) for text in texts]
+    return replace(question, article=texts[0], reference=texts[1] if len(texts) > 1 else None)
+
+
 async def judge_race(
-    asking: Asking, question: RaceQuestion, *, samples: int = 1, position_swap: bool = False
+    asking: Asking,
+    question: RaceQuestion,
+    *,
+    samples: int = 1,
+    position_swap: bool = False,
+    compat: bool = False,
 ) -> RaceJudged:
-    """Asks `samples` times, with `position_swap` in both orders. Raises Unscored where a draw is missing."""
+    """Asks `samples` times, with `position_swap` in both orders. `compat` takes criteria as the original does.
+
+    Raises Unscored where a draw is missing, and where there is no text to judge.
+    """
+    for name, text in {"article": question.article, "reference": question.reference}.items():
+        if text is not None and not text.strip():
+            raise Unscored(f"the {name} is empty")
     orders = (False, True) if position_swap and question.reference is not None else (False,)
-    draws = [(swapped, number) for number in range(1, samples + 1) for swapped in orders]
-    scored = await asyncio.gather(*(_draw(asking, question, swapped, number) for swapped, number in draws))
-    return _together([race(question.criteria, each) for each in scored], scored)
+    draws = [(number, swapped) for number in range(1, samples + 1) for swapped in orders]
+    asked = (_draw(asking, question, *draw, request, compat) for request, draw in enumerate(draws, 1))
+    scored = await together(*asked)
+    return _together([race(question.criteria, each, compat=compat) for each in scored], scored, len(orders))
 
 
 async def _draw(
-    asking: Asking, question: RaceQuestion, swapped: bool, number: int
+    asking: Asking, question: RaceQuestion, number: int, swapped: bool, request: int, compat: bool
 ) -> dict[RaceDimension, tuple[Scored, ...]]:
     wording = WORDINGS[question.language]
     criteria = criteria_text(question.criteria)
@@ -102,9 +130,10 @@ async def _draw(
         question.case_id,
         messages,
         response_format(pairwise=question.reference is not None),
-        lambda text: parse(text, form, question.criteria, swapped=swapped),
+        lambda text: parse(text, form, question.criteria, swapped=swapped, compat=compat),
         version=PROMPT_VERSION,
         draw=number,
+        request=request,
     )
 
 
@@ -112,9 +141,17 @@ def criteria_text(criteria: RaceCriteria) -> str:
     """The criteria as a judge sees them: without their weights, which are no matter of the scores."""
     parts = []
     for name in RACE_DIMENSIONS:
-        lines = [f"- {each.criterion}\n  {each.explanation}".rstrip() for each in criteria.criterions[name]]
+        lines = [
+            f"- {_one_line(each.criterion)}\n  {_one_line(each.explanation)}".rstrip()
+            for each in criteria.criterions[name]
+        ]
         parts.append("\n".join([f"# {name}", *lines]))
     return "\n\n".join(parts)
+
+
+def _one_line(text: str) -> str:
+    """So that a text cannot look like further criteria."""
+    return " ".join(text.split())
 
 
 def response_format(*, pairwise: bool) -> dict[str, Any]:
@@ -125,11 +162,16 @@ def response_format(*, pairwise: bool) -> dict[str, Any]:
 
 
 def parse(
-    text: str, form: type[ReplyPart], criteria: RaceCriteria, *, swapped: bool = False
+    text: str, form: type[ReplyPart], criteria: RaceCriteria, *, swapped: bool = False, compat: bool = False
 ) -> dict[RaceDimension, tuple[Scored, ...]]:
-    """The scores in a reply, under the criteria's own texts. Raises InvalidReply unless every criterion has its own."""
+    """The scores in a reply, under the criteria's own texts. Raises InvalidReply unless every criterion has its own.
+
+    With `compat` scores stay under the reply's texts, whichever these are.
+    """
     reply = read_json(text, form)
     found = {name: tuple(_scored(each, swapped) for each in getattr(reply, name)) for name in RACE_DIMENSIONS}
+    if compat:
+        return found
     try:
         require_all(criteria, found)
     except UnmatchedCriteria as error:
@@ -151,13 +193,17 @@ def _own_texts(criteria: RaceCriteria, name: RaceDimension, scores: Sequence[Sco
     return tuple(Scored(text, each.target, each.reference, each.analysis) for text, each in ordered)
 
 
-def _together(draws: Sequence[Race], scored: Sequence[Mapping[RaceDimension, tuple[Scored, ...]]]) -> RaceJudged:
-    overall = [draw.overall for draw in draws if draw.overall is not None]
+def _together(
+    draws: Sequence[Race], scored: Sequence[Mapping[RaceDimension, tuple[Scored, ...]]], orders: int
+) -> RaceJudged:
+    overall = [draw.overall for draw in draws]
+    samples = [_mean(overall[at : at + orders]) for at in range(0, len(overall), orders)]
+    known = [sample for sample in samples if sample is not None]
     return RaceJudged(
-        overall=_mean([draw.overall for draw in draws]),
+        overall=_mean(overall),
         dimensions={name: _mean([draw.dimensions[name] for draw in draws]) for name in RACE_DIMENSIONS},
         weighted_dimensions=_mean([draw.weighted_dimensions for draw in draws]),
-        sd=stdev(overall) if len(overall) > 1 else None,
+        sd=stdev(known) if len(known) > 1 else None,
         draws=tuple(draws),
         scored=tuple(dict(each) for each in scored),
     )

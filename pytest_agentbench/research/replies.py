@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from pytest_agentbench.models import ReplyPart, as_form, invalid, json_object
+from pytest_agentbench.models import InvalidReply, ReplyPart, as_form, invalid, json_object
 
 P = TypeVar("P", bound=ReplyPart)
 
@@ -24,10 +24,18 @@ def listed(**properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def parts(text: str, names: Iterable[str], form: type[P]) -> dict[str, P]:
-    """The reply's object of each name, as a `form`. Raises InvalidReply unless all are there."""
+    """The reply's object of each name, as a `form`. Raises InvalidReply with all that is wrong with any of them."""
     found = json_object(text)
-    wanted = tuple(names)
-    missing = [name for name in wanted if not isinstance(found.get(name), dict)]
-    if missing:
-        raise invalid([f"{name}: missing, expected an object with reason and score" for name in missing])
-    return {name: as_form(found[name], form) for name in wanted}
+    read: dict[str, P] = {}
+    problems: list[str] = []
+    for name in names:
+        if not isinstance(found.get(name), dict):
+            problems.append(f"{name}: missing, expected an object with reason and score")
+            continue
+        try:
+            read[name] = as_form(found[name], form)
+        except InvalidReply as error:
+            problems += [f"{name}.{problem}" for problem in error.problems]
+    if problems:
+        raise invalid(problems)
+    return read

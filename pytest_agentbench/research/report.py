@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from pytest_agentbench.records import ExecutionMetrics, Language, RowId
 
@@ -21,3 +22,8 @@ class Report:
     article: str
     language: Language
     metrics: ExecutionMetrics = field(default_factory=ExecutionMetrics)
+
+
+def article_digest(article: str) -> str:
+    """16 hex digits by which results tell what article they are of."""
+    return sha256(article.encode("utf-8", "surrogatepass")).hexdigest()[:16]

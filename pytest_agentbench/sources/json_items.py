@@ -36,12 +36,16 @@ _INCOMPLETE = object()
 
 
 class Item(NamedTuple):
-    """One value: its 1-based `line`, its `number` for a default id (that line in JSONL, a 0-based index in JSON)."""
+    """One value: its 1-based `line`, its `number` for a default id (that line in JSONL, a 0-based index in JSON).
+
+    `raw` stands `offset` bytes behind the beginning of its file; values that stand in none have 0.
+    """
 
     line: int
     number: int
     raw: bytes
     value: Any
+    offset: int = 0
 
 
 class BadItem(NamedTuple):
@@ -65,7 +69,7 @@ def read_items(path: Path, inside: str = "items") -> Iterator[Item | BadItem]:
             first, second = _two_lines(file)
             file.seek(start)
             lines = _holds_lines(first, second, path.suffix, inside)
-            yield from _lines(file) if lines else _document(file.read(), inside)
+            yield from _lines(file, start) if lines else _document(file.read(), inside, start)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
 
@@ -179,28 +183,32 @@ def _parsed(line: bytes | str) -> Any:
         return _INCOMPLETE
 
 
-def _lines(file: BinaryIO) -> Iterator[Item | BadItem]:
+def _lines(file: BinaryIO, ahead: int) -> Iterator[Item | BadItem]:
+    """`ahead` bytes of the file have been read."""
     fast = FAST.raw_decode
     for number, line in enumerate(file, 1):
+        offset, ahead = ahead, ahead + len(line)
         raw = line.strip(_SPACE)
         if not raw:
             continue
+        if not line.startswith(raw):
+            offset += line.index(raw)
         try:
             text = raw.decode()
             value, end = fast(text, 0)
             if end != len(text):
                 raise json.JSONDecodeError("Extra data", text, end)
         except (ValueError, RecursionError) as error:
-            yield _other_line(number, line, raw, error)
+            yield _other_line(number, offset, line, raw, error)
         else:
-            yield Item(number, number, raw, value)
+            yield Item(number, number, raw, value, offset)
 
 
-def _other_line(number: int, line: bytes, raw: bytes, error: Exception) -> Item | BadItem:
+def _other_line(number: int, place: int, line: bytes, raw: bytes, error: Exception) -> Item | BadItem:
     """A line that the fast decoder refuses: with a long integer, or bad."""
     if is_of_digits(error):
         try:
-            return Item(number, number, raw, parse_value(raw))
+            return Item(number, number, raw, parse_value(raw), place)
         except (ValueError, RecursionError) as later:
             error = later
     offset, reason = explain(error)
@@ -209,18 +217,19 @@ def _other_line(number: int, line: bytes, raw: bytes, error: Exception) -> Item 
     return BadItem(number, line.index(raw) + offset + 1, reason)
 
 
-def _document(content: bytes, inside: str) -> Iterator[Item | BadItem]:
+def _document(content: bytes, inside: str, ahead: int) -> Iterator[Item | BadItem]:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         yield BadItem(*place(content[: error.start].decode(), error.start), explain(error)[1])
         return
-    line, seen = 1, 0
+    line, seen, offset = 1, 0, ahead
     try:
         for number, (start, end, value) in enumerate(_values(text, inside)):
             line += text.count("\n", seen, start)
+            offset += len(text[seen:start].encode())
             seen = start
-            yield Item(line, number, text[start:end].encode(), value)
+            yield Item(line, number, text[start:end].encode(), value, offset)
     except (ValueError, RecursionError) as error:
         offset, reason = explain(error)
         if isinstance(error, NoJSONValueError):

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pytest_agentbench.config import Document, Loc, Scope, validate
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Language, Record, RowId
+from pytest_agentbench.records import Language, QueryRow, RaceCriteria, Record, ReferenceRow, ReportRow, RowId
 from pytest_agentbench.sources.json_items import BadItem, Item, read_items
 from pytest_agentbench.sources.json_text import locate
 from pytest_agentbench.sources.standard import kind
@@ -35,23 +35,32 @@ class Prompted(Protocol):
 
 R = TypeVar("R", bound=Record)
 P = TypeVar("P", bound=Prompted)
+D = TypeVar("D", bound=ReportRow | QueryRow | RaceCriteria | ReferenceRow)
 
 
 @dataclass(frozen=True, slots=True)
 class GoodRow(Generic[R]):
-    """A row of a file: the 1-based `line`, what it says, and its JSON value as it stands there."""
+    """A row of a file: the 1-based `line`, what it says, its JSON value as it stands there, and its bytes' place."""
 
     line: int
     value: R
     data: Mapping[str, Any]
+    offset: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LostRow:
-    """A row that cannot be used; `message` has a line `file:line:column: ...` for each problem."""
+    """A row that cannot be used; `message` has a line `file:line:column: ...` for each problem.
+
+    `data` is its JSON value, None where it is no object; its bytes' place is told like that of a GoodRow.
+    """
 
     line: int
     message: str
+    data: Mapping[str, Any] | None = None
+    offset: int = 0
+    size: int = 0
 
 
 def prompt_key(prompt: str) -> str:
@@ -77,9 +86,31 @@ def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | Los
             try:
                 value = validate(_document(path, item), record, scope)
             except ConfigError as error:
-                yield LostRow(item.line, str(error))
+                yield LostRow(item.line, str(error), item.value, item.offset, len(item.raw))
             else:
-                yield GoodRow(item.line, value, item.value)
+                yield GoodRow(item.line, value, item.value, item.offset, len(item.raw))
+
+
+def distinct(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[GoodRow[D] | LostRow]:
+    """The same, but a row that has the prompt or the id of one before it is lost."""
+    prompts: dict[str, int] = {}
+    ids: dict[str, int] = {}
+    for row in rows:
+        if isinstance(row, LostRow):
+            yield row
+            continue
+        key, name = prompt_key(row.value.prompt), str(row.value.id)
+        prompt, first = prompts.get(key), ids.get(name)
+        prompts.setdefault(key, row.line)
+        ids.setdefault(name, row.line)
+        if prompt is not None:
+            problem = f"prompt: found that of line {prompt} again, expected one row"
+        elif first is not None:
+            problem = f"id: found {row.value.id!r} again, first on line {first}"
+        else:
+            yield row
+            continue
+        yield LostRow(row.line, f"{path}:{row.line}:1: {problem}", row.data, row.offset, row.size)
 
 
 def _document(path: Path, item: Item) -> Document:
@@ -101,20 +132,25 @@ class Joined(Generic[P]):
         self.path = path
         self.problems: list[str] = []
         self._rows: dict[str, tuple[int, P]] = {}
-        ids: dict[RowId, int] = {}
+        ids: dict[str, int] = {}
         for line, row in rows:
-            first = self._rows.setdefault(prompt_key(row.prompt), (line, row))
-            if first[0] != line:
-                self.problems.append(f"{path}:{line}:1: prompt: found that of line {first[0]} again")
-            first_line = ids.setdefault(row.id, line)
-            if first_line != line:
-                self.problems.append(f"{path}:{line}:1: id: found {row.id!r} again, first on line {first_line}")
+            key, name = prompt_key(row.prompt), str(row.id)
+            if key in self._rows:
+                self.problems.append(f"{path}:{line}:1: prompt: found that of line {self._rows[key][0]} again")
+            if name in ids:
+                self.problems.append(f"{path}:{line}:1: id: found {row.id!r} again, first on line {ids[name]}")
+            self._rows.setdefault(key, (line, row))
+            ids.setdefault(name, line)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[P]:
         return (row for _, row in self._rows.values())
+
+    def __contains__(self, row: Prompted) -> bool:
+        """Whether there is a row of the same prompt."""
+        return prompt_key(row.prompt) in self._rows
 
     def partner(self, row: Prompted) -> P:
         """The row of the same prompt. Raises ConfigError where there is none, or where it has another id."""

@@ -16,7 +16,8 @@ from support.poet_rows import whole, without_facts
 from pytest_agentbench.config.poet_config import PoetConfig
 from pytest_agentbench.research.poet_report import poet_report
 from pytest_agentbench.research.poet_report.charts import MOST_DOMAINS, Tick, ticks, web
-from pytest_agentbench.research.poet_report.page import Scored, page
+from pytest_agentbench.research.poet_report.comparing import Scored
+from pytest_agentbench.research.poet_report.page import page
 
 MADE = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 VOID = {"meta", "path", "circle", "line", "polygon", "rect"}
@@ -142,6 +143,11 @@ def test_a_part_without_score_breaks_the_web():
     assert len(drawn.points) == 3
     assert len(drawn.lines) == 2
     assert web([1.0, 1.0, 1.0, 1.0]).points == ((0.0, -150.0), (150.0, 0.0), (0.0, 150.0), (-150.0, 0.0))
+
+
+@pytest.mark.parametrize("highest", [0.0, 5e-324, 1e-12])
+def test_an_axis_of_nothing_goes_to_one(highest):
+    assert ticks(highest, 520.0) == (Tick(0.0, 0.0), Tick(1.0, 520.0))
 
 
 @given(st.floats(1e-9, 1e9))

@@ -155,8 +155,70 @@ def test_what_judges_cost_is_told_with_the_requests_whose_price_is_unknown(tmp_p
     files = written(tmp_path, [whole(1)], spent=spent)
     assert list(json.loads(files["report.json"])["costs"]["judge"]) == ["race", "extract"]
     assert (
-        "What judges cost in this call so far: $0.750, Requests: 5, Requests without a price: 1" in files["report.txt"]
+        "What judges cost in this call for these reports: $0.750, Requests: 5, Requests without a price: 1"
+        in files["report.txt"]
     )
+
+
+def test_requests_without_a_price_are_no_dollars(tmp_path):
+    files = written(tmp_path, [whole(1)], spent={"race": Spent(2, 100, 50, 0.0, 2)})
+    assert json.loads(files["report.json"])["costs"]["judge"]["race"]["cost_usd"] is None
+    assert "for these reports: –, Requests: 2, Requests without a price: 2" in files["report.txt"]
+
+
+@pytest.mark.parametrize("model", ["../../gpt", "openai/gpt", "a\\b", "\x1b[2J", "\u202egpt", ".", "é" * 120])
+def test_files_stay_in_their_folder_whatever_the_model_is_called(tmp_path, model):
+    paths = write_poet_files([whole(1)], tmp_path / "in" / "poet", model, CONFIG)
+    assert sorted(paths) == sorted(each for each in tmp_path.rglob("*") if each.is_file())
+    assert {path.parent for path in paths} == {tmp_path / "in" / "poet"}
+    assert all(path.name.isprintable() for path in paths)
+    assert json.loads(paths[2].read_text(encoding="utf-8"))["model"] == model
+
+
+def test_a_score_is_not_rounded_up_to_the_class_that_it_misses(tmp_path):
+    files = written(tmp_path, [whole(1, 0.5996)])
+    assert "POET score: 0.5996 (n = 1), acceptable" in files["report.txt"]
+    assert "0.5996, acceptable" in files["report.html"]
+
+
+@pytest.mark.parametrize(("n", "top", "bottom"), [(1, 1, 0), (2, 1, 1), (7, 4, 3), (12, 7, 5), (40, 10, 5)])
+def test_no_report_is_both_among_the_highest_and_the_lowest(n, top, bottom):
+    report = poet_report([whole(k, k / 40) for k in range(n)], "gpt", CONFIG)
+    assert [each.task_id for each in report.top] == list(range(n))[::-1][:top]
+    assert [each.task_id for each in report.bottom] == list(range(n))[:bottom]
+
+
+def test_levels_and_domains_that_read_the_same_are_one_group():
+    rows = [whole(1, complexity_level=3, domain=None), whole(2, complexity_level="3", domain="")]
+    report = poet_report(rows, "gpt", CONFIG)
+    assert [(group.name, group.n_total) for group in report.by_complexity_level] == [("3", 2)]
+    assert [(group.name, group.n_total) for group in report.by_domain] == [(None, 2)]
+
+
+def test_a_sum_over_fewer_reports_than_its_group_says_its_own_n(tmp_path):
+    files = written(tmp_path, [whole(1), whole(2, cost_saving_usd=None)])
+    assert "$99.50 (n = 1)" in files["report.txt"]
+    assert "$99.50 <small>(n = 1)</small>" in files["report.html"]
+
+
+def test_citation_accuracy_that_is_scaled_is_told(tmp_path):
+    config = PoetConfig.model_validate({"evaluation_parameters": {"fact_accuracy_max": 2}})
+    assert "Citation accuracy is divided by 2" in written(tmp_path, [whole(1)], config)["report.txt"]
+
+
+def test_long_names_are_cut_in_text_and_page_and_whole_in_json(tmp_path):
+    rows = [whole("x" * 9000, domain="y" * 9000), without_facts(2, reason="z" * 9000)]
+    files = written(tmp_path, rows)
+    assert all(letter * 9000 in files["detailed.json"] for letter in "xyz")
+    for name in ("report.txt", "report.html"):
+        assert not any(letter * 500 in files[name].replace("\n", "") for letter in "xyz"), name
+        assert "z…" in files[name].replace("\n", "")
+
+
+@pytest.mark.parametrize("fields", [{"overall_poet_score": None}, {"fact_accuracy": None, "reasons": {"fact": "no"}}])
+def test_a_composite_without_its_parts_and_one_missing_without_reason_are_refused(fields):
+    with pytest.raises(ValidationError, match="overall_poet_score"):
+        whole(1, **fields)
 
 
 def test_the_text_says_the_verdict_with_its_n_and_each_reason(tmp_path):
@@ -196,6 +258,8 @@ def test_lines_fit_a_terminal(language):
 def test_without_any_row_there_is_a_report_that_says_so(tmp_path):
     files = written(tmp_path, [], not_reached=3)
     assert "POET score: – (n = 0)" in files["report.txt"]
+    assert "An interruption left 3 reports without any score" in files["report.txt"]
+    assert "have every part" not in files["report.txt"] + files["report.html"]
     assert json.loads(files["report.json"])["performance_class"] is None
 
 
@@ -212,6 +276,22 @@ def test_a_comparison_adds_the_counts_of_its_models(tmp_path):
     assert [found[name] for name in ("n_total", "n_scored", "n_failed", "n_not_reached")] == [4, 2, 2, 0]
     assert [each["model"] for each in found["models"]] == ["gpt", "claude"]
     assert page.name == "poet_comparison.html"
+
+
+def test_models_are_compared_by_prompt_and_the_page_shows_what_the_json_says(tmp_path):
+    models = {
+        "best": [whole(n, 0.5 + n / 10, prompt_key=f"p{n}") for n in range(5)],
+        "other": [whole(str(n + 2), 0.4, prompt_key=f"p{n}") for n in range(5)],
+        "lucky": [whole(1, 1.0, prompt_key="p0")],
+    }
+    document, page = write_comparison(models, tmp_path, CONFIG, {"other": {"race": Spent(1, 9, 9, 0.5, 0)}}, made=MADE)
+    found = json.loads(document.read_text(encoding="utf-8"))
+    compared = found["comparison"]
+    assert (compared["best"], compared["n"]) == ("best", 5)
+    means = {each["model"]: (each["difference"]["n"], each["difference"]["mean"]) for each in compared["differences"]}
+    assert means == {"other": (5, pytest.approx(-0.3)), "lucky": (1, pytest.approx(0.5))}
+    assert [each["costs"]["judge"].keys() for each in found["models"]] == [set(), {"race"}, set()]
+    assert "POET score less that of best, which has the highest mean (n = 5;" in page.read_text(encoding="utf-8")
 
 
 share = st.floats(0, 1, allow_nan=False)

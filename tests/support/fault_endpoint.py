@@ -29,6 +29,7 @@ TRANSIENT = ("429", "429-retry-after", "500", "503", "cut", "cut-body", "malform
 
 _ERRORS = {
     "400": (400, "Unsupported parameter: 'banana'", "invalid_request_error"),
+    "context": (400, "This model's maximum context length is 4096 tokens", "context_length_exceeded"),
     "401": (401, "Incorrect API key provided", "invalid_api_key"),
     "403": (403, "You may not use this model", "forbidden"),
     "404": (404, "The model does not exist", "model_not_found"),
@@ -78,6 +79,7 @@ class FaultEndpoint:
     latency: float = 0.0
     retry_after: float = 0.02
     answer: Callable[[dict], dict] = lambda body: {"role": "assistant", "content": f"answer to {last_user(body)}"}
+    """The message for a request; with a finish_reason where that is not the usual one."""
     capacity: int | None = None
     """More requests than this at once meet a 429."""
 
@@ -184,8 +186,9 @@ class FaultEndpoint:
     def _completion(self, body: dict, fault: str) -> dict:
         if fault == "error-inside":
             return {"error": {"code": 502, "message": "Upstream provider failed"}}
-        message = self.answer(body)
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
+        message = dict(self.answer(body))
+        finished = message.pop("finish_reason", "tool_calls" if "tool_calls" in message else "stop")
+        choice = {"index": 0, "message": message, "finish_reason": finished}
         return {
             "id": "chatcmpl-1",
             "object": "chat.completion",

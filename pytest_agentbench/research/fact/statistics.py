@@ -9,15 +9,26 @@ from typing import Literal
 
 Label = Literal["supported", "unsupported", "unknown"]
 
+_ORIGINAL = ("total_citations", "total_valid_citations", "valid_rate")
+_OURS = (
+    *("macro_accuracy", "total_citations_all", "total_valid_citations_all", "supported_per_1000_words"),
+    *("supported", "unsupported", "unknown", "without_url"),
+    *("n_total", "n_scored", "n_failed", "n_with_citations"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The citations of one report by what became of them; `words` is the report's length, None where unknown."""
+    """The citations of one report by what became of them; `words` is the report's length, None where unknown.
+
+    `without_url` of the unknown ones have no address, so that nobody can check them.
+    """
 
     supported: int = 0
     unsupported: int = 0
     unknown: int = 0
     words: int | None = None
+    without_url: int = 0
 
     @property
     def known(self) -> int:
@@ -61,6 +72,12 @@ class Statistics:
     supported: int
     unsupported: int
     unknown: int
+    without_url: int
+
+    @property
+    def n_scored(self) -> int:
+        """Reports whose citations could be looked into."""
+        return self.n_total - self.n_failed
 
 
 def statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistics:
@@ -83,7 +100,14 @@ def statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistics:
         supported=supported,
         unsupported=known - supported,
         unknown=sum(each.unknown for each in counts),
+        without_url=sum(each.without_url for each in counts),
     )
+
+
+def result_text(found: Statistics, *, compat: bool = False) -> str:
+    """fact_result.txt: the original's three lines, `compat` these alone; then ours. What is not known is null."""
+    values = {name: getattr(found, name) for name in (_ORIGINAL if compat else _ORIGINAL + _OURS)}
+    return "".join(f"{name}: {'null' if value is None else value}\n" for name, value in values.items())
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
-from pytest_agentbench.config.poet_config import PoetConfig
+from pytest_agentbench.config.poet_config import PoetConfig, ReportingSettings
 from pytest_agentbench.metrics import pass_rate_interval
 from pytest_agentbench.models import Spent
 from pytest_agentbench.records import RACE_DIMENSIONS, Language, RaceDimension, Record, RowId
@@ -14,6 +14,7 @@ from pytest_agentbench.research.poet_report.figures import (
     Mean,
     PerformanceClass,
     Total,
+    by_task,
     mean,
     performance_class,
     thresholds_of,
@@ -70,17 +71,17 @@ class Citations(Record):
 
 
 class JudgeCost(Record):
-    """What judges cost at one stage; `unknown` requests told no cost."""
+    """What judges cost at one stage; `unknown` requests told no cost, and `cost_usd` is that of the others."""
 
     requests: int
     input_tokens: int
     output_tokens: int
-    cost_usd: float
+    cost_usd: float | None
     unknown: int
 
 
 class Costs(Record):
-    """USD, hours and tokens: the agent's, the expert's, what is saved, and what judges cost in this call so far."""
+    """USD, hours and tokens: the agent's, the expert's, what is saved, and what judges cost in this call."""
 
     ai_usd: Total
     expert_usd: Total
@@ -96,7 +97,8 @@ class Costs(Record):
 class PoetReport(Record):
     """The business report of one model. `n_total` = scored + failed + not reached; failed ones lack a part.
 
-    `weights` are those of the configuration, and `race_score_max` what RACE was divided by.
+    `weights` are those of the configuration, and `race_score_max` and `fact_accuracy_max` what RACE and the
+    citation accuracy were divided by. No report is both among the `top` and the `bottom` ones.
     `lost` are input rows that could not be read, which count as failed. `classes` counts scored reports.
     """
 
@@ -134,19 +136,18 @@ def poet_report(
     language: Language = "en",
     race_max: float = 1.0,
 ) -> PoetReport:
-    """The report on a model's rows. `spent` is what judges cost by stage; `language` that of recommendations.
+    """The report on a model's rows. `spent` is what judges cost for them by stage; `language` that of recommendations.
 
     `race_max` is what RACE was divided by in the quality score.
-
     `lost` says of each input row that gave no PoetRow why; `not_reached` counts those that an interruption left.
     """
-    thresholds = thresholds_of(config)
+    thresholds, tasks = thresholds_of(config), [row.task for row in rows]
     scored = [row for row in rows if row.overall_poet_score is not None]
     ranked = [Ranked(**row.model_dump(include=set(Ranked.model_fields))) for row in scored]
     ranked.sort(key=attrgetter("overall_poet_score"), reverse=True)
     overall = mean(row.overall_poet_score for row in rows)
     classes = [performance_class(each.overall_poet_score, thresholds) for each in ranked]
-    reporting = config.reporting_settings
+    top, bottom = _ends(len(ranked), config.reporting_settings)
     return PoetReport(
         model=model,
         n_total=len(rows) + len(lost) + not_reached,
@@ -156,15 +157,23 @@ def poet_report(
         performance_class=None if overall.mean is None else performance_class(overall.mean, thresholds),
         classes={name: classes.count(name) for name in (*thresholds, "insufficient")},
         thresholds=dict(thresholds),
-        weights={**_weights(config), "race_score_max": race_max},
-        means={name: mean(map(attrgetter(name), rows)) for name in (*SCORES, *FURTHER)},
-        race_dimensions={name: mean(row.race_dimensions.get(name) for row in rows) for name in RACE_DIMENSIONS},
+        weights={
+            **_weights(config),
+            "race_score_max": race_max,
+            "fact_accuracy_max": config.evaluation_parameters.fact_accuracy_max,
+        },
+        means={name: mean(map(attrgetter(name), rows), tasks) for name in (*SCORES, *FURTHER)},
+        race_dimensions={
+            name: mean((row.race_dimensions.get(name) for row in rows), tasks) for name in RACE_DIMENSIONS
+        },
         citations=_citations(rows),
-        by_domain=_groups(rows, lambda row: row.domain),
-        by_complexity_level=_groups(rows, lambda row: row.complexity_level),
+        by_domain=_groups(rows, lambda row: row.domain or None),
+        by_complexity_level=_groups(
+            rows, lambda row: None if row.complexity_level is None else str(row.complexity_level)
+        ),
         by_language=_groups(rows, lambda row: row.language),
-        top=tuple(ranked[: reporting.top_tasks_count]),
-        bottom=tuple(ranked[::-1][: reporting.bottom_tasks_count]),
+        top=tuple(ranked[:top]),
+        bottom=tuple(ranked[::-1][:bottom]),
         costs=_costs(rows, spent or {}),
         recommendations=recommendations(rows, thresholds, language),
         missing=_missing(rows),
@@ -177,21 +186,32 @@ def _weights(config: PoetConfig) -> dict[str, float]:
     return {name: value for section in sections for name, value in section if isinstance(value, float)}
 
 
-def _groups(rows: Sequence[PoetRow], key: Callable[[PoetRow], str | int | None]) -> tuple[Group, ...]:
-    """In the order of their names, those without one last."""
-    groups: dict[str | int | None, list[PoetRow]] = {}
+def _ends(n: int, reporting: ReportingSettings) -> tuple[int, int]:
+    """How many of n reports are among the highest and the lowest: of a few each half has its own."""
+    top = min(reporting.top_tasks_count, max(n - n // 2, n - reporting.bottom_tasks_count))
+    return top, min(reporting.bottom_tasks_count, n - top)
+
+
+def _groups(rows: Sequence[PoetRow], key: Callable[[PoetRow], str | None]) -> tuple[Group, ...]:
+    """In the order of their names, numbers as such and first, those without one last."""
+    groups: dict[str | None, list[PoetRow]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
-    names = sorted(groups, key=lambda name: (name is None, isinstance(name, str), name if name is not None else 0))
-    return tuple(_group(None if name is None else str(name), groups[name]) for name in names)
+    return tuple(_group(name, groups[name]) for name in sorted(groups, key=_order))
+
+
+def _order(name: str | None) -> tuple[bool, bool, int, str]:
+    number = name is not None and name.isascii() and name.isdigit()
+    return name is None, not number, len(name or "") if number else 0, name or ""
 
 
 def _group(name: str | None, rows: Sequence[PoetRow]) -> Group:
+    tasks = [row.task for row in rows]
     return Group(
         name=name,
         n_total=len(rows),
         n_scored=sum(row.overall_poet_score is not None for row in rows),
-        scores={score: mean(map(attrgetter(score), rows)) for score in SCORES},
+        scores={score: mean(map(attrgetter(score), rows), tasks) for score in SCORES},
         cost_saving_usd=total(row.cost_saving_usd for row in rows),
     )
 
@@ -200,14 +220,16 @@ def _citations(rows: Sequence[PoetRow]) -> Citations:
     checked = [row for row in rows if row.citations_known is not None]
     pairs = [(row.citations_supported or 0, row.citations_known or 0) for row in checked]
     supported, known = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
-    enough = sum(pair[1] > 0 for pair in pairs) >= FEWEST_FOR_INTERVAL
+    groups = by_task(zip((row.task for row in checked), pairs, strict=True))
+    of_tasks = [(sum(pair[0] for pair in group), sum(pair[1] for pair in group)) for group in groups]
+    enough = sum(pair[1] > 0 for pair in of_tasks) >= FEWEST_FOR_INTERVAL
     return Citations(
         n=len(checked),
         supported=supported,
         unsupported=known - supported,
         unknown=sum(row.citations_unknown or 0 for row in checked),
         accuracy=supported / known if known else None,
-        ci95=pass_rate_interval(pairs) if enough else None,
+        ci95=pass_rate_interval(of_tasks) if enough else None,
     )
 
 
@@ -221,12 +243,13 @@ def _costs(rows: Sequence[PoetRow], spent: Mapping[str, Spent]) -> Costs:
         saved_hours=total(row.time_saving_hours for row in rows),
         input_tokens=total(row.input_tokens for row in rows),
         output_tokens=total(row.output_tokens for row in rows),
-        judge={
-            stage: JudgeCost(**{name: getattr(each, name) for name in JudgeCost.model_fields})
-            for stage, each in spent.items()
-            if each.requests
-        },
+        judge={stage: _judge_cost(each) for stage, each in spent.items() if each.requests},
     )
+
+
+def _judge_cost(spent: Spent) -> JudgeCost:
+    known = {name: getattr(spent, name) for name in JudgeCost.model_fields}
+    return JudgeCost(**{**known, "cost_usd": spent.cost_usd if spent.unknown < spent.requests else None})
 
 
 def _missing(rows: Sequence[PoetRow]) -> dict[Missing, tuple[Lack, ...]]:

@@ -11,6 +11,8 @@ RADIUS = 150.0
 WIDTH, HEIGHT = 520.0, 320.0
 BAR, GAP, BARS_WIDTH = 18.0, 10.0, 360.0
 MOST_DOMAINS = 30
+_SMALLEST = 1e-9
+"""Of an axis: less is nothing."""
 SHAPES = 4
 """Marks differ in shape too, so that nothing hangs on colour alone."""
 
@@ -77,7 +79,7 @@ def _around(number: int, of: int, value: float) -> Point:
 
 def ticks(highest: float, length: float, most: int = 5) -> tuple[Tick, ...]:
     """From 0 to at least `highest` in round steps, over `length`."""
-    if highest <= 0:
+    if highest < _SMALLEST:
         return (Tick(0.0, 0.0), Tick(1.0, length))
     raw = highest / most
     size = 10.0 ** floor(log10(raw))

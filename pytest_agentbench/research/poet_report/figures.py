@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import count
 from math import fsum
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pytest_agentbench.config.poet_config import PoetConfig
 from pytest_agentbench.metrics import mean_interval
 from pytest_agentbench.records import Record
+
+T = TypeVar("T")
 
 FEWEST_FOR_INTERVAL = 5
 """Reports: fewer say too little about the next one."""
@@ -17,7 +20,7 @@ PerformanceClass = Literal["excellent", "good", "acceptable", "poor", "insuffici
 
 
 class Mean(Record):
-    """Over the n reports that have the value. `ci95` is the t interval, None for fewer than five or equal values."""
+    """Over the n reports that have the value. `ci95` is the t interval over tasks, None for fewer than five."""
 
     n: int
     mean: float | None
@@ -49,13 +52,23 @@ def performance_class(score: float, thresholds: Mapping[PerformanceClass, float]
     return next((name for name, threshold in thresholds.items() if score >= threshold), "insufficient")
 
 
-def mean(values: Iterable[float | None]) -> Mean:
-    """Over those that are known."""
-    known = [value for value in values if value is not None]
+def mean(values: Iterable[float | None], tasks: Iterable[object] | None = None) -> Mean:
+    """Over those that are known. `tasks` says of each report which task it is on (default: one of its own)."""
+    pairs = zip(count() if tasks is None else tasks, values, strict=False)
+    known = [(task, value) for task, value in pairs if value is not None]
     if not known:
         return Mean(n=0, mean=None, ci95=None, lowest=None, highest=None)
-    interval = mean_interval([(value,) for value in known]) if len(known) >= FEWEST_FOR_INTERVAL else None
-    return Mean(n=len(known), mean=fsum(known) / len(known), ci95=interval, lowest=min(known), highest=max(known))
+    found, groups = [value for _, value in known], by_task(known)
+    interval = mean_interval(groups) if len(groups) >= FEWEST_FOR_INTERVAL else None
+    return Mean(n=len(found), mean=fsum(found) / len(found), ci95=interval, lowest=min(found), highest=max(found))
+
+
+def by_task(values: Iterable[tuple[object, T]]) -> list[list[T]]:
+    """The values of each task's reports together: of several on one task, intervals take them as repetitions."""
+    groups: dict[object, list[T]] = {}
+    for task, value in values:
+        groups.setdefault(task, []).append(value)
+    return list(groups.values())
 
 
 def total(values: Iterable[float | None]) -> Total:

@@ -14,9 +14,10 @@ from pytest_agentbench.errors import visible
 from pytest_agentbench.records import RACE_DIMENSIONS, Language, RowId
 from pytest_agentbench.research.poet_report import charts
 from pytest_agentbench.research.poet_report.aggregates import SCORES, Group, PoetReport
-from pytest_agentbench.research.poet_report.figures import Mean, mean
+from pytest_agentbench.research.poet_report.comparing import Scored, comparison
+from pytest_agentbench.research.poet_report.figures import Mean
 from pytest_agentbench.research.poet_report.rows import PoetRow
-from pytest_agentbench.research.poet_report.showing import COSTS, count, hours, interval, line, share, usd
+from pytest_agentbench.research.poet_report.showing import COSTS, classed, count, hours, interval, line, share, usd
 from pytest_agentbench.research.poet_report.text import group_name
 from pytest_agentbench.research.poet_report.wording import LABELS
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_TASKS = 10
 """Tasks that a recommendation names on the page."""
+MOST_LOWEST = 5
+"""Reports with the lowest scores whose evidence the page shows."""
 MOST_IN_CHARTS = 8
 """Models: more cannot be told apart."""
 EVIDENT = ("unfit", "inaccurate_citations", "weakest_dimension", "weak_domain")
@@ -39,27 +42,10 @@ COLUMNS = {
 """Of the table of all reports, after task, domain and complexity level: fields with their labels, and how shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A model's report with the rows that it is made of."""
-
-    report: PoetReport
-    rows: Sequence[PoetRow]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How far a model is from the best over the tasks that both have; `mean.ci95` that of the paired differences."""
-
-    model: str
-    mean: Mean
-
-
 def page(models: Sequence[Scored], made: datetime, language: Language = "en", *, charts_shown: bool = True) -> str:
     """The HTML text. One model: with all its reports; several: what they come to, side by side."""
     environment = _environment()
     style, script = (_source(name) for name in ("style.css", "sort.js"))
-    best = _best(models)
     return environment.get_template("page.html").render(
         t=LABELS[language],
         language=language,
@@ -70,8 +56,7 @@ def page(models: Sequence[Scored], made: datetime, language: Language = "en", *,
         style=style,
         script=script,
         policy=_policy(style, script),
-        best=best,
-        differences=_differences(models, best) if best is not None else [],
+        comparison=comparison(models),
         evidence=_evidence(models[0]) if len(models) == 1 else [],
         numbers_of={row.task_id: number for number, row in enumerate(models[0].rows)} if len(models) == 1 else {},
         scatter=_scatter(models[:MOST_IN_CHARTS]),
@@ -91,30 +76,12 @@ def _digest(text: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _best(models: Sequence[Scored]) -> Scored | None:
-    """Of several, the one with the highest mean."""
-    known = [(each.report.means["overall_poet_score"].mean, each) for each in models]
-    scored = [(value, each) for value, each in known if value is not None]
-    return max(scored, key=lambda pair: pair[0])[1] if len(scored) > 1 else None
-
-
-def _differences(models: Sequence[Scored], best: Scored) -> list[Difference]:
-    reference = {row.task_id: row.overall_poet_score for row in best.rows}
-    found = []
-    for each in models:
-        if each is not best:
-            pairs = [(row.overall_poet_score, reference.get(row.task_id)) for row in each.rows]
-            found.append(
-                Difference(each.report.model, mean(a - b for a, b in pairs if a is not None and b is not None))
-            )
-    return found
-
-
 def _evidence(model: Scored) -> list[PoetRow]:
     """Of the tasks that recommendations name and of the lowest scores, those that have any."""
     found = (each for each in model.report.recommendations if each.rule in EVIDENT)
     named: list[RowId] = [task for each in found for task in each.task_ids[:MOST_TASKS]]
-    wanted = dict.fromkeys([*named, *(each.task_id for each in model.report.bottom)])
+    lowest = [each.task_id for each in (*model.report.bottom, *reversed(model.report.top))]
+    wanted = dict.fromkeys([*named, *lowest[:MOST_LOWEST]])
     rows = {row.task_id: row for row in model.rows}
     return [rows[task] for task in wanted if any(rows[task].evidence.values())]
 
@@ -234,7 +201,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(share=share, usd=usd, hours=hours, count=count, interval=interval, line=line)
+    environment.filters.update(
+        share=share, usd=usd, hours=hours, count=count, interval=interval, line=line, classed=classed
+    )
     environment.globals.update(
         SCORES=SCORES,
         COSTS=COSTS,

@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
+from statistics import fmean
+from typing import Any
 
+from pytest_agentbench.metrics import difference_interval, mean_interval
 from pytest_agentbench.records import RACE_DIMENSIONS, Language, Record, RowId
-from pytest_agentbench.research.poet_report.figures import FEWEST_FOR_INTERVAL, PerformanceClass, mean
+from pytest_agentbench.research.poet_report.figures import FEWEST_FOR_INTERVAL, PerformanceClass, by_task
 from pytest_agentbench.research.poet_report.rows import PoetRow
+from pytest_agentbench.research.poet_report.showing import apart, hours, interval, line, usd
 from pytest_agentbench.research.poet_report.wording import LABELS
 
 FEWEST_CITATIONS = 10
 MOST_UNREADABLE = 0.25
 """Of a model's citations: above that their accuracy says little."""
+
+SMALLEST_DISTANCE = 0.02
+"""Between means of scores: among many reports a smaller one may be certain, and still matters to nobody."""
 
 Thresholds = Mapping[PerformanceClass, float]
 Numbers = Mapping[str, float | int | str]
@@ -48,7 +55,7 @@ def recommendations(rows: Sequence[PoetRow], thresholds: Thresholds, language: L
     return tuple(
         Recommendation(
             rule=rule,
-            text=labels[f"rule_{rule}"].format_map({**finding.numbers, **_names(finding, labels)}),
+            text=labels[f"rule_{rule}"].format_map({**finding.numbers, **_shown(finding.numbers, labels)}),
             numbers=finding.numbers,
             task_ids=finding.tasks,
         )
@@ -57,10 +64,22 @@ def recommendations(rows: Sequence[PoetRow], thresholds: Thresholds, language: L
     )
 
 
-def _names(finding: Finding, labels: Mapping[str, str]) -> dict[str, str]:
-    """Numbers that are names of dimensions, as readers know them."""
-    dimension = finding.numbers.get("dimension")
-    return {"dimension": labels[str(dimension)]} if dimension is not None else {}
+def _shown(numbers: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, str]:
+    """Those of the numbers that have a form of their own in texts."""
+    forms: Mapping[str, Callable[[Any], str]] = {
+        "dimension": labels.__getitem__,
+        "domain": line,
+        "usd": usd,
+        "hours": hours,
+    }
+    shown = {name: form(numbers[name]) for name, form in forms.items() if name in numbers}
+    if "accuracy" in numbers:
+        shown["accuracy"], shown["threshold"] = apart(numbers["accuracy"], numbers["threshold"], "%")
+    if "share" in numbers:
+        shown["share"], shown["limit"] = apart(numbers["share"], MOST_UNREADABLE, "%")
+    if "low" in numbers:
+        shown["interval"] = interval((numbers["low"], numbers["high"]), labels["to"])
+    return shown
 
 
 def _incomplete(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
@@ -104,7 +123,7 @@ def _unreadable_citations(rows: Sequence[PoetRow], thresholds: Thresholds) -> It
 def _uncited(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
     """Reports whose citations were counted and that have none."""
     counted = [row for row in rows if row.citations_known is not None]
-    found = tuple(row.task_id for row in counted if not row.citations_known and not row.citations_unknown)
+    found = tuple(row.task_id for row in counted if not row.citations_known and row.citations_unknown == 0)
     if found:
         yield Finding({"n": len(found), "of": len(counted)}, found)
 
@@ -128,50 +147,56 @@ def _attended(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Findi
 
 
 def _weakest_dimension(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """RACE's dimension with the lowest mean, where the 95 % interval of its distance to the others' mean is below 0."""
+    """RACE's dimension with the lowest mean, where the 95 % interval of its distance to the others' mean is below 0.
+
+    The lowest of four is picked, so the interval is one of four that hold at once.
+    """
     full = [
-        ({name: score for name in RACE_DIMENSIONS if (score := row.race_dimensions.get(name)) is not None}, row.task_id)
+        ({name: score for name in RACE_DIMENSIONS if (score := row.race_dimensions.get(name)) is not None}, row)
         for row in rows
     ]
-    full = [(scores, task) for scores, task in full if len(scores) == len(RACE_DIMENSIONS)]
-    if len(full) < FEWEST_FOR_INTERVAL:
+    full = [(scores, row) for scores, row in full if len(scores) == len(RACE_DIMENSIONS)]
+    if len({row.task for _, row in full}) < FEWEST_FOR_INTERVAL:
         return
     lowest = min(RACE_DIMENSIONS, key=lambda name: fsum(scores[name] for scores, _ in full))
     others = [name for name in RACE_DIMENSIONS if name != lowest]
-    distances = [(scores[lowest] - fsum(scores[name] for name in others) / len(others), task) for scores, task in full]
-    distance = mean(value for value, _ in distances)
-    if distance.mean is None or distance.ci95 is None or distance.ci95[1] >= 0:
+    distances = [(scores[lowest] - fsum(scores[name] for name in others) / len(others), row) for scores, row in full]
+    distance = fmean(value for value, _ in distances)
+    ends = mean_interval(by_task((row.task, value) for value, row in distances), comparisons=len(RACE_DIMENSIONS))
+    if ends is None or ends[1] >= 0 or distance > -SMALLEST_DISTANCE:
         return
-    own = fsum(scores[lowest] for scores, _ in full) / len(full)
-    low, high = distance.ci95
-    numbers: Numbers = {
-        "dimension": lowest,
-        "mean": own,
-        "distance": distance.mean,
-        "low": low,
-        "high": high,
-        "n": len(full),
-    }
-    yield Finding(numbers, _lowest(each for each in distances if each[0] < 0))
+    figures = {"mean": fmean(scores[lowest] for scores, _ in full), "distance": distance, "low": ends[0]}
+    numbers: Numbers = {"dimension": lowest, **figures, "high": ends[1], "n": len(full)}
+    yield Finding(numbers, _lowest((value, row.task_id) for value, row in distances if value < 0))
 
 
 def _weak_domains(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:
-    """Domains of at least five reports whose 95 % interval lies below the mean of at least five other reports."""
-    domains: dict[str | None, list[tuple[float, RowId]]] = {}
-    for row in rows:
-        if row.overall_poet_score is not None:
-            domains.setdefault(row.domain, []).append((row.overall_poet_score, row.task_id))
-    everywhere = fsum(score for scores in domains.values() for score, _ in scores)
-    n = sum(map(len, domains.values()))
-    for domain, scores in domains.items():
-        own, n_rest = mean(score for score, _ in scores), n - len(scores)
-        if domain is None or own.mean is None or own.ci95 is None or n_rest < FEWEST_FOR_INTERVAL:
+    """Domains of at least five reports, where the 95 % interval of the distance to at least five others is below 0.
+
+    Of many domains some are low by chance, so the interval is one of as many as domains are compared.
+    """
+    domains: dict[str, list[tuple[float, PoetRow]]] = {}
+    scored = [(row.overall_poet_score, row) for row in rows if row.overall_poet_score is not None]
+    for score, row in scored:
+        if row.domain is not None:
+            domains.setdefault(row.domain, []).append((score, row))
+    fewest = FEWEST_FOR_INTERVAL
+    n = len(_of_tasks(scored))
+    compared = {name: found for name, found in domains.items() if fewest <= len(_of_tasks(found)) <= n - fewest}
+    for domain, found in compared.items():
+        own = _of_tasks(found)
+        rest = _of_tasks([(score, row) for score, row in scored if row.domain != domain])
+        distance, ends = fmean(own) - fmean(rest), difference_interval(own, rest, comparisons=len(compared))
+        if ends is None or ends[1] >= 0 or distance > -SMALLEST_DISTANCE:
             continue
-        rest = (everywhere - fsum(score for score, _ in scores)) / n_rest
-        low, high = own.ci95
-        if high < rest:
-            figures = {"mean": own.mean, "low": low, "high": high, "n": own.n, "rest": rest, "n_rest": n_rest}
-            yield Finding({"domain": domain, **figures}, _lowest(scores))
+        figures = {"mean": fmean(own), "n": len(own), "rest": fmean(rest), "n_rest": len(rest), "distance": distance}
+        numbers: Numbers = {"domain": domain, **figures, "low": ends[0], "high": ends[1], "compared": len(compared)}
+        yield Finding(numbers, _lowest((score, row.task_id) for score, row in found))
+
+
+def _of_tasks(scored: Sequence[tuple[float, PoetRow]]) -> list[float]:
+    """The mean score of each task."""
+    return [fmean(scores) for scores in by_task((row.task, score) for score, row in scored)]
 
 
 def _unused_knowledge(rows: Sequence[PoetRow], thresholds: Thresholds) -> Iterable[Finding]:

@@ -40,7 +40,8 @@ class PoetRow(Record):
     """What POET says of one report of one model. Scores are 0-1; None is always told in `reasons`.
 
     The first 13 fields are the seed's summary row. `cost_saving_usd` and the time savings are negative where the agent
-    cost more or took longer than the expert; `time_saving` is a share of the expert's hours.
+    cost more or took longer than the expert; `time_saving` is a share of the expert's hours. `prompt_key` is that of
+    the prompt: other models' reports on the same task have the same.
     `strategic_scores` are the judge's eight (1-5). `reasons` says why a part has no score. `evidence` has a few short
     lines for a part: the criteria with the lowest scores, the statements that their pages do not back.
     """
@@ -59,6 +60,7 @@ class PoetRow(Record):
     automation_rate: Share | None = None
     knowledge_units_created: NonNegativeInt | None = None
 
+    prompt_key: str | None = None
     language: Language | None = None
     race_dimensions: dict[RaceDimension, Share | None] = Field(default_factory=dict)
     citations_supported: NonNegativeInt | None = None
@@ -83,10 +85,20 @@ class PoetRow(Record):
 
     @model_validator(mode="after")
     def _told(self) -> Self:
+        lacks = [field for field in (*PART_FIELDS.values(), "quality_score") if getattr(self, field) is None]
+        if self.overall_poet_score is not None and lacks:
+            raise ValueError(f"found an overall_poet_score without {', '.join(lacks)}, expected None")
         for part, field in PART_FIELDS.items():
             if getattr(self, field) is None and not self.reasons.keys() & {part, "report"}:
                 raise ValueError(f"{field} is None, expected reasons to say why under {part!r}")
+        if self.overall_poet_score is None and not self.reasons:
+            raise ValueError("overall_poet_score is None, expected reasons to say why")
         return self
+
+    @property
+    def task(self) -> str:
+        """What several reports on one task have in common: their prompt, else their id."""
+        return self.prompt_key or str(self.task_id)
 
     @property
     def citations_known(self) -> int | None:

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import floor, log10
 
 from pytest_agentbench.errors import visible
 
 _MOST_DIGITS = 6
+LONGEST = 400
+"""Characters of a name or reason that are shown; JSON has all."""
 DASH = "–"
 
 
 def share(value: float | None) -> str:
     """A score: two decimals, as far as the judges' scores carry."""
     return DASH if value is None else f"{value:.2f}"
+
+
+def apart(value: float, other: float, form: str = "f") -> tuple[str, str]:
+    """Two numbers with as many decimals as tell them apart. `form`: `f`, or `%` for percents."""
+    for digits in range(0 if form == "%" else 2, _MOST_DIGITS):
+        shown = f"{value:.{digits}{form}}", f"{other:.{digits}{form}}"
+        if value == other or shown[0] != shown[1]:
+            break
+    return shown
+
+
+def classed(value: float, thresholds: Iterable[float]) -> str:
+    """A score whose class is shown beside it: never rounded up to a threshold that it does not reach."""
+    above = min((each for each in thresholds if each > value), default=None)
+    return share(value) if above is None else apart(value, above)[0]
 
 
 def interval(value: tuple[float, float] | None, to: str) -> str:
@@ -47,8 +65,9 @@ def count(value: float | None) -> str:
 
 
 def line(text: object) -> str:
-    """One line of another's text, which can neither steer a terminal nor turn text around."""
-    return visible(" ".join(str(text).split()))
+    """One line of at most LONGEST characters of another's text, which can neither steer a terminal nor turn text."""
+    shown = " ".join(str(text)[: 2 * LONGEST].split())
+    return visible(shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…")
 
 
 COSTS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.records import Language
 from pytest_agentbench.research.poet_report.aggregates import Group, PoetReport, Ranked
 from pytest_agentbench.research.poet_report.figures import Mean
-from pytest_agentbench.research.poet_report.showing import COSTS, DASH, count, interval, line, share, usd
+from pytest_agentbench.research.poet_report.showing import COSTS, DASH, classed, count, interval, line, share, usd
 from pytest_agentbench.research.poet_report.wording import LABELS
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class _Text:
         self._line(labels["formula"].format_map(report.weights))
         if report.weights["race_score_max"] != 1:
             self._line(labels["formula_compat"].format_map(report.weights))
+        if report.weights["fact_accuracy_max"] != 1:
+            self._line(labels["formula_fact_max"].format_map(report.weights))
 
     def _counts(self) -> Iterator[tuple[str, int]]:
         for name in ("n_total", "n_scored", "n_failed", "n_not_reached"):
@@ -67,13 +69,14 @@ class _Text:
 
     def _verdict(self) -> str:
         overall, labels = self._report.means["overall_poet_score"], self._labels
-        if self._report.performance_class is None:
+        if overall.mean is None or self._report.performance_class is None:
             return f"{labels['overall_poet_score']}: {DASH} (n = 0)"
         notes = [f"n = {overall.n}"]
         if overall.ci95 is not None:
             notes.insert(0, f"{labels['interval']} {self._interval(overall)}")
         label = labels[self._report.performance_class]
-        return f"{labels['overall_poet_score']}: {share(overall.mean)} ({', '.join(notes)}), {label}"
+        shown = classed(overall.mean, self._report.thresholds.values())
+        return f"{labels['overall_poet_score']}: {shown} ({', '.join(notes)}), {label}"
 
     def _scores(self) -> None:
         report, labels = self._report, self._labels
@@ -90,7 +93,7 @@ class _Text:
         self._line(labels["race_note"])
         cited = report.citations
         parts = [f"{getattr(cited, name)} {labels[name]}" for name in ("supported", "unsupported", "unknown")]
-        accuracy = f"{labels['fact_accuracy']} {share(cited.accuracy)}"
+        accuracy = f"{labels['accuracy_pooled']} {share(cited.accuracy)}"
         if cited.ci95 is not None:
             accuracy += f" ({labels['interval']} {interval(cited.ci95, labels['to'])})"
         self._line(f"{labels['citations']}: {', '.join(parts)}; {accuracy}; n = {cited.n}")
@@ -108,13 +111,16 @@ class _Text:
         if costs.judge:
             spent = costs.judge.values()
             requests, unknown = sum(each.requests for each in spent), sum(each.unknown for each in spent)
-            parts = [usd(sum(each.cost_usd for each in spent)), f"{labels['requests']}: {requests}"]
+            known = [each.cost_usd for each in spent if each.cost_usd is not None]
+            parts = [usd(sum(known) if known else None), f"{labels['requests']}: {requests}"]
             parts += [f"{labels['no_cost']}: {unknown}"] * bool(unknown)
             self._line(f"{labels['judge']}: {', '.join(parts)}")
 
     def _groups(self, title: str, groups: Sequence[Group]) -> None:
         labels = self._labels
         self._heading(labels[title])
+        if any(group.cost_saving_usd.n != group.n_total for group in groups):
+            self._line(labels["n_note"])
         rows = [
             (
                 group_name(group, title, labels),
@@ -122,7 +128,7 @@ class _Text:
                 count(group.n_scored),
                 share(group.scores["overall_poet_score"].mean),
                 self._interval(group.scores["overall_poet_score"]),
-                usd(group.cost_saving_usd.total),
+                _with_n(usd(group.cost_saving_usd.total), group.cost_saving_usd.n, group.n_total),
             )
             for group in groups
         ]
@@ -153,8 +159,10 @@ class _Text:
     def _missing(self) -> None:
         report, labels = self._report, self._labels
         self._heading(labels["missing"])
-        if not report.missing and not report.lost:
+        if not report.missing and not report.lost and report.n_scored:
             self._line(labels["missing_none"].format(n=report.n_scored))
+        if not report.n_total:
+            self._line(labels["missing_no_report"])
         for part, lacks in report.missing.items():
             self._line(f"{labels[f'missing_{part}']} (n = {len(lacks)})")
             for lack in lacks[:MOST_TASKS]:
@@ -165,6 +173,8 @@ class _Text:
             for text in report.lost[:MOST_TASKS]:
                 self._line(f"   {line(text)}")
             self._more(len(report.lost))
+        if report.n_not_reached:
+            self._line(labels["missing_unreached"].format(n=report.n_not_reached))
 
     def _more(self, n: int) -> None:
         if n > MOST_TASKS:
@@ -215,6 +225,11 @@ class _Text:
         for row in rows:
             table.add_row(*map(Text, row))
         self._console.print(table)
+
+
+def _with_n(shown: str, n: int, of: int) -> str:
+    """A figure with its n, where that is not the one beside it."""
+    return shown if n == of else f"{shown} (n = {n})"
 
 
 def group_name(group: Group, title: str, labels: Mapping[str, str]) -> str:

@@ -43,8 +43,8 @@ _TEXTS = {
     "weight": ("weight", "权重"),
     "class": ("Class", "等级"),
     "classes": ("Classes", "等级分布"),
-    "from": ("from {:.2f}", "{:.2f} 起"),
-    "below": ("below {:.2f}", "低于 {:.2f}"),
+    "from": ("from {:g}", "{:g} 起"),
+    "below": ("below {:g}", "低于 {:g}"),
     "excellent": ("excellent", "优秀"),
     "good": ("good", "良好"),
     "acceptable": ("acceptable", "合格"),
@@ -72,11 +72,13 @@ _TEXTS = {
     "supported": ("supported", "有依据"),
     "unsupported": ("unsupported", "无依据"),
     "unknown": ("not checkable", "无法核实"),
+    "accuracy_pooled": ("Accuracy over all citations", "全部引用的准确率"),
     "accuracy_of": (
         "{supported} of {known} citations that could be checked hold",
         "可核实的 {known} 条引用中有 {supported} 条属实",
     ),
     "costs": ("Costs and time", "成本与时间"),
+    "n_note": ("A figure that fewer reports have says its own n.", "只有部分报告具备的数据另注 n。"),
     "costs_note": (
         "Each sum is over the n reports that have the figure, so sums with different n cannot be subtracted.",
         "每项合计只包含有该数据的 n 份报告，n 不同的合计不可相减。",
@@ -92,7 +94,7 @@ _TEXTS = {
     "saved_hours": ("Time saved", "节约时间"),
     "input_tokens": ("Input tokens", "输入 token"),
     "output_tokens": ("Output tokens", "输出 token"),
-    "judge": ("What judges cost in this call so far", "本次调用至今的评审花费"),
+    "judge": ("What judges cost in this call for these reports", "本次调用中评审这些报告的花费"),
     "stage": ("Stage", "阶段"),
     "requests": ("Requests", "请求数"),
     "no_cost": ("Requests without a price", "价格未知的请求"),
@@ -107,6 +109,11 @@ _TEXTS = {
     "more": ("and {n} more", "另有 {n} 个"),
     "missing": ("What is missing, and why", "缺失项及原因"),
     "missing_none": ("Nothing: all {n} reports have every part.", "无缺失：{n} 份报告各项齐全。"),
+    "missing_no_report": ("There is no report.", "没有报告。"),
+    "missing_unreached": (
+        "An interruption left {n} reports without any score; the same command goes on with them.",
+        "因中断有 {n} 份报告未评分；重新运行同一命令即可继续。",
+    ),
     "missing_efficiency": ("Efficiency", "效率价值"),
     "missing_race": ("RACE", "RACE"),
     "missing_fact": ("Citation accuracy", "引用准确率"),
@@ -141,8 +148,9 @@ _TEXTS = {
     "nothing_to_show": ("No report has the figures for this chart.", "没有报告具备此图所需的数据。"),
     "differences": ("On the same tasks", "相同任务上的差异"),
     "differences_note": (
-        "POET score less that of {best}, which has the highest mean, over the tasks that both have.",
-        "在两者共有的任务上，与均值最高的 {best} 的 POET 综合分之差。",
+        "POET score less that of {best}, which has the highest mean (n = {n}; models with fewer than 5 scored reports "
+        "come after others), over the tasks that both have.",
+        "在两者共有的任务上，与均值最高的 {best} 的 POET 综合分之差（n = {n}；已评分报告少于 5 份的模型排在其后）。",
     ),
     "difference": ("Difference", "差异"),
     "weights": ("How it is computed", "计算方法"),
@@ -153,6 +161,10 @@ _TEXTS = {
         "POET = {efficiency_value:g} × 效率价值 + {quality_value:g} × 质量价值 + {strategic_value:g} × 战略价值；"
         "质量价值 = {race_score:g} × RACE + {fact_score:g} × 引用准确率。"
         "缺少任何一项的报告没有 POET 综合分，也不计入均值。",
+    ),
+    "formula_fact_max": (
+        "Citation accuracy is divided by {fact_accuracy_max:g}, and counts as 1 at most.",
+        "引用准确率先除以 {fact_accuracy_max:g}，最高计为 1。",
     ),
     "formula_compat": (
         "Compatible with the original: RACE is divided by {race_score_max:g}.",
@@ -166,48 +178,46 @@ _TEXTS = {
         "补全缺失项：可读取的 {of} 份报告中有 {n} 份没有 POET 综合分，均值不代表这些报告。",
     ),
     "rule_unfit": (
-        "Do not use without review: {n} of {of} scored reports are below {threshold:.2f} (acceptable).",
-        "未经复核不宜使用：{of} 份已评分报告中有 {n} 份低于 {threshold:.2f}（合格线）。",
+        "Do not use without review: {n} of {of} scored reports are below {threshold:g} (acceptable).",
+        "未经复核不宜使用：{of} 份已评分报告中有 {n} 份低于 {threshold:g}（合格线）。",
     ),
     "rule_inaccurate_citations": (
-        "Check citations before use: {supported} of {known} that could be checked hold ({accuracy:.0%}), "
-        "below {threshold:.0%} (good).",
-        "使用前应核对引用：可核实的 {known} 条引用中仅 {supported} 条属实（{accuracy:.0%}），"
-        "低于 {threshold:.0%}（良好线）。",
+        "Check citations before use: {supported} of {known} that could be checked hold ({accuracy}), "
+        "below {threshold} (good).",
+        "使用前应核对引用：可核实的 {known} 条引用中仅 {supported} 条属实（{accuracy}），低于 {threshold}（良好线）。",
     ),
     "rule_unreadable_citations": (
-        "Ask for sources that can be read: {unknown} of {cited} citations ({share:.0%}) could not be checked.",
-        "应要求使用可访问的来源：{cited} 条引用中有 {unknown} 条（{share:.0%}）无法核实。",
+        "Ask for sources that can be read: {unknown} of {cited} citations ({share}) could not be checked, "
+        "more than {limit}.",
+        "应要求使用可访问的来源：{cited} 条引用中有 {unknown} 条（{share}）无法核实，超过 {limit}。",
     ),
     "rule_uncited": (
         "Ask for sources: {n} of {of} reports cite nothing.",
         "应要求注明来源：{of} 份报告中有 {n} 份没有引用。",
     ),
     "rule_slower": (
-        "Leave these to the expert or speed them up: {n} of {of} reports took longer than the expert, "
-        "{hours:.1f} hours in all.",
-        "应交由专家完成或提速：{of} 份报告中有 {n} 份用时超过专家，共多用 {hours:.1f} 小时。",
+        "Leave these to the expert or speed them up: {n} of {of} reports took longer than the expert, {hours} in all.",
+        "应交由专家完成或提速：{of} 份报告中有 {n} 份用时超过专家，共多用 {hours}。",
     ),
     "rule_dearer": (
-        "Leave these to the expert or make them cheaper: {n} of {of} reports cost more than the expert, "
-        "{usd:,.2f} USD in all.",
-        "应交由专家完成或降低成本：{of} 份报告中有 {n} 份成本高于专家，共多花 {usd:,.2f} 美元。",
+        "Leave these to the expert or make them cheaper: {n} of {of} reports cost more than the expert, {usd} in all.",
+        "应交由专家完成或降低成本：{of} 份报告中有 {n} 份成本高于专家，共多花 {usd}。",
     ),
     "rule_attended": (
-        "Plan for people's time: {n} of {of} reports have an automation below {threshold:.2f} (good).",
-        "应预留人工时间：{of} 份报告中有 {n} 份自动化程度低于 {threshold:.2f}（良好线）。",
+        "Plan for people's time: {n} of {of} reports have an automation below {threshold:g} (good).",
+        "应预留人工时间：{of} 份报告中有 {n} 份自动化程度低于 {threshold:g}（良好线）。",
     ),
     "rule_weakest_dimension": (
         "Improve {dimension} first: it has RACE's lowest mean, {mean:.2f}, which is {distance:+.3f} from the mean of "
-        "the other dimensions (95 % interval {low:+.3f} to {high:+.3f}, n = {n}).",
+        "the other dimensions (n = {n}; 95 % interval, corrected for 4 dimensions: {interval}).",
         "应优先改进{dimension}：其 RACE 均值最低，为 {mean:.2f}，与其他维度均值相差 {distance:+.3f}"
-        "（95% 区间 {low:+.3f} 至 {high:+.3f}，n = {n}）。",
+        "（n = {n}；按 4 个维度校正的 95% 区间：{interval}）。",
     ),
     "rule_weak_domain": (
-        "Review reports on {domain}: mean POET score {mean:.2f} (95 % interval {low:.2f} to {high:.2f}, n = {n}), "
-        "elsewhere {rest:.2f} (n = {n_rest}).",
-        "应复核 {domain} 领域的报告：POET 综合分均值 {mean:.2f}（95% 区间 {low:.2f} 至 {high:.2f}，n = {n}），"
-        "其他领域为 {rest:.2f}（n = {n_rest}）。",
+        "Review reports on {domain}: mean POET score {mean:.2f} (n = {n}), elsewhere {rest:.2f} (n = {n_rest}), "
+        "a difference of {distance:+.3f} (95 % interval, corrected for comparing {compared} domains: {interval}).",
+        "应复核 {domain} 领域的报告：POET 综合分均值 {mean:.2f}（n = {n}），其他领域为 {rest:.2f}（n = {n_rest}），"
+        "相差 {distance:+.3f}（按所比较的 {compared} 个领域校正的 95% 区间：{interval}）。",
     ),
     "rule_unused_knowledge": (
         "See whether the agent can read its knowledge base: {n} reports added {units} units of knowledge and used 0.",

@@ -32,3 +32,4 @@ class Wording:
     validate: str
     strategic: str
     knowledge: str
+    reuse: str

@@ -15,7 +15,6 @@ ENGLISH = Wording(
         "criteria": "criteria",
         "statements": "statements",
         "page": "page",
-        "references": "list of references",
         "known": "known knowledge",
     },
     dimensions={
@@ -38,8 +37,13 @@ Rate what the query is worth as a task for a research agent whose client has a b
 seven dimensions a whole number from 1 to 5, and before it the reason in one or two sentences:
 {scales}
 
-Reply with one JSON object and nothing else, its keys being the letters of the dimensions:
-{{"A": {{"reason": "...", "score": 1}}, ..., "G": {{"reason": "...", "score": 5}}}}""",
+Then say to which domain the query belongs, in one English word in lower case, such as finance, legal, medical,
+technology, marketing, consulting, engineering or research, and its level of complexity: 1 a look-up, 2 a basic
+analysis, 3 research of medium depth, 4 deep analysis, 5 work for experts. What the query does not tell is null.
+
+Reply with one JSON object and nothing else, its keys being the letters of the dimensions and these two:
+{{"A": {{"reason": "...", "score": 1}}, ..., "G": {{"reason": "...", "score": 5}}, "domain": "...",
+"complexity_level": 3}}""",
     weigh="""\
 An article that answers the query will be judged in four dimensions:
 {dimensions}
@@ -72,8 +76,8 @@ Two articles answer the query. Judge both by each of the criteria, which are gro
 first compare in two or three sentences what the two articles do, with what stands in them, then give each a score
 from 0 to 10 (decimals are allowed):
 0-2: fails; 2-4: poor; 4-6: fair; 6-8: good; 8-10: outstanding.
-The order of the articles says nothing about them. Length is no merit. Repeat the text of each criterion exactly, and
-leave none out.
+The order of the articles says nothing about them. Length is no merit. `criterion` repeats the line behind a
+criterion's dash exactly, without the explanation below it. Leave no criterion out.
 
 Reply with one JSON object and nothing else, with a list for each dimension:
 {{"comprehensiveness": [{{"criterion": "...", "analysis": "...", "article_1_score": 0.0, "article_2_score": 0.0}}],
@@ -83,7 +87,8 @@ An article answers the query. Judge it by each of the criteria, which are groupe
 say in two or three sentences what the article does, with what stands in it, then give a score from 0 to 10 (decimals
 are allowed):
 0-2: fails; 2-4: poor; 4-6: fair; 6-8: good; 8-10: outstanding.
-Length is no merit. Repeat the text of each criterion exactly, and leave none out.
+Length is no merit. `criterion` repeats the line behind a criterion's dash exactly, without the explanation below it.
+Leave no criterion out.
 
 Reply with one JSON object and nothing else, with a list for each dimension:
 {{"comprehensiveness": [{{"criterion": "...", "analysis": "...", "target_score": 0.0}}],
@@ -99,8 +104,8 @@ nothing of your own. Entries of a list of references are no statements.
 Reply with one JSON object and nothing else; where there is no citation the list is empty:
 {{"citations": [{{"fact": "...", "ref_idx": "1", "url": "https://..."}}]}}""",
     deduplicate="""\
-These numbered statements of one article cite the same page. Some say the same in other words. Of those that say the
-same keep one, the one that says most; statements that differ in a number, a name, a time or a condition do not say
+These numbered statements of one article cite the same page. Some may say the same in other words. Of those that say
+the same keep one, the one that says most; statements that differ in a number, a name, a time or a condition do not say
 the same.
 
 Reply with one JSON object and nothing else, with the numbers of the statements that are kept:
@@ -108,7 +113,7 @@ Reply with one JSON object and nothing else, with the numbers of the statements 
     validate="""\
 An article cites the page for each of these numbered statements. Say for each whether the page backs it:
 - supported: all that the statement says stands in the page or follows from it,
-- unsupported: the page does not say it, says something else, or only a part of it,
+- unsupported: the page does not say it, says something else, or backs only a part of it,
 - unknown: the page is no content (an error, a log-in, an empty page), so that this cannot be told.
 Judge by the page alone, not by what you know.
 
@@ -117,6 +122,7 @@ Reply with one JSON object and nothing else, with one entry for each statement:
     strategic="""\
 Judge what the article shows of the agent that wrote it, and what it is worth beyond this query. Give each of these
 eight a score from 1 to 5 (decimals are allowed), and before it the reason in one or two sentences:
+1: not at all; 2: a little; 3: in part; 4: for the most part; 5: throughout.
 - multi_step_reasoning: conclusions are reached over several steps that hold and can be followed.
 - domain_expertise: methods, terms and judgement are those of somebody who knows the field.
 - synthesis_capability: several sources are weighed against each other and become one picture.
@@ -131,10 +137,16 @@ Reply with one JSON object and nothing else, with an entry for each of the eight
     knowledge="""\
 Draw from the article the units of knowledge that are worth keeping for later tasks: facts, figures, rules, methods or
 relations, each in one or two sentences that can be understood alone, in the article's language. At most {most}, the
-most valuable first. Give each a quality from 0 to 1: how exact, backed and lasting it is.
-The known knowledge is what was kept from earlier tasks. List the ids of those of its units that the article uses: that
-it states what such a unit says.
+most valuable first. Give each a quality from 0 to 1: 0 is vague, unbacked or soon out of date, 1 is exact, backed and
+lasting.
 
-Reply with one JSON object and nothing else:
-{{"units": [{{"text": "...", "quality": 0.0}}], "reused": ["id"]}}""",
+Reply with one JSON object and nothing else; where there is nothing worth keeping the list is empty:
+{{"units": [{{"text": "...", "quality": 0.0}}]}}""",
+    reuse="""\
+The known knowledge is what was kept from earlier tasks, one unit a line. List the ids of those units that the article
+uses: it states all that the unit says, in whatever words. A unit that differs from the article in a number, a name, a
+time or a condition is not used.
+
+Reply with one JSON object and nothing else; where none is used the list is empty:
+{{"reused": ["id"]}}""",
 )

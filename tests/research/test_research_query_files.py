@@ -1,0 +1,128 @@
+"""Files of proposed queries, whichever way they are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.research.query_files import ALIASES, read_queries
+from pytest_agentbench.research.query_rows import ProposedQuery, as_cell, csv_rows, from_cell, scored_query
+from pytest_agentbench.research.query_value import QUERY_DIMENSIONS
+from pytest_agentbench.sources.research_rows import GoodRow, LostRow
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1).filter(str.strip)
+GBK = st.text("中国的茶叶市场有多大，值得研究吗？abc 123,\"'", min_size=4).filter(
+    lambda text: text.strip() and any(character in "中国的茶叶市场" for character in text)
+)
+
+
+def queries(content: bytes, suffix: str = ".csv", told: list[str] | None = None) -> list[GoodRow | LostRow]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"queries{suffix}")
+        path.write_bytes(content)
+        return list(read_queries(path, [].append if told is None else told.append))
+
+
+def table(header: list[str], rows: list[list[str]], delimiter: str = ",") -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter).writerows([header, *rows])
+    return text.getvalue()
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 10**9), TEXT, TEXT), min_size=1),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig"]),
+    delimiter=st.sampled_from(",;\t"),
+    names=st.tuples(*(st.sampled_from(ALIASES[field]) for field in ("id", "title", "prompt"))),
+    upper=st.booleans(),
+)
+def test_a_table_says_the_same_in_any_form(
+    rows: list[tuple[int, str, str]], encoding: str, delimiter: str, names: tuple[str, str, str], upper: bool
+) -> None:
+    header = [name.upper() if upper else name for name in names]
+    cells = [[str(number), title, content] for number, title, content in rows]
+    found = queries(table(header, cells, delimiter).encode(encoding))
+    assert [(row.value.id, row.value.title, row.value.prompt) for row in found] == [
+        (number, title.strip(), prompt.strip()) for number, title, prompt in rows
+    ]
+
+
+@given(st.lists(GBK, min_size=1))
+def test_chinese_in_gbk(contents: list[str]) -> None:
+    told: list[str] = []
+    found = queries(table(["内容"], [[content] for content in contents]).encode("gbk"), told=told)
+    assert len(told) == 1
+    assert ": read as GBK; " in told[0]
+    assert [row.value.prompt for row in found] == [content.strip() for content in contents]
+
+
+@given(st.text("='+-@\t\n中a1", max_size=6))
+def test_no_text_is_a_formula_and_each_can_be_read_again(text: str) -> None:
+    cell = as_cell(text)
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+    assert from_cell(cell) == text
+
+
+def test_a_table_with_formulas_is_read_as_it_was_written() -> None:
+    texts = ['=HYPERLINK("https://a.example/";"x")', "-2 + 3", "@SUM(A1)", "'quoted'"]
+    scored = {each.key: {"score": 4} for each in QUERY_DIMENSIONS}
+    rows = [
+        scored_query(ProposedQuery(id=text, title=text, prompt=text), {"scores": scored, "overall_score": 4.0})
+        for text in texts
+    ]
+    header, *cells = csv_rows(rows)
+    assert [row[1][0] for row in cells] == ["'"] * 4
+    found = queries(table(header, cells).encode("utf-8-sig"))
+    assert [(row.value.id, row.value.title, row.value.prompt) for row in found] == [(text,) * 3 for text in texts]
+
+
+@given(st.binary(max_size=200), st.sampled_from([".csv", ".md", ".json", ".jsonl"]))
+def test_any_bytes_give_rows_or_one_error(content: bytes, suffix: str) -> None:
+    with suppress(ConfigError):
+        assert all(isinstance(row, GoodRow | LostRow) for row in queries(content, suffix))
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "cp1251", "shift_jis", "big5"])
+def test_other_encodings_are_named_not_guessed(encoding: str) -> None:
+    text = {
+        "cp1251": "Насколько велик рынок чая в Китае? Опишите подробно.",
+        "shift_jis": "中国のお茶の市場はどのくらい大きいですか",
+        "big5": "中國的茶葉市場有多大請詳細說明",
+    }.get(encoding, "Quelle est la taille du marché du thé ? Où, à quel coût, est-ce mûr ?")
+    with pytest.raises(ConfigError, match="found neither UTF-8"):
+        queries(f"prompt\n{text}\n".encode(encoding))
+
+
+def test_rows_know_their_line_and_what_else_their_file_says() -> None:
+    rows = '"prompt","domain","complexity_level","language","else"\n"a\nb","law","3","en","x"\n\n"c","","","",""\n'
+    first, second = queries(rows.encode())
+    assert (first.line, second.line) == (2, 5)
+    assert (first.value.domain, first.value.complexity_level, first.value.language) == ("law", 3, "en")
+    assert (second.value.domain, second.value.complexity_level, second.value.language) == (None, None, None)
+    assert second.value.model_extra == {}
+
+
+def test_json_and_jsonl_say_the_same() -> None:
+    rows = [{"query_number": 7, "query_title": "T", "query_content": "tea"}, {"id": "x", "text": "milk"}, 5, {"id": 3}]
+    lines = queries("\n".join(map(json.dumps, rows)).encode(), ".jsonl")
+    document = queries(json.dumps(rows, indent=1).encode(), ".json")
+    for found in (lines, document):
+        assert [row.value.prompt for row in found[:2]] == ["tea", "milk"]
+        assert [row.value.id for row in found[:2]] == [7, "x"]
+        assert all(isinstance(row, LostRow) for row in found[2:])
+    assert [row.line for row in lines] == [1, 2, 3, 4]
+
+
+def test_a_language_that_is_none_is_lost() -> None:
+    [row] = queries(b"prompt,language\ntea,French\n")
+    assert isinstance(row, LostRow)
+    assert ":2:1: language: " in row.message
