@@ -17,6 +17,7 @@ from pytest_agentbench.config import (
     DatasetDescriptor,
     Known,
     Loc,
+    ReportsFile,
     RunProfile,
     SuiteFile,
     TestCaseFile,
@@ -33,6 +34,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import Scripts
 from pytest_agentbench.records import Case, FileContains, FileExists, PathExists
 from pytest_agentbench.sources import (
+    BadReport,
     BadRow,
     CodeNotRun,
     Dataset,
@@ -45,7 +47,10 @@ from pytest_agentbench.sources import (
     is_dataset,
     load_case,
     open_dataset,
+    open_reports,
+    read_all_reports,
     read_rows,
+    report_case,
     row_case,
     suite_problems,
 )
@@ -88,6 +93,8 @@ class Checker:
                 read_commands(path)
             elif kind is None or kind is DatasetDescriptor:
                 self._dataset(path, root)
+            elif kind is ReportsFile:
+                self._reports(path, root)
             elif kind is TestCaseFile:
                 self._case(load_case(path, root), root)
             else:
@@ -128,6 +135,15 @@ class Checker:
                 self.warnings.append(f"{doubt.place}: warning: {doubt.text}")
         except CodeNotRun as reason:
             self.warnings.append(_as_warning(f"{reason}; its rows were not checked"))
+
+    def _reports(self, path: Path, root: ConfigRoot) -> None:
+        reports = open_reports(path, root.path)
+        told: set[str] = set()
+        for item in read_all_reports(reports):
+            if isinstance(item, BadReport):
+                self.errors += item.message.splitlines()
+            else:
+                self._case(report_case(reports, item), root, told)
 
     def _rows(self, dataset: Dataset, root: ConfigRoot, told: set[str]) -> Iterator[Row]:
         """The dataset's good rows, each checked as a case. `told` are doubts that its descriptor has raised."""
@@ -248,7 +264,8 @@ def _unregistered(what: str, names: Iterable[str], registered: Collection[str] |
 
 def _doubts(case: Case, known: Known) -> Iterator[str]:
     """What may be meant so: names that only a plugin can know, and file checks that nothing needs to be done for."""
-    yield from _unregistered("runner", [case.runner.type], known.runners)
+    stored = case.research is not None and case.research.article is not None
+    yield from _unregistered("runner", [] if stored else [case.runner.type], known.runners)
     yield from _unregistered("tool", case.tools, known.tools)
     yield from _unregistered("metric", [metric.name for metric in case.metrics], known.metrics)
     declared = [check.kind for check in case.checks if check.declarative is not None]

@@ -66,17 +66,30 @@ def _cases_of(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Cas
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources import (
         CASE_FILES,
+        BadReport,
         BadRow,
         CodeNotRun,
+        is_reports,
         load_case,
         open_dataset,
+        open_reports,
+        read_all_reports,
         read_rows,
+        report_case,
         row_case,
     )
 
     try:
         if path.name in CASE_FILES:
             yield load_case(path, root)
+            return
+        if is_reports(path):
+            reports = open_reports(path, root.path)
+            for item in read_all_reports(reports):
+                if isinstance(item, BadReport):
+                    problems.append(item.message)
+                else:
+                    yield report_case(reports, item)
             return
         dataset = open_dataset(path, root.path)
         for row in read_rows(dataset):
@@ -104,7 +117,13 @@ def _row(case: Case) -> dict[str, Any]:
 
 
 def decided_by(case: Case) -> list[str]:
-    """What can fail the case: checks, metrics with a threshold, a judge where it has a measure; thresholds of these."""
+    """What can fail the case: checks, metrics with a threshold, a judge where it has a measure; thresholds of these.
+
+    A research report without thresholds fails where no report came, and is an error where a part has no score.
+    """
+    if case.research is not None:
+        scoring = case.research.scoring
+        return [f"{name}>={least:g}" for name, least in scoring.thresholds.items()] or ["report only"]
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations
     deciders = [check.kind for check in case.checks] + ["verify"] * bool(case.verify)
     deciders += [f"{metric.name}>={metric.threshold:g}" for metric in case.metrics if metric.threshold is not None]

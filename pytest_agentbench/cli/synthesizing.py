@@ -154,9 +154,8 @@ class Call:
         for stage, spent in self._ledger.rows():
             cost = "?" if spent.unknown else f"{spent.cost_usd:.4f}"
             yield f"{stage:<12}{spent.requests:>10,}{spent.input_tokens:>15,}{spent.output_tokens:>15,}{cost:>10}"
-        unknown = self._ledger.total.unknown
-        if unknown and self._args.max_cost is not None:
-            yield f"--max-cost did not count {unknown} requests of unknown cost; give the model prices in models.yaml"
+        if (uncounted := self._ledger.uncounted()) is not None:
+            yield uncounted
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from support.research_project import ResearchProject, criteria, report
 
 from pytest_agentbench.cli import COMMANDS, main
 
@@ -222,8 +223,8 @@ def test_schemas_are_printed_and_written(run, tmp_path):
     assert json.loads((tmp_path / "new" / "schemas" / "suite.schema.json").read_text()) == schema
     written = {path.name.removesuffix(".schema.json") for path in (tmp_path / "new" / "schemas").iterdir()}
     assert written == {
-        *("test_case", "dataset", "suite", "run_profile", "evaluation_profile", "agent", "models", "servers"),
-        *("demo", "dataset_demo", "report"),
+        *("test_case", "dataset", "reports", "suite", "run_profile", "evaluation_profile", "agent", "models"),
+        *("servers", "demo", "dataset_demo", "report"),
     }
 
 
@@ -325,3 +326,24 @@ def test_overlapping_assignments_are_told(tree, run):
     assert code == 1
     assert lines[0].startswith(f"{root}/suites/s.yaml:7:52: openclaw.agent_assignments[1].case_selection: case 'one'")
     assert len(lines) == 2
+
+
+def test_research_reports_are_listed_and_validated(run, tmp_path):
+    project = ResearchProject(tmp_path / "cases")
+    project.reports(thresholds={"race": 0.5})
+    code, lines, errors = run("list", tmp_path / "cases")
+    assert (code, errors) == (0, [])
+    assert [line.split("\t")[0] for line in lines] == ["drb.1", "drb.2"]
+    assert all("race>=0.5" in line for line in lines)
+    code, lines, _ = run("validate", tmp_path / "cases")
+    assert (code, lines[-1]) == (0, "1 file checked, 2 cases: 0 errors, 0 warnings")
+    project.rows("criteria.jsonl", criteria(2))
+    project.rows("raw/gpt.jsonl", report(1), report(2), "{")
+    code, lines, _ = run("validate", tmp_path / "cases")
+    assert code == 1
+    assert "found no row with the prompt of 1" in lines[0]
+    assert "gpt.jsonl:3:" in lines[1]
+    code, lines, errors = run("list", tmp_path / "cases")
+    assert (code, len(lines), len(errors)) == (1, 1, 2)
+    project.reports(thresholds={"rase": 1})
+    assert any("thresholds.rase" in line for line in run("validate", project.folder / "reports.yaml")[1])

@@ -1,4 +1,4 @@
-"""`agentbench research ...`: research reports scored stage by stage (seed 003), or all at once by `run`."""
+"""`agentbench research ...`: scores research reports, stage by stage or all at once by `run`."""
 
 from __future__ import annotations
 

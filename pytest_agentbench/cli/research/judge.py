@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from pytest_agentbench.cli.places import project_of
-from pytest_agentbench.config import ConfigRoot, find_root
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, JudgeConfig, find_root
+from pytest_agentbench.engine import CHAT_JUDGE
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import Endpoints, Ledger, Scripts, missing_key, resolve_model
 from pytest_agentbench.records import Case, Model, RowId, RunnerSpec
@@ -28,12 +30,15 @@ def case_id(row_id: RowId) -> str:
 
 
 @asynccontextmanager
-async def open_judge(args: argparse.Namespace, file: Path, ledger: Ledger) -> AsyncIterator[Asking]:
-    """The judge that the options name, else OPENAI_MODEL. Models are declared for the folder of `file`, or this one.
+async def open_judge(
+    args: argparse.Namespace, file: Path, ledger: Ledger, request_seconds: float
+) -> AsyncIterator[Asking]:
+    """The judge that the options name, else OPENAI_MODEL. Models and profiles are those of the folder of `file`, or
+    of this one; a request takes at most `request_seconds`.
 
     Raises ConfigError where none is named, or its key is missing.
     """
-    model = _model(args.judge, args.profile, file)
+    model, options = _judge(args.judge, args.profile, file)
     redactor = Redactor()
     if model.api_key_env is not None:
         redactor.know([model.api_key_env])
@@ -42,14 +47,43 @@ async def open_judge(args: argparse.Namespace, file: Path, ledger: Ledger) -> As
         scripts.load_beside(_script_case(args.script, file))
     endpoints = Endpoints(scripts=scripts)
     try:
-        yield Asking(endpoints.client(model), Judgements(args.kept / JUDGEMENTS, redactor), ledger, redactor)
+        yield Asking(
+            endpoints.client(model),
+            Judgements(args.kept / JUDGEMENTS, redactor),
+            ledger,
+            redactor,
+            options=options,
+            request_seconds=request_seconds,
+        )
     finally:
         await endpoints.close()
 
 
-def _model(judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ) -> Model:
+def scripted_pages(args: argparse.Namespace, file: Path) -> Mapping[str, str]:
+    """The pages by URL that the script has; none where a judge judges that is not scripted. Raises ConfigError.
+
+    A stage without a judge has those of --script.
+    """
+    if "judge" not in args:
+        if args.script is None:
+            return {}
+    elif not _judge(args.judge, args.profile, file)[0].scripted:
+        return {}
+    case, scripts = _script_case(args.script, file), Scripts()
+    scripts.load_beside(case)
+    return scripts.pages(case.case_id)
+
+
+def _judge(
+    judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ
+) -> tuple[Model, Mapping[str, Any]]:
+    """The judge's model, and what the profile sends with each request to it."""
     roots = [_root(file), _root(Path.cwd() / "any")]
-    name = judge or (_judge_of(profile, roots[0]) if profile else environ.get("OPENAI_MODEL"))
+    name: str | None = judge or environ.get("OPENAI_MODEL")
+    options: Mapping[str, Any] = {}
+    if profile and not judge:
+        first = _judge_of(profile, roots)
+        name, options = first.model, first.options
     if not name:
         raise ConfigError(
             "found no judge; name one with --judge MODEL or --profile NAME, or set OPENAI_MODEL (and OPENAI_BASE_URL "
@@ -59,16 +93,28 @@ def _model(judge: str | None, profile: str | None, file: Path, environ: Mapping[
     model = resolve_model(name, models=next((each for each in declared if each.get(name)), declared[0]))
     if (reason := missing_key(model)) is not None:
         raise ConfigError(reason)
-    return model
+    return model, options
 
 
-def _judge_of(profile: str, root: ConfigRoot) -> str:
-    """The model of the first judge of an evaluation profile. Raises ConfigError where it names none."""
-    judges = root.evaluation_profile(profile).judges
-    names = [judge.model for judge in judges if judge.model]
-    if not names:
-        raise ConfigError(f"evaluation profile {profile!r}: found no judge with a model, expected one")
-    return names[0]
+def _judge_of(profile: str, roots: Sequence[ConfigRoot]) -> JudgeConfig:
+    """The first judge of an evaluation profile that is a chat model. Raises ConfigError where there is none."""
+    judge = _profile(profile, roots).first_judge(CHAT_JUDGE)
+    if judge is None:
+        raise ConfigError(f"evaluation profile {profile!r}: found no judge of type {CHAT_JUDGE} with a model")
+    return judge
+
+
+def _profile(name: str, roots: Sequence[ConfigRoot]) -> EvaluationProfile:
+    """The profile of the first root that has it. Raises ConfigError."""
+    missing = []
+    for root in roots:
+        try:
+            root.find("evaluation_profiles", name)
+        except ConfigError as error:
+            missing.append(error)
+        else:
+            return root.evaluation_profile(name)
+    raise missing[0]
 
 
 def _script_case(script: Path | None, file: Path) -> Case:

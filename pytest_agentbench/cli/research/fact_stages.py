@@ -1,0 +1,236 @@
+"""The stages of FACT over files: each reads the rows that the one before wrote, and adds its keys to them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.cli.research.call import FailedBefore
+from pytest_agentbench.cli.research.fact_files import EndedRows, HeadRow, StoredRows
+from pytest_agentbench.cli.research.inputs import chosen_rows, joined, label, spoken, value_of
+from pytest_agentbench.cli.research.judge import case_id
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.records import Language, QueryRow
+from pytest_agentbench.research.asking import Asking, Unscored
+from pytest_agentbench.research.fact.citations import Citation
+from pytest_agentbench.research.fact.rows import (
+    STAGES,
+    CitedPage,
+    Contents,
+    FactPagesFailed,
+    FactRow,
+    counts_of,
+    deduplicated,
+    extracted,
+    failure,
+    pages_as_json,
+    scraped,
+    validated,
+)
+from pytest_agentbench.research.fact.statistics import Counts, result_text, statistics
+from pytest_agentbench.research.files import write_text
+from pytest_agentbench.research.report import Report
+from pytest_agentbench.sources.research_rows import GoodRow, Joined, LostRow, prompt_key, read_research_rows
+
+if TYPE_CHECKING:
+    from pytest_agentbench.cli.research.call import Call
+
+_Adding = Callable[[FactRow, Report], Awaitable[Mapping[str, Any]]]
+
+FILES = {
+    "extract": "extracted.jsonl",
+    "deduplicate": "deduplicated.jsonl",
+    "scrape": "scraped.jsonl",
+    "validate": "validated.jsonl",
+}
+"""What each stage writes to the folder of a model."""
+RESULT = "fact_result.txt"
+
+
+async def all_stages(call: Call, source: Path, folder: Path, queries: Path | None = None) -> None:
+    """Every stage, from a file of reports to fact_result.txt, in the folder of one model.
+
+    `queries` say which language each report is in. Raises ConfigError where a file cannot be read or no judge is named.
+    """
+    languages = _Languages(call, queries)
+    for stage in STAGES:
+        target = folder / FILES[stage]
+        await _add_keys(call, stage, source, target, languages)
+        source = target
+    await _count(call, source, folder / RESULT, languages)
+
+
+async def one_stage(call: Call, stage: str, source: Path, target: Path, queries: Path | None = None) -> None:
+    """One of STAGES, like `all_stages`."""
+    await _add_keys(call, stage, source, target, _Languages(call, queries))
+
+
+async def count(
+    call: Call, source: Path, target: Path, queries: Path | None = None, reports: Path | None = None
+) -> None:
+    """The statistics of validated rows, like `all_stages`. Those of `reports` that no row is of count as failed."""
+    await _count(call, source, target, _Languages(call, queries), reports)
+
+
+async def _add_keys(call: Call, stage: str, source: Path, target: Path, languages: _Languages) -> None:
+    """What a stage says of each row, added to it. Rows that failed before are passed on."""
+    with ExitStack() as opened:
+        stored = opened.enter_context(StoredRows(source))
+        rows = dict(enumerate(chosen_rows(call, source, stored.heads(), languages.of)))
+        add = await _adding(call, stage, source)
+        ended = opened.enter_context(EndedRows(target))
+
+        async def score(number: int) -> int:
+            error = await _ended(stored.data(rows[number]), number)
+            if error is not None:
+                raise error
+            return number
+
+        async def _ended(data: Mapping[str, Any], number: int) -> AgentbenchError | None:
+            """Why the row has failed. Nothing is left of it in memory, not even by an error's traceback."""
+            try:
+                added = await add(*_report(rows[number], data, stage, source, languages))
+            except AgentbenchError as error:
+                ended.add(number, _failed(data, stage, error))
+                return _bare(error)
+            ended.add(number, {**_cleared(data, stage), **added})
+            return None
+
+        await call.score(
+            stage, list(rows), score, label=lambda number: label(rows[number]), write=lambda results: (ended.write(),)
+        )
+
+
+def _report(
+    row: HeadRow, data: Mapping[str, Any], stage: str, source: Path, languages: _Languages
+) -> tuple[FactRow, Report]:
+    """What a row says. Raises AgentbenchError where it has failed before, or cannot be used."""
+    if (failed := failure(data, STAGES[: STAGES.index(stage)])) is not None:
+        raise FailedBefore(*failed)
+    language = languages.expected(value_of(row))
+    value = FactRow.model_validate(data)
+    return value, Report(value.id, case_id(value.id), source.stem, value.prompt, value.article, language)
+
+
+def _bare(error: AgentbenchError) -> AgentbenchError:
+    """The error of its kind without its traceback."""
+    if isinstance(error, FailedBefore):
+        return FailedBefore(error.stage, error.reason)
+    return ConfigError(str(error)) if isinstance(error, ConfigError) else Unscored(str(error))
+
+
+async def _count(call: Call, source: Path, target: Path, languages: _Languages, reports: Path | None = None) -> None:
+    with StoredRows(source) as stored:
+        rows = chosen_rows(call, source, stored.heads(), languages.of)
+        if reports is not None:
+            rows += _lost_before(call, source, rows, reports, languages)
+
+        async def score(row: HeadRow) -> Counts:
+            if (failed := failure(row.data or {})) is not None:
+                raise FailedBefore(*failed)
+            value_of(row)
+            try:
+                return counts_of(FactRow.model_validate(stored.data(row)))
+            except Unscored as error:
+                reason = f"{source}:{row.line}:1: {error}"
+            raise Unscored(reason)
+
+        def write(results: Sequence[Counts | AgentbenchError | None]) -> tuple[Path, ...]:
+            counts = [result for result in results if isinstance(result, Counts)]
+            failed = sum(isinstance(result, AgentbenchError) for result in results)
+            return (write_text(target, result_text(statistics(counts, failed), compat=call.args.compat)),)
+
+        results = await call.score("stat", rows, score, label=label, write=write)
+    for row, counts in zip(rows, results, strict=True):
+        if isinstance(counts, Counts) and counts.without_url:
+            share = f"{counts.without_url} of {counts.total} statements"
+            call.warn(f"{label(row)}: {share} are cited without an address that stands in the report")
+
+
+def _lost_before(
+    call: Call, source: Path, rows: Sequence[HeadRow], reports: Path, languages: _Languages
+) -> list[LostRow]:
+    """The reports that no row is of: what wrote the rows has lost them without a word."""
+    prompts = [row.value.prompt if isinstance(row, GoodRow) else (row.data or {}).get("prompt") for row in rows]
+    known = {prompt_key(prompt) for prompt in prompts if isinstance(prompt, str)}
+    found = chosen_rows(call, reports, read_research_rows(reports, QueryRow), languages.of)
+    return [
+        LostRow(row.line, f"{reports}:{row.line}:1: the report {row.value.id!r} has no row in {source}")
+        for row in found
+        if isinstance(row, GoodRow) and prompt_key(row.value.prompt) not in known
+    ]
+
+
+class _Languages:
+    """The language of each row: that of its query, where queries are given."""
+
+    def __init__(self, call: Call, queries: Path | None) -> None:
+        self._queries: Joined[QueryRow] | None = None if queries is None else joined(call, queries, QueryRow)
+
+    def expected(self, row: QueryRow) -> Language:
+        """Raises ConfigError where the queries lack the row's."""
+        partner = self._queries.partner(row) if self._queries is not None else None
+        return (partner.language if partner is not None else None) or spoken(row)
+
+    def of(self, row: QueryRow) -> Language:
+        """The same, by the row alone where its query is missing."""
+        try:
+            return self.expected(row)
+        except ConfigError:
+            return spoken(row)
+
+
+async def _adding(call: Call, stage: str, source: Path) -> _Adding:
+    """What a stage adds to a row."""
+    if stage == "scrape":
+        return partial(_scrape, await call.pages(source))
+    judged = {"extract": _extract, "deduplicate": _deduplicate, "validate": _validate}
+    return partial(judged[stage], await call.asking(source))
+
+
+async def _extract(asking: Asking, row: FactRow, report: Report) -> Mapping[str, Any]:
+    return {"citations": [asdict(citation) for citation in await extracted(asking, report)]}
+
+
+async def _deduplicate(asking: Asking, row: FactRow, report: Report) -> Mapping[str, Any]:
+    if row.citations is None:
+        raise ConfigError("citations: missing, expected those that `agentbench research fact extract` adds")
+    citations = [Citation(each.fact, each.ref_idx, each.url) for each in row.citations]
+    return {"citations_deduped": pages_as_json(await deduplicated(asking, report, citations))}
+
+
+async def _scrape(pages: Contents, row: FactRow, report: Report) -> Mapping[str, Any]:
+    return {"citations_deduped": pages_as_json(await scraped(pages, _pages(row, "deduplicate")))}
+
+
+async def _validate(asking: Asking, row: FactRow, report: Report) -> Mapping[str, Any]:
+    pages = _pages(row, "scrape")
+    if any(page.url_content is None for page in pages.values()):
+        raise ConfigError(
+            "citations_deduped: found no url_content, expected what `agentbench research fact scrape` adds"
+        )
+    return {"citations_deduped": pages_as_json(await validated(asking, report, pages))}
+
+
+def _pages(row: FactRow, stage: str) -> Mapping[str, CitedPage]:
+    if row.citations_deduped is None:
+        raise ConfigError(f"citations_deduped: missing, expected what `agentbench research fact {stage}` adds")
+    return row.citations_deduped
+
+
+def _failed(data: Mapping[str, Any], stage: str, error: AgentbenchError) -> Mapping[str, Any]:
+    """The row as the stage's file has it, with why the stage has nothing to add. What failed before stays as it is."""
+    if failure(data, STAGES[: STAGES.index(stage)]) is not None:
+        return data
+    found = {"citations_deduped": pages_as_json(error.pages)} if isinstance(error, FactPagesFailed) else {}
+    return {**_cleared(data, stage), **found, f"{stage}_error": str(error)}
+
+
+def _cleared(data: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
+    """The row without what it said of this stage and later ones."""
+    since = {f"{each}_error" for each in STAGES[STAGES.index(stage) :]}
+    return {name: value for name, value in data.items() if name not in since}
