@@ -34,9 +34,9 @@ SESSION = "agentbench-session"
 _HEAD_BYTES = 65_536
 _GARBAGE = 20_000
 """How many new objects it takes to look for garbage: Python's 700 make it 5 % of a session of 10,000 cases."""
-_DESCRIPTORS = ("dataset.yaml", "dataset.yml")
+_DESCRIPTORS = ("dataset.yaml", "dataset.yml", "reports.yaml", "reports.yml")
 _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
-_NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml")
+_NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml", ".reports.yaml", ".reports.yml")
 _CASE_KEYS = (b'"question"', b'"server_tasks"', b'"fuzzy_description"', b'"task_description"')
 """One of them stands at the head of every data file with cases: of questions, or of MCP tasks."""
 

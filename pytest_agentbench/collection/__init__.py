@@ -1,7 +1,8 @@
 """Collection: case × model × repetition become items, with ids, keywords and marks."""
 
 from pytest_agentbench.collection.begin import begin, choose
-from pytest_agentbench.collection.files import CASE_COLLECTORS, PLANNER, BadRowNode, CaseFile, DatasetFile, collect_file
+from pytest_agentbench.collection.collecting import CASE_COLLECTORS, collect_file
+from pytest_agentbench.collection.files import PLANNER, BadRowNode, CaseFile, DatasetFile
 from pytest_agentbench.collection.marked import PLAN_PARAM, finished_run, parametrize
 from pytest_agentbench.collection.planning import Planner, prepare
 

@@ -80,6 +80,8 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     if channel is not None:
         steady_socket(channel.gateway)
         channel.send(("cases", len(jobs), limits.concurrency))  # precedes xdist's own message on the same wire
+    if not session.items and not session.testsfailed and (left_out := config.stash[PLANNER].left_out):
+        _refuse(session, *left_out)  # nobody else would say why there is nothing
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
     if problems := _problems(config, settings, jobs):
@@ -94,11 +96,10 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     work: Work = functools.partial(execute, services)
     ahead = RunAhead(session, work, limits, close=services.close, tick=view, channel=channel, throttles=throttles)
     predicted = config.stash[PLANNER].predicted
-    if predicted is not None:
-        ahead.shared.append(predicted.predictions)
+    ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}
     if report is not None:
         report.attach(ahead, services.dry_run)
-    telling.warn(*_warnings(jobs, predicted))
+    telling.warn(*_warnings(jobs, predicted), *config.stash[PLANNER].left_out)
     _install(config, settings, ahead, services, telling)
     if channel is not None:
         config.pluginmanager.register(Parcels())
@@ -193,6 +194,8 @@ def _services(
         Identities(CodeReader(config.rootpath, config.stash[BEGAN]), telling.warn),
         Catalogues(settings.output / CATALOGUES, store.redactor),
         store.redactor,
+        settings.output,
+        tuple(config.stash[PLANNER].research_subjects),
         functools.partial(over_budget, settings.max_cost, settings.max_tokens),
         coming=lambda: config.stash[AHEAD].engine.coming,
         reuse_runs=not settings.no_reuse,

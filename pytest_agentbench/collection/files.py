@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +16,9 @@ from pytest_agentbench.engine import Job, Plan
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Case, MetricSpec, Model
 from pytest_agentbench.sources import (
-    CASE_FILES,
     BadRow,
     Dataset,
     Row,
-    in_case_folder,
-    is_dataset,
     row_case,
 )
 
@@ -35,7 +31,7 @@ class CollectionError(pytest.Collector.CollectError):
     """One text per problem: xdist reports a text once, and a traceback once per worker."""
 
 
-class _Cases(pytest.Module):
+class Cases(pytest.Module):
     """A Module with an empty module object, so that module-scoped fixtures and `request.module` work for cases too."""
 
     def __init__(self, **kw: Any) -> None:
@@ -68,7 +64,7 @@ class _Cases(pytest.Module):
         return planner.plans(planner.root(self.path), own_agent=planner.has_own_agent(self.path))
 
 
-class CaseFile(_Cases):
+class CaseFile(Cases):
     """A `test.yaml`."""
 
     def collect(self) -> Iterator[pytest.Item]:
@@ -88,7 +84,7 @@ class CaseFile(_Cases):
         yield from self._items(case.case_id, case.tags, case.line, lambda: case, plans, judges)
 
 
-class DatasetFile(_Cases):
+class DatasetFile(Cases):
     """A file of questions or a dataset's descriptor, read in one pass; the rows are parsed again when they run."""
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
@@ -119,9 +115,7 @@ class DatasetFile(_Cases):
         """Case ids begin with it, so no other dataset may have it. Raises ConfigError."""
         planner = self.config.stash[PLANNER]
         own = self.path if dataset.recipe is None else dataset.recipe.path
-        first = planner.files(planner.root(self.path)).setdefault(f"{dataset.name}.", own)  # no case id ends in a dot
-        if first != own:
-            raise ConfigError(f"{own}:1:1: name: found {dataset.name!r}, which {first} has too; give it another name")
+        planner.claim_name(dataset.name, own, planner.root(self.path))
 
     def _claim_id(self, dataset: Dataset, row: Row) -> None:
         """The ids of rows begin with their dataset's name; those of tasks do not. Raises ConfigError."""
@@ -150,25 +144,8 @@ class BadRowNode(pytest.Collector):
         raise CollectionError(self.message)
 
 
-CASE_COLLECTORS = (CaseFile, DatasetFile, BadRowNode)
-
-
 def _metrics(planner: Planner) -> tuple[MetricSpec, ...] | None:
     if planner.settings.metric is None:
         return None
     name, threshold = planner.settings.metric
     return (MetricSpec(name=name, threshold=threshold),)
-
-
-def collect_file(path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """The collector of a file that holds cases, None for any other. A `test.yaml` is known to look like a case.
-
-    A file that was named on the command line is taken at its word: what is wrong with it is an error.
-    """
-    named = parent.session.isinitpath(path)
-    if path.name in CASE_FILES:
-        return CaseFile.from_parent(parent, path=path)
-    top = parent.config.rootpath
-    if not named and (not is_dataset(path, top) or in_case_folder(path.parent, top)):
-        return None
-    return DatasetFile.from_parent(parent, path=path)

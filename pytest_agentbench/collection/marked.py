@@ -19,6 +19,7 @@ from pytest_agentbench.sources import (
     CASE_FILES,
     IndexedCase,
     Row,
+    is_reports,
     row_case,
 )
 
@@ -84,6 +85,11 @@ def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: li
 def _load(planner: Planner, found: IndexedCase, plans: list[Plan]) -> Case:
     if found.path.name in CASE_FILES:
         return planner.load(found.path, plans)
+    if is_reports(found.path):
+        raise ConfigError(
+            f"@pytest.mark.{MARK}: {found.case_id!r} is a research report of {found.path}; its thresholds decide it, "
+            "expected another case"
+        )
     dataset = planner.open_dataset(found.path, plans)
     [row] = [row for row in planner.rows(dataset, plans) if isinstance(row, Row) and row.case_id == found.case_id]
     return row_case(dataset, row)

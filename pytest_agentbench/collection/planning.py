@@ -23,16 +23,19 @@ from pytest_agentbench.engine import CHAT_JUDGE, Plan, Registry, build_registry,
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import missing_key, resolve_model
 from pytest_agentbench.options import Settings
-from pytest_agentbench.records import Case, MetricSpec, Model
+from pytest_agentbench.records import JUDGED, Case, MetricSpec, Model
+from pytest_agentbench.runners import StoredReports
 from pytest_agentbench.sources import (
     BadRow,
     Dataset,
     IndexedCase,
+    Reports,
     Row,
     assign_agents,
     index_cases,
     load_case,
     open_dataset,
+    open_reports,
     read_rows,
 )
 from pytest_agentbench.store import Store
@@ -40,9 +43,21 @@ from pytest_agentbench.store import Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pytest_agentbench.runners import Predictions
+
 OWN_AGENT = "agent"
 """The model id in item ids where the user's own agent runs and no model is named."""
 NO_MODEL = "none"
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What the session's options name below one config root; `ids` are models."""
+
+    suite: SuiteFile | None
+    run_profile: RunProfile
+    evaluation: EvaluationProfile
+    ids: tuple[str, ...]
 
 
 @dataclass
@@ -50,6 +65,8 @@ class Planner:
     """Works out each config root's plans once, and where the user's own agent runs.
 
     `problem` is why no case of the session can run. `predicted` are the predictions that are the session's subject.
+    `left_out` says which of the session's models have no stored reports. `research_subjects` are the files of reports,
+    or of the queries that they are written on, selected or not.
     """
 
     settings: Settings
@@ -59,9 +76,12 @@ class Planner:
     plugins: pytest.PytestPluginManager
     problem: str | None = None
     predicted: Predicted | None = None
+    left_out: list[str] = field(default_factory=list)
+    research_subjects: list[Path] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _cases: dict[Path, dict[str, IndexedCase]] = field(default_factory=dict)
     _plans: dict[tuple[Path, bool], list[Plan] | None] = field(default_factory=dict)
+    _stored: dict[Path, _Session | None] = field(default_factory=dict)
     _files: dict[Path, dict[str, Path]] = field(default_factory=dict)
     _own_agents: dict[Path, bool] = field(default_factory=dict)
 
@@ -91,6 +111,51 @@ class Planner:
             self._plans[key] = None
             self._plans[key] = self._make(root, own_agent)
         return self._plans[key] or []
+
+    def stored_plans(self, reports: Reports) -> list[Plan]:
+        """One plan for each file of stored reports, of the models that the session names, or all. Raises like `plans`.
+
+        Predictions are a session's only subject, so none where there are some.
+        """
+        root = self.root(reports.path)
+        if self.predicted is not None:
+            return []
+        if root.path not in self._stored:
+            self._stored[root.path] = None
+            self._stored[root.path] = self._session(root)
+        session = self._stored[root.path]
+        if session is None:
+            return []
+        wanted = [path for path in reports.stored if not session.ids or path.stem in session.ids]
+        stems = [path.stem for path in reports.stored]
+        if missing := [name for name in session.ids if name not in stems]:
+            self.left_out.append(
+                f"{reports.path}: found no stored report of {', '.join(missing)}; its files are of {', '.join(stems)}"
+            )
+        return [self._plan(root, None, False, session, StoredReports(path)) for path in wanted]
+
+    def open_reports(self, path: Path) -> Reports:
+        """The reports.yaml at `path`. Raises ConfigError."""
+        root = self.root(path)
+        outside = False
+        if self.settings.run_profile:
+            outside = root.run_profile(self.settings.run_profile).allow_outside_paths
+        reports = open_reports(path, root.path, self.registry.known, allow_outside=outside)
+        self.research_subjects += reports.subjects
+        return reports
+
+    def research_judges(self, reports: Reports, plans: Sequence[Plan]) -> list[tuple[Model, ...]]:
+        """For each plan the model that judges the reports, and those that the profile's metrics ask.
+
+        Raises ConfigError where a part asks a judge and there is none.
+        """
+        asked = self.metric_judges(plans, (), str(reports.path))
+        if not any(part in JUDGED for part in reports.scoring.parts):
+            return asked
+        try:
+            return [(plan.research_judge(), *models) for plan, models in zip(plans, asked, strict=True)]
+        except ConfigError as error:
+            raise ConfigError(f"{reports.path}:1:1: {error}") from None
 
     def load(self, path: Path, plans: list[Plan]) -> Case:
         """The case of a `test.yaml`, whose paths may go where the plans' run profile allows. Raises ConfigError.
@@ -148,29 +213,40 @@ class Planner:
         """Which test.yaml has the case of an id, of those collected so far: ids are unique below a root."""
         return self._files.setdefault(root.path, {})
 
+    def claim_name(self, name: str, file: Path, root: ConfigRoot) -> None:
+        """Case ids of a dataset or of reports begin with its name, so no other may have it. Raises ConfigError."""
+        first = self.files(root).setdefault(f"{name}.", file)  # no case id ends in a dot
+        if first != file:
+            raise ConfigError(f"{file}:1:1: name: found {name!r}, which {first} has too; give it another name")
+
     def repetitions(self, plan: Plan) -> int:
         """How often each case runs on the plan's model: as often as asked, else as there are predictions for."""
         policy = plan.run_profile.execution_policy
+        if isinstance(plan.predictions, StoredReports):
+            return plan.predictions.samples
         if plan.predictions is not None and "run_repetitions" not in policy.model_fields_set:
             return self.settings.repetitions or plan.predictions.samples
         return self.settings.repetitions or policy.run_repetitions
 
-    def _make(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
+    def _session(self, root: ConfigRoot) -> _Session:
         settings = self.settings
         suite = root.suite(settings.suite) if settings.suite else None
         run_profile = root.run_profile(settings.run_profile) if settings.run_profile else RunProfile.default()
-        evaluation = self._evaluation_profile(root)
         ids = settings.models or tuple(model.model_id for model in (suite.models if suite else ()))
-        if self.predicted is not None:
-            ids = ()
+        self.store.redactor.know(filter(None, (entry.api_key_env for entry in root.models().models)))
+        return _Session(suite, run_profile, self._evaluation_profile(root), () if self.predicted is not None else ids)
+
+    def _make(self, root: ConfigRoot, own_agent: bool) -> list[Plan]:
+        settings, session = self.settings, self._session(root)
         models: list[Model | None] = [
-            resolve_model(model_id, models=root.models(), suite=suite, environ=self.environ) for model_id in ids
+            resolve_model(model_id, models=root.models(), suite=session.suite, environ=self.environ)
+            for model_id in session.ids
         ]
-        keys = [entry.api_key_env for entry in root.models().models]
-        keys += [model.api_key_env for model in models if model is not None]  # a suite may name others
+        keys = [model.api_key_env for model in models if model is not None]  # a suite may name others
         self.store.redactor.know(filter(None, keys))
-        plans = [self._plan(root, model, own_agent, suite, run_profile, evaluation) for model in models or [None]]
-        self.metric_judges(plans, (), evaluation.evaluation_profile_id)
+        predictions = self.predicted.predictions if self.predicted is not None else None
+        plans = [self._plan(root, model, own_agent, session, predictions) for model in models or [None]]
+        self.metric_judges(plans, (), session.evaluation.evaluation_profile_id)
         if settings.metric is not None:
             asked = MetricSpec(name=settings.metric[0], threshold=settings.metric[1])
             if asked.name not in self.registry.metrics:
@@ -192,15 +268,17 @@ class Planner:
         root: ConfigRoot,
         model: Model | None,
         own_agent: bool,
-        suite: SuiteFile | None,
-        run_profile: RunProfile,
-        evaluation: EvaluationProfile,
+        session: _Session,
+        predictions: Predictions | StoredReports | None,
     ) -> Plan:
-        predictions = self.predicted.predictions if self.predicted is not None else None
+        suite, run_profile, evaluation = session.suite, session.run_profile, session.evaluation
         subject = predictions or model
         model_id = subject.model_id if subject else OWN_AGENT if own_agent else NO_MODEL
         suite_id = suite.suite_id if suite else None
-        judges = self._judges(root, model, evaluation)
+        author = None
+        if isinstance(predictions, StoredReports):
+            author = resolve_model(model_id, models=root.models(), suite=suite, environ=self.environ)
+        judges = self._judges(root, model or author, evaluation)
         return Plan(
             root=root,
             model=model,
@@ -212,6 +290,7 @@ class Planner:
             suite_id=suite_id,
             own_agent=own_agent,
             predictions=predictions,
+            author=author,
             agents=self._agents(root, suite),
         )
 

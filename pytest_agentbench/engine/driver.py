@@ -78,7 +78,8 @@ class RunAhead:
 
     def _given(self, agent: Any, servers: Any) -> tuple[Given, bool]:
         """Both values together, and whether they live as long as the session: the same two are then the same object."""
-        if not all(any(each is value for value in self.shared) for each in (agent, servers)):
+        needed = (agent,) if servers is None else (agent, servers)  # answers that are in a file need no servers
+        if not all(any(each is value for value in self.shared) for each in needed):
             return Given(agent, servers), False
         return self.given.setdefault((id(agent), id(servers)), Given(agent, servers)), True
 
@@ -152,7 +153,7 @@ def group_jobs(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     for item in items:
         if JOB in item.stash:
             job = item.stash[JOB]
-            runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else None
+            runner = _scope(item, RUNNER_FIXTURE, runners) if job.plan.own_agent else job.plan.predictions
             job.group = (runner, id(job.plan.run_profile), _scope(item, SERVERS_FIXTURE, servers))
 
 

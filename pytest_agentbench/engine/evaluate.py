@@ -18,7 +18,15 @@ from pytest_agentbench.engine.verifying import verify_all
 from pytest_agentbench.errors import AgentbenchError, JudgeError
 from pytest_agentbench.judging import Judgement, NoVerdictError, judge, key_outputs, taped_judges
 from pytest_agentbench.metrics import tool_use_of
-from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, RunArtifact, Usage
+from pytest_agentbench.records import (
+    Case,
+    CheckResult,
+    Evaluation,
+    MetricResult,
+    ResearchScores,
+    RunArtifact,
+    Usage,
+)
 from pytest_agentbench.store import share_evaluation
 
 if TYPE_CHECKING:
@@ -47,10 +55,13 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         if job.by_hand:
             return
         raise
+    with kept(tape):
+        scores, research = await _research(services, job, case, artifact, tape)
+    metrics += scores
     judged = judgement.result if judgement else None
     if tape is not None:
         identity = verdict_identity(services, job, case, artifact)  # there may be more on it now
-    evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity)
+    evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity, research)
     if tape is not None:
         evaluation = evaluation.model_copy(update={"cassette": tape.state()})
     result.evaluation = evaluation
@@ -87,6 +98,17 @@ async def _judge(
         raise
     services.on_spent("judge", paid(tape, [iteration.usage for iteration in judgement.result.iterations]))
     return judgement
+
+
+async def _research(
+    services: Services, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None
+) -> tuple[list[MetricResult], ResearchScores | None]:
+    """The scores of a research report; none of another case."""
+    if case.research is None:
+        return [], None
+    from pytest_agentbench.engine.research import score_report
+
+    return await score_report(services, job, case, artifact, tape)
 
 
 async def _key_texts(services: Services, plan: Plan, case: Case, artifact: RunArtifact) -> dict[str, str | None]:

@@ -15,6 +15,7 @@ from pytest_agentbench.engine.logs import RUN_LOGS
 from pytest_agentbench.engine.measuring import asks_models
 from pytest_agentbench.engine.pulling import pull
 from pytest_agentbench.engine.raised import as_raised
+from pytest_agentbench.engine.research_runs import asks_judge
 from pytest_agentbench.engine.run import make_run
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import Subject, subject_of
@@ -44,6 +45,7 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         result.case = case = job.case()
         if not job.by_hand:
             require_decision(case, job.plan.evaluation_profile)
+        services.research.require_language(case)
         subject = subject_of(services, job, case, given)
         result.tape = open_tape(services, job, case, given.agent, subject.servers)
         attempt = _Attempt(services, job, case, subject, result)
@@ -82,7 +84,7 @@ class _Attempt:
             job,
             self.subject.model.model_id,
             result,
-            asks=wants_judge(case, job.plan.evaluation_profile) or asks_models(services, job, case),
+            asks=wants_judge(case, job.plan.evaluation_profile) or asks_models(services, job, case) or asks_judge(case),
             free_run=job.plan.predictions is not None or run_is_free(result.tape),
             free_verdict=verdict_is_free(services, job),
         )

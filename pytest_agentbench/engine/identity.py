@@ -81,8 +81,12 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
     if case.mcp_task is not None:
         found["mcp_task"] = case.mcp_task
         found["tool_use_judge"] = tool_use_identity(profile)
+    if case.research is not None:
+        found["research"] = services.research.identity(case)
     if any(judge.scripted for judge in judges):
         found["script"] = services.scripts.verdict_digest(case)
+        if case.research is not None:
+            found["pages"] = services.scripts.pages(case.case_id)
     return found
 
 

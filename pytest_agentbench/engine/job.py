@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError
@@ -14,7 +16,7 @@ from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact
 if TYPE_CHECKING:
     from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
     from pytest_agentbench.models import Tape
-    from pytest_agentbench.runners import Predictions
+    from pytest_agentbench.runners import Predictions, StoredReports
     from pytest_agentbench.store import Lane
     from pytest_agentbench.workspaces import Workspace
 
@@ -34,9 +36,9 @@ def judge_of(subject: Model | None, name: str | None) -> str | None:
 class Plan:
     """How cases run on one model: shared by all their jobs. `model` is None where the user's own agent is the subject.
 
-    `own_agent` says that the user's agent runs, with or without a model's name. Where `predictions` are given, they are
-    the subject, and neither model nor agent is. `judges` maps judge ids to the models that answer for them. `agents`
-    maps case ids to the OpenClaw agents that the suite assigns to them.
+    `own_agent` says that the user's agent runs, with or without a model's name. Where `predictions` are given, or
+    stored reports of the model `author`, they are the subject, and neither model nor agent is. `judges` maps judge ids
+    to the models that answer for them. `agents` maps case ids to the OpenClaw agents that the suite assigns to them.
     """
 
     root: ConfigRoot
@@ -48,8 +50,14 @@ class Plan:
     lane: Lane
     suite_id: str | None = None
     own_agent: bool = False
-    predictions: Predictions | None = None
+    predictions: Predictions | StoredReports | None = None
+    author: Model | None = None
     agents: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def stored(self) -> Path | None:
+        """The file of stored reports that is the subject, None where another one is."""
+        return self.predictions.path if self.author is not None and self.predictions is not None else None
 
     @cached_property
     def names_cassettes(self) -> bool:
@@ -58,9 +66,8 @@ class Plan:
 
     def judged_by(self, name: str | None) -> str | None:
         """The id of the model that a metric asks which names `name`; None: the first judge of the profile."""
-        profile = self.evaluation_profile
-        first = next((judge.model for judge in profile.judges if judge.type == CHAT_JUDGE and judge.model), None)
-        return judge_of(self.model, name or first)
+        first = self.evaluation_profile.first_judge(CHAT_JUDGE)
+        return judge_of(self.model or self.author, name or (first.model if first is not None else None))
 
     def judge_model(self, name: str | None) -> Model:
         """That model. Raises ConfigError where there is none."""
@@ -68,6 +75,22 @@ class Plan:
         if model_id is None:
             raise ConfigError("no model to ask; name one in the metric's args, or a judge in the evaluation profile")
         return resolve_model(model_id, models=self.root.models())
+
+    def research_judge(self) -> Model:
+        """The model that judges research reports: the profile's first judge, else OPENAI_MODEL. Raises ConfigError."""
+        model_id = self.judged_by(None) or os.environ.get("OPENAI_MODEL")
+        if not model_id:
+            raise ConfigError(
+                "found no judge; name an evaluation profile that has one (--agentbench-evaluation-profile), or set "
+                "OPENAI_MODEL (and OPENAI_BASE_URL for an endpoint that is not OpenAI's)"
+            )
+        return resolve_model(model_id, models=self.root.models())
+
+    @property
+    def research_options(self) -> Mapping[str, Any]:
+        """What the profile's first judge has in each of its requests."""
+        first = self.evaluation_profile.first_judge(CHAT_JUDGE)
+        return first.options if first is not None else {}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

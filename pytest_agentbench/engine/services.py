@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.engine.budget import Part
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.openclaw import OpenClawRuns
 from pytest_agentbench.engine.registry import Registry
+from pytest_agentbench.engine.research_runs import ResearchRuns
 from pytest_agentbench.engine.servers import fixture_servers
 from pytest_agentbench.engine.threads import DaemonThreads
 from pytest_agentbench.models import Cassettes, TapedClient
@@ -50,7 +52,8 @@ class Services:
     `drained()` is the reason once that is so. With `dry_run` nothing is run, only booked there. `asked_anew` are the
     keys of kept votes that were asked for again. `coming()` is how many runs are about to begin. `catalogues` are the
     tools of MCP servers, `session_servers` those servers that runs share; their programs start in `turns`. `openclaw`
-    is what runs of OpenClaw share. `redactor` hides secrets in what is stored.
+    is what runs of OpenClaw share, `research` what research reports do, which `research_subjects` hold or ask for.
+    `redactor` hides secrets in what is stored, which is below `output`.
     """
 
     registry: Registry
@@ -63,6 +66,8 @@ class Services:
     identities: Identities
     catalogues: Catalogues
     redactor: Redactor
+    output: Path
+    research_subjects: tuple[Path, ...] = ()
     over_budget: Callable[[Usage], str | None] = lambda usage: None
     reuse_runs: bool = True
     reuse_evaluations: bool = True
@@ -77,11 +82,13 @@ class Services:
     _servers: dict[int, tuple[Any, Mapping[str, McpServer]]] = field(default_factory=dict)
     session_servers: SessionServers = field(init=False)
     openclaw: OpenClawRuns = field(init=False)
+    research: ResearchRuns = field(init=False)
 
     def __post_init__(self) -> None:
         workspace = cache(partial(self.sandboxes.workspace, None, "mcp-servers"))
         self.session_servers = SessionServers(ServerSandboxes(self.sandboxes, workspace))
         self.openclaw = OpenClawRuns(self.sandboxes, self.identities)
+        self.research = ResearchRuns(self.output, self.research_subjects)
 
     def client(self, model: Model, tape: Tape | None = None) -> ChatClient:
         """A client for the model, through the tape where that is in use for it."""
@@ -109,6 +116,7 @@ class Services:
         """Ends servers that runs share, connections and idle threads."""
         await self.session_servers.close()
         await self.openclaw.close()
+        await self.research.close()
         if self._endpoints is not None:
             await self._endpoints.close()
         await self.sandboxes.close()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.models import Tape
 
 Taped = Literal["recorded", "replayed"] | None
+RESEARCH_PAGES = "research_pages"
+"""Who is asked, in cassettes, for the pages that research reports cite."""
 _READING = frozenset({"replay", "auto"})
 
 
@@ -39,6 +41,7 @@ def open_tape(services: Services, job: Job, case: Case, agent: Any, servers: Ite
     subject = plan.model_id if plan.model is not None or plan.predictions is not None else agent_name(agent)
     others = (WEB_SEARCH, WEB_FETCH, *map(asked_server, servers))
     modes |= dict.fromkeys(others, modes.get(subject, services.cassettes.mode))
+    modes[RESEARCH_PAGES] = services.cassettes.mode
     return services.cassettes.tape(case, subject, job.repetition, modes)
 
 

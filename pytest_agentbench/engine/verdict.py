@@ -16,6 +16,7 @@ from pytest_agentbench.records import (
     MetricResult,
     MetricSpec,
     Outcome,
+    ResearchScores,
     RunArtifact,
     ToolUse,
 )
@@ -24,9 +25,9 @@ from pytest_agentbench.records import (
 def wants_judge(case: Case, profile: EvaluationProfile) -> bool:
     """A judge is asked where the profile has one and the case gives it a measure, or nothing else decides the case.
 
-    An MCP task is a measure of its own.
+    An MCP task is a measure of its own; a research report is scored by its parts, which ask their own judge.
     """
-    if not profile.judge_runs:
+    if not profile.judge_runs or case.research is not None:
         return False
     if case.mcp_task is not None:
         return True
@@ -41,8 +42,13 @@ def is_judged(case: Case, artifact: RunArtifact) -> bool:
 
 
 def require_decision(case: Case, profile: EvaluationProfile) -> None:
-    """Raises ConfigError for a case that nothing can fail, before anything is paid for it."""
-    if case.report_only or case.verify or wants_judge(case, profile) or _gating_metrics(case, profile):
+    """Raises ConfigError for a case that nothing can fail, before anything is paid for it.
+
+    A research report fails by its thresholds and where its run came to none, and is an error where a part has no score.
+    """
+    if case.research is not None or case.report_only or case.verify:
+        return
+    if wants_judge(case, profile) or _gating_metrics(case, profile):
         return
     hooks_run = profile.security_policy.allow_local_python_hooks
     if any(check.declarative is not None or hooks_run for check in case.checks):
@@ -107,6 +113,7 @@ def verdict(
     metrics: Sequence[MetricResult],
     judged: JudgeResult | None,
     fingerprint: str | None = None,
+    research: ResearchScores | None = None,
 ) -> Evaluation:
     """Puts it together. What fails is certain, so it wins over what could not be told; both are said.
 
@@ -133,6 +140,7 @@ def verdict(
         metrics=tuple(metrics),
         judge=judged,
         tool_use=tool_use,
+        research=research,
         final_score=_final_score(judged, tool_use),
         outcome=outcome,
         reasons=tuple(failures),
@@ -140,7 +148,14 @@ def verdict(
     )
 
 
+def wrote_nothing(case: Case, artifact: RunArtifact) -> bool:
+    """Whether a run that should have written a research report ended well, but without any."""
+    return case.research is not None and artifact.status == "success" and not (artifact.final_output or "").strip()
+
+
 def _run_failures(case: Case, artifact: RunArtifact) -> list[str]:
+    if wrote_nothing(case, artifact):
+        return ["the run wrote no report: its final answer is empty (what it wrote to files is not read)"]
     if artifact.status == "success" or artifact.status in case.expects_status:
         return []
     why = f": {artifact.error.message}" if artifact.error else ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pytest_agentbench.errors import JudgeError, SandboxError
 from pytest_agentbench.metrics import parts_of
 from pytest_agentbench.records import Case, CheckResult, Evaluation, JudgeResult, MetricResult, RunArtifact, ToolUse
+from pytest_agentbench.reports.research_faults import research_evidence
 from pytest_agentbench.reports.text import apart, clip, number, pad, visible
 
 WIDTH = 160
@@ -71,7 +72,9 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
     found, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
     alone = len(found) == 1 and found[0].message is not None and found[0].sentence == first
     details = [f"    {line}" for line in _said(found[0])[1:]] if alone else ["", *_aligned(found)]
-    lines = [first, *details, "", *_answer(artifact.final_output), *_changes(artifact)]
+    evidence = [f"    {_line(line)}" for line in research_evidence(evaluation)]
+    lines = [first, *details, *(["", "evidence:", *evidence] if evidence else [])]
+    lines += ["", *_answer(artifact.final_output), *_changes(artifact)]
     if artifact_path is not None:
         lines.append(f"full trace: {visible(artifact_path)}")
     return "\n".join(lines)
@@ -118,7 +121,8 @@ def _metric(case: Case, artifact: RunArtifact, result: MetricResult) -> Fault:
     if result.error is not None or result.threshold is None:
         return Fault("metric", result.name, result.error or "it gave no score")
     if result.score is None:
-        return Fault("metric", result.name, expected=f"at least {result.threshold:g}", actual="nothing to measure")
+        wanted, reason = f"at least {result.threshold:g}", _reason(result)
+        return Fault("metric", result.name, expected=wanted, actual="nothing to measure", reason=reason)
     score, wanted = apart(result.score, result.threshold)
     reason = _reason(result)
     if case.reference is None:

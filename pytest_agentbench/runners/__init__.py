@@ -8,10 +8,12 @@ from pytest_agentbench.runners.predictions import Predictions
 from pytest_agentbench.runners.prompt import render_messages
 from pytest_agentbench.runners.recorder import Recorder
 from pytest_agentbench.runners.registry import BUILTIN_RUNNERS, RUN_SECONDS
+from pytest_agentbench.runners.stored_reports import STORED_METRICS, StoredReports
 
 __all__ = [
     "BUILTIN_RUNNERS",
     "RUN_SECONDS",
+    "STORED_METRICS",
     "Predictions",
     "Recorder",
     "ReportedCall",
@@ -19,6 +21,7 @@ __all__ = [
     "RunEnd",
     "RunOutput",
     "Runner",
+    "StoredReports",
     "adapt",
     "conclude",
     "llm_probe",

@@ -19,6 +19,18 @@ from pytest_agentbench.sources.item_class import CodeNotRun
 from pytest_agentbench.sources.json_items import BadItem, read_items
 from pytest_agentbench.sources.json_text import lies_deep
 from pytest_agentbench.sources.predictions import as_prediction, read_predictions
+from pytest_agentbench.sources.report_texts import Material, read_material
+from pytest_agentbench.sources.reports import (
+    BadReport,
+    ReportItem,
+    Reports,
+    is_reports,
+    lost_partners,
+    open_reports,
+    read_all_reports,
+    read_reports,
+    report_case,
+)
 from pytest_agentbench.sources.row_cases import read_benchmark_items, row_case
 from pytest_agentbench.sources.rows import BadRow, Row, read_rows
 from pytest_agentbench.sources.selection import agent_problems, assign_agents, select, suite_problems
@@ -34,12 +46,16 @@ __all__ = [
     "CASE_FILES",
     "EXACT_MATCH",
     "BadItem",
+    "BadReport",
     "BadRow",
     "BenchmarkItem",
     "CodeNotRun",
     "Dataset",
     "Doubt",
     "IndexedCase",
+    "Material",
+    "ReportItem",
+    "Reports",
     "Row",
     "agent_problems",
     "as_prediction",
@@ -51,15 +67,22 @@ __all__ = [
     "in_case_folder",
     "index_cases",
     "is_dataset",
+    "is_reports",
     "legal_id",
     "lies_deep",
     "load_case",
+    "lost_partners",
     "open_dataset",
+    "open_reports",
     "parse_item",
+    "read_all_reports",
     "read_benchmark_items",
     "read_items",
+    "read_material",
     "read_predictions",
+    "read_reports",
     "read_rows",
+    "report_case",
     "row_case",
     "select",
     "suite_problems",

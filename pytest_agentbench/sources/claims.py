@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from pytest_agentbench.config import Scope, is_descriptor_name, match_files, read, resolve_path
+from pytest_agentbench.config import Scope, is_descriptor_name, is_reports_name, match_files, read, resolve_path
 from pytest_agentbench.errors import ConfigError
 
 _SETTLED = 2.0
@@ -19,7 +19,8 @@ _SETTLED = 2.0
 class _Claims(NamedTuple):
     """What a descriptor uses: `listed` are its `files`, `others` its examples, `tree` the folder of its source.
 
-    `unknown`: it cannot be read, or says neither files nor source, so nobody knows.
+    Of a reports.yaml all files of rows are `others`. `unknown`: it cannot be read, or says neither files nor source,
+    so nobody knows.
     """
 
     listed: frozenset[str] = frozenset()
@@ -70,7 +71,7 @@ def _descriptors_in(folder: str) -> tuple[str, ...]:
 @lru_cache(maxsize=10_000)
 def _listed(folder: str, _changed: int) -> tuple[str, ...]:
     try:
-        names = sorted(name for name in os.listdir(folder) if is_descriptor_name(name))
+        names = sorted(name for name in os.listdir(folder) if is_descriptor_name(name) or is_reports_name(name))
     except OSError:
         return ()
     return tuple(os.path.join(folder, name) for name in names)
@@ -94,6 +95,8 @@ def _read_claims(descriptor: str, root: str, _changed: int, _size: int, _folder_
         return _Claims(unknown=True)
     if not isinstance(data, dict) or "schema_version" not in data:
         return _Claims()  # another tool's
+    if is_reports_name(os.path.basename(descriptor)):
+        return _Claims(others=_of_reports(data, Scope(os.path.dirname(descriptor), os.path.realpath(root))))
     files, source, shots = data.get("files"), data.get("source"), data.get("few_shot")
     if not (_are_texts(files) or isinstance(source, str)):
         return _Claims(unknown=True)
@@ -104,6 +107,14 @@ def _read_claims(descriptor: str, root: str, _changed: int, _size: int, _folder_
         others=_matches([shots.get("file")] if isinstance(shots, dict) else None, scope),
         tree=os.path.normpath(os.path.join(scope.folder, place)) if place.startswith((".", "/")) else None,
     )
+
+
+def _of_reports(data: dict[str, Any], scope: Scope) -> frozenset[str]:
+    """The files of rows that a reports.yaml names."""
+    patterns = data.get("reports")
+    single = [data.get(name) for name in ("queries", "criteria", "references")]
+    texts = [text for text in (*(patterns if isinstance(patterns, list) else ()), *single) if isinstance(text, str)]
+    return _matches(texts, scope)
 
 
 def _matches(patterns: object, scope: Scope) -> frozenset[str]:

@@ -88,7 +88,7 @@ def is_dataset(path: Path, top: Path | None = None) -> bool:
     a file that a descriptor uses which lies beside it or, with `top`, in a folder above it up to `top`.
     """
     if is_descriptor_name(path.name):
-        return _is_descriptor(path)
+        return is_ours(path)
     return path.suffix in DATA_SUFFIXES and _holds_cases(path) and not claimed(path, top or path.parent)
 
 
@@ -151,7 +151,7 @@ def legal_id(identifier: str) -> str:
     return f"{_ILLEGAL.sub('_', identifier[:_LONGEST_ID])}-{digest[:6]}"
 
 
-def _is_descriptor(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
     """Other tools have files of these names too: ours have a schema_version."""
     try:
         return b"schema_version" in read_bytes(path).replace(b"\0", b"")  # YAML may be UTF-16

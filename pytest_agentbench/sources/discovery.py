@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_agentbench.config import DATA_SUFFIXES, ConfigRoot, is_descriptor_name, read
+from pytest_agentbench.config import DATA_SUFFIXES, ConfigRoot, is_descriptor_name, is_reports_name, read
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.dataset import is_dataset, open_dataset
+from pytest_agentbench.sources.reports import ReportItem, is_reports, open_reports, read_all_reports
 from pytest_agentbench.sources.rows import Row, read_rows
 from pytest_agentbench.sources.test_yaml import CASE_FILES
 
@@ -26,7 +27,8 @@ class IndexedCase(NamedTuple):
 
 
 def find_cases(folder: Path) -> Iterator[Path]:
-    """Every `test.yaml` and dataset below a folder, in the order of their names; of a dataset with a descriptor that.
+    """Every `test.yaml`, reports.yaml and dataset below a folder, in the order of their names; of a dataset with a
+    descriptor that.
 
     Data files below a case's folder are its attachments and fixtures; hidden folders, links to folders and agents'
     workspaces are left out. Raises ConfigError, after all others, for folders that cannot be read.
@@ -46,6 +48,10 @@ def index_cases(root: ConfigRoot, *, run_code: bool = False) -> Iterator[Indexed
         try:
             if path.name in CASE_FILES:
                 yield from _declared_case(path)
+            elif is_reports_name(path.name):
+                found = read_all_reports(open_reports(path, root.path))
+                items = (each for each in found if isinstance(each, ReportItem))
+                yield from (IndexedCase(item.case_id, item.tags, path, 1) for item in items)
             else:
                 dataset = open_dataset(path, root.path, run_code=run_code)
                 rows = (row for row in read_rows(dataset) if isinstance(row, Row))
@@ -75,9 +81,11 @@ def _walk(folder: str, top: Path, unreadable: list[str], *, in_case: bool) -> It
         if entry.is_dir(follow_symlinks=False):
             if not entry.name.startswith(".") and entry.name not in _SKIPPED:
                 yield from _walk(entry.path, top, unreadable, in_case=in_case)
-        elif entry.name in CASE_FILES or (
-            not in_case
-            and (entry.name.endswith(DATA_SUFFIXES) or is_descriptor_name(entry.name))
-            and is_dataset(Path(entry.path), top)
-        ):
+        elif entry.name in CASE_FILES or (not in_case and _holds_cases(Path(entry.path), top)):
             yield Path(entry.path)
+
+
+def _holds_cases(path: Path, top: Path) -> bool:
+    if path.name.endswith(DATA_SUFFIXES) or is_descriptor_name(path.name):
+        return is_dataset(path, top)
+    return is_reports(path)

@@ -42,7 +42,7 @@ def row_case(dataset: Dataset, row: Row) -> Case:
         described = {"messages": (Message(role="user", content=question),), "runner": _RUNNER}
     return Case(
         case_id=row.case_id,
-        title=_title(question),
+        title=short_title(question),
         path=row.path,
         line=row.line,
         dataset=dataset.name,
@@ -69,7 +69,7 @@ def read_benchmark_items(dataset: Dataset) -> Iterator[BenchmarkItem | BadRow]:
 def _task_case(dataset: Dataset, settings: TaskSettings, row: Row, entry: TaskEntry) -> Case:
     return Case(
         case_id=row.case_id,
-        title=_title(settings.text(entry)),
+        title=short_title(settings.text(entry)),
         path=row.path,
         line=row.line,
         dataset=dataset.name,
@@ -103,6 +103,7 @@ def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:
     )
 
 
-def _title(question: str) -> str:
+def short_title(question: str) -> str:
+    """The beginning of what is asked, in one line."""
     words = " ".join(question[: 4 * _TITLE].split())
     return words if len(words) <= _TITLE else f"{words[: _TITLE - 1].rstrip()}…"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.lazy import lazy_exports
 from pytest_agentbench.store.archives import OUTPUT_TYPE, whole_archive, whole_file
 from pytest_agentbench.store.artifacts import PROFILE_FILE, Lane, Store
-from pytest_agentbench.store.files import write_atomically
+from pytest_agentbench.store.files import make_folder, read_file, temporary_file, write_atomically
 from pytest_agentbench.store.fingerprints import (
     Plain,
     canonical_json,
@@ -71,15 +71,18 @@ __all__ = [
     "is_verdict_on",
     "load_evaluation",
     "load_run",
+    "make_folder",
     "plain",
     "pull_evaluation",
     "pull_run",
+    "read_file",
     "read_history",
     "remove",
     "run_fingerprint_input",
     "share_evaluation",
     "share_run",
     "slug",
+    "temporary_file",
     "waste",
     "whole_archive",
     "whole_file",

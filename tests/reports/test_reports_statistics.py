@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_agentbench.metrics import difference_interval
 from pytest_agentbench.reports.statistics import (
     mean,
     mean_interval,
@@ -69,6 +70,26 @@ def test_t_quantile_leaves_a_fortieth_above(df):
     width = end / steps
     below = sum(t_density((step + 0.5) * width, df) for step in range(steps)) * width
     assert 0.5 + below == pytest.approx(0.975, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("df", "comparisons", "quantile"),
+    [(1, 5, 63.656741), (2, 5, 9.924843), (4, 25, 7.173182), (10, 5, 3.169273), (60, 5, 2.660283), (8, 2, 2.751524)],
+)
+def test_t_quantile_of_several_comparisons_leaves_its_part_above(df, comparisons, quantile):
+    assert t_quantile(df, comparisons) == pytest.approx(quantile, abs=1e-5)
+
+
+def test_difference_interval_is_welchs():
+    # variances 2.5 and 10, n = 5 each: df = 2.5^2 / (0.25/4 + 4/4) = 5.88, t(5) = 2.570582
+    half = 2.570582 * sqrt(0.5 + 2.0)
+    one, other = [1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 4.0, 6.0, 8.0, 10.0]
+    assert difference_interval(one, other) == pytest.approx((-3 - half, -3 + half))
+
+
+@pytest.mark.parametrize("sample", [[], [1.0], [1.0, 1.0], [0.0, 5e-324]])
+def test_samples_without_spread_have_no_difference_interval(sample):
+    assert difference_interval(sample, sample) is None
 
 
 def test_mean_interval_is_students_where_each_case_ran_once():

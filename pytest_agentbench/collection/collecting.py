@@ -1,0 +1,29 @@
+"""Which collector a file gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench.collection.files import BadRowNode, CaseFile, DatasetFile
+from pytest_agentbench.collection.reports import ReportsNode
+from pytest_agentbench.config import is_reports_name
+from pytest_agentbench.sources import CASE_FILES, in_case_folder, is_dataset, is_reports
+
+CASE_COLLECTORS = (CaseFile, DatasetFile, ReportsNode, BadRowNode)
+
+
+def collect_file(path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """The collector of a file that holds cases, None for any other. A `test.yaml` is known to look like a case.
+
+    A file that was named on the command line is taken at its word: what is wrong with it is an error.
+    """
+    named = parent.session.isinitpath(path)
+    if path.name in CASE_FILES:
+        return CaseFile.from_parent(parent, path=path)
+    top, reports = parent.config.rootpath, is_reports_name(path.name)
+    holds_cases = is_reports(path) if reports else is_dataset(path, top)
+    if not named and (not holds_cases or in_case_folder(path.parent, top)):
+        return None
+    return (ReportsNode if reports else DatasetFile).from_parent(parent, path=path)
