@@ -10,7 +10,10 @@ from typing import NoReturn
 
 @dataclass(frozen=True)
 class Measured:
-    """A line of the table; `peer`, `more` and `target` are empty where nothing is compared or promised."""
+    """A line of the table; `peer`, `more` and `target` are empty where nothing is compared or promised.
+
+    `met` says something where there is a target.
+    """
 
     scenario: str
     ours: str
@@ -42,7 +45,7 @@ def print_table(sections: Mapping[str, Section], only: str | None, *, more: str,
             print(f"{name}: not measured: {section.problem}", file=sys.stderr)
             continue
         for line in section.measure():
-            met = "yes" if line.met else "NO"
+            met = ("yes" if line.met else "NO") if line.target else ""
             print(f"| {line.scenario} | {line.ours} | {line.peer} | {line.more} | {line.target} | {met} |", flush=True)
             all_met = all_met and line.met
     sys.exit(not all_met)

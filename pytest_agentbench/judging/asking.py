@@ -101,12 +101,16 @@ async def ask(
 
 
 def chat_sender(
-    client: ChatClient, case_id: str, response_format: Mapping[str, Any] | None, options: Mapping[str, Any]
+    client: ChatClient,
+    case_id: str,
+    response_format: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+    request_seconds: float = REQUEST_SECONDS,
 ) -> Send:
     """Asks a chat model with structured output, unless the endpoint refuses it or `options` say otherwise.
 
-    `options` are further fields of the request; None as `response_format` asks for plain text. What a cassette keeps
-    does not depend on what was asked before for others.
+    `options` are further fields of the request; None as `response_format` asks for plain text. `request_seconds` bounds
+    each request. What a cassette keeps does not depend on what was asked before for others.
     """
     endpoint = (client.model.base_url, client.model.requested_model)
     without_schemas = set() if getattr(client, "taped", False) else _without_schemas
@@ -118,14 +122,14 @@ def chat_sender(
                 return await client.complete(
                     conversation,
                     parameters={"response_format": response_format, **options},
-                    timeout=REQUEST_SECONDS,
+                    timeout=request_seconds,
                     case_id=case_id,
                 )
             except ProviderError as error:
                 if not _refuses_schemas(error):
                     raise
                 without_schemas.add(endpoint)
-        return await client.complete(conversation, parameters=options, timeout=REQUEST_SECONDS, case_id=case_id)
+        return await client.complete(conversation, parameters=options, timeout=request_seconds, case_id=case_id)
 
     return send
 

@@ -123,6 +123,11 @@ def address_problem(text: str, settings: NetworkSettings) -> str | None:
     return "it is not a public address; the run profile's network.allow_private may name it"
 
 
+def is_public(text: str) -> bool:
+    """Whether an IP address is one of the public internet's."""
+    return _is_public(_plain(ipaddress.ip_address(text)))
+
+
 def system_resolver(in_thread: InThread) -> Resolve:
     """The system's own resolver, off the event loop."""
 

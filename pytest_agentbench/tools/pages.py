@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
-from pytest_agentbench.errors import AgentbenchError
-from pytest_agentbench.workspaces import ResourceLimits, bubblewrap_problem
-from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, run_isolated
+from pytest_agentbench.tools.readers import Readers, UnreadableError, missing_libraries
 
 MAX_TEXT = 200_000
 """How many characters of a page are kept."""
 
-_READER = Path(__file__).with_name("html_reader.py")
-_READ_SECONDS = 10.0
-_READER_LIMITS = ResourceLimits(cpu_seconds=20, memory_bytes=2**30, processes=64)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXTS = frozenset(
     {
@@ -35,14 +27,15 @@ _TEXTS = frozenset(
 )
 
 
-class UnreadableError(AgentbenchError):
-    """A page whose text could not be had."""
-
-
 @cache
 def can_read_html() -> bool:
     """Whether the library for it is installed (the extra `web`)."""
-    return find_spec("resiliparse") is not None
+    return not missing_libraries(["resiliparse"])
+
+
+def is_html(media_type: str) -> bool:
+    """Whether a body of that type is HTML."""
+    return media_type in _HTML
 
 
 def is_text(media_type: str) -> bool:
@@ -56,32 +49,19 @@ async def readable(body: bytes, media_type: str, charset: str | None) -> str:
     Of HTML it is what a browser shows, with the links' targets, its title first. HTML can keep a parser busy for
     hours, or break it: it is read in a process of its own, in bubblewrap where that is to be had.
     """
-    length, text = await _shown(body, charset) if media_type in _HTML else _decoded(body, charset)
+    length, text = await _shown(body, charset) if is_html(media_type) else _decoded(body, charset)
     return text if length <= MAX_TEXT else f"{text}\n[... {length - MAX_TEXT:,} characters left out ...]"
 
 
 async def _shown(body: bytes, charset: str | None) -> tuple[int, str]:
     """How many characters a browser shows of HTML, and the first of them."""
-    site = _library().parent
-    done = await run_isolated(
-        [sys.executable, "-I", "-B", str(_READER), str(site), _codec(charset) if charset else "", str(MAX_TEXT)],
-        Isolation("bubblewrap" if bubblewrap_problem() is None else "local", (_READER, site), limits=_READER_LIMITS),
-        seconds=_READ_SECONDS,
-        stdin=body,
-    )
-    if done.ended.killed == "time-out":
-        raise UnreadableError(f"its HTML could not be read within {_READ_SECONDS:g} s")
-    if done.ended.exit_code != 0 or not done.result:
-        raise UnreadableError(f"its HTML could not be read ({done.ended.killed or done.ended.output[-300:].strip()})")
-    length, _, text = done.result.decode().partition("\n")
-    return int(length), text
-
-
-def _library() -> Path:
-    found = find_spec("resiliparse")
-    assert found is not None, "web_fetch is not offered without it"
-    assert found.origin is not None
-    return Path(found.origin).parent
+    try:
+        async with Readers(1) as readers:
+            read = await readers.read("html", body, "", charset=charset or "", limit=MAX_TEXT, links=True)
+    except UnreadableError as error:
+        raise UnreadableError(f"its HTML {error}") from error
+    title = f"{read.title}\n\n" if read.title else ""
+    return len(title) + read.length, (title + read.text)[:MAX_TEXT]
 
 
 def _decoded(body: bytes, charset: str | None) -> tuple[int, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.models import Answer, Form, Refusal, Tape
-from pytest_agentbench.tools.fetching import Fetch, FetchError, Hop, Page
+from pytest_agentbench.tools.fetching import Fetch, Page
+from pytest_agentbench.tools.web_client import FetchError, Hop
 
 WEB_FETCH = "web_fetch"
 """Who is asked, in cassettes."""

@@ -1,18 +1,18 @@
-"""Programs of the evaluation itself, such as hooks: each runs once, apart from all else, and reports one result."""
+"""Programs of the evaluation itself, such as hooks, apart from all else: each runs once for one result, or stays."""
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from pytest_agentbench.workspaces.sandboxes import bubblewrap, local
-from pytest_agentbench.workspaces.sandboxes.base import ExecResult, ResourceLimits, SandboxKind
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, ResourceLimits, SandboxKind
 from pytest_agentbench.workspaces.sandboxes.bwrap import View, python_mounts, python_path, read_only
 from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
 from pytest_agentbench.workspaces.sandboxes.programs import Program
@@ -26,7 +26,7 @@ MAX_RESULT_BYTES = 2**20
 _FIRST_DESCRIPTOR = 10  # a shell's redirections know the ones below
 _LAST_RESULT_SECONDS = 5.0
 _FOLDER = "/tmp"  # noqa: S108 - the sandbox's own
-_watchdog = Watchdog()
+_watchdog, _watchdog_of_those_that_stay = Watchdog(), Watchdog(look_seconds=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,26 @@ async def run_isolated(
         await asyncio.to_thread(workspaces.close)
 
 
+@asynccontextmanager
+async def open_isolated(
+    argv: Sequence[str], isolation: Isolation, environment: Mapping[str, str]
+) -> AsyncIterator[Process]:
+    """A program that stays until the block's end, its stderr apart. Raises SandboxError where that cannot be had.
+
+    What it takes of this machine is looked at once a second only.
+    """
+    workspaces = Workspaces()
+    try:
+        box = _Box(isolation, workspaces.create("isolated"), watchdog=_watchdog_of_those_that_stay)
+        process = await box.open(argv, environment=environment, stderr="apart")
+        try:
+            yield process
+        finally:
+            await process.stop()
+    finally:
+        await asyncio.to_thread(workspaces.close)
+
+
 async def _run(
     argv: Sequence[str], isolation: Isolation, workspace: Workspace, seconds: float, stdin: bytes, output_limit: int
 ) -> Isolated:
@@ -84,13 +104,15 @@ async def _run(
 
 
 class _Box(HostSandbox):
-    """The sandbox of one program, with the writing end of the pipe for its result."""
+    """The sandbox of one program, with the writing end of the pipe for its result, where it has one."""
 
-    def __init__(self, isolation: Isolation, workspace: Workspace, result: int) -> None:
-        super().__init__(workspace, isolation.limits, _watchdog)
+    def __init__(
+        self, isolation: Isolation, workspace: Workspace, result: int | None = None, watchdog: Watchdog = _watchdog
+    ) -> None:
+        super().__init__(workspace, isolation.limits, watchdog)
         self.kind: SandboxKind = isolation.kind
         self._isolation = isolation
-        self._result = [result]
+        self._result = [] if result is None else [result]
 
     def close_result(self) -> None:
         """Nothing is written from here: the pipe ends when the program has."""

@@ -41,11 +41,12 @@ class Watch:
 class Watchdog:
     """Looks after the sandboxes of one session, from one thread, which lives while there is anything to look after.
 
-    Looks at a sandbox after 0.2 s and then every 0.1 s, less often where looking takes long: a tenth of the time at
-    most.
+    Looks at a sandbox after 0.2 s and then every `look_seconds`, less often where looking takes long: a tenth of the
+    time at most.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, look_seconds: float = _LOOK_SECONDS) -> None:
+        self._look_seconds = look_seconds
         self._due: dict[Watch, float] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -72,7 +73,7 @@ class Watchdog:
                 if (broken := _broken(watch, processes)) is not None:
                     watch.kill(broken)
             ended = time.monotonic()
-            self._again(watches, ended + max(_LOOK_SECONDS, _SHARE_OF_TIME * (ended - began)))
+            self._again(watches, ended + max(self._look_seconds, _SHARE_OF_TIME * (ended - began)))
 
     def _wait(self) -> list[Watch] | None:
         """Those whose time has come; None where nothing was looked after for long."""

@@ -1,0 +1,265 @@
+"""Reads pages that may be hostile. A program of its own: `python -I -B page_reader.py FOLDER...`.
+
+FOLDER... are where the libraries lie. A request on stdin is two lengths (big-endian, 4 bytes each), a head in JSON and
+a body; the reply on stdout is one length and JSON. The head has `kind` (html, text, pdf or robots), `site`, `seconds`,
+`limit` (characters of text that are wanted) and what the kind needs, see the functions below.
+
+This process never looks into a body. It forks one that does for each site, and ends it at the site's last page, after
+50 pages, after any failure and when `seconds` are over: no page meets what a page of another site left in memory. That
+process has neither this one's stdin nor its stdout, nor a way into its memory; it starts no other and writes no file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from typing import Any, NoReturn
+
+_PAGES = 50
+_MEMORY = 2**30
+_LONGEST_REPLY = 8 * 2**20
+_PR_SET_DUMPABLE = 4
+_LENGTHS = struct.Struct(">II")
+_LENGTH = struct.Struct(">I")
+_LIBRARIES = {
+    "html": ("resiliparse.extract.html2text", "resiliparse.parse.encoding", "resiliparse.parse.html"),
+    "text": ("resiliparse.parse.encoding",),
+    "pdf": ("pypdf",),
+    "robots": ("protego",),
+}
+
+
+def main(folders: list[str]) -> None:
+    """Answer requests until stdin ends."""
+    sys.path.extend(folders)
+    _shut_off()
+    signal.signal(signal.SIGALRM, lambda *_: _Child.end_late())
+    _load("html")  # before the first page comes, which it most likely is
+    loaded, child = {"html"}, None
+    while (request := _request(0)) is not None:
+        head, body = request
+        kind, site = head["kind"], head["site"]
+        if child is not None and (kind not in loaded or child.site != site or child.left == 0):
+            child.end()
+            child = None
+        if kind not in loaded:
+            _load(kind)
+            loaded.add(kind)
+        child = child or _Child(site)
+        reply = child.ask(head, body)
+        if child.late or b'"problem"' in reply[:16]:
+            child.end()
+            child = None
+        _write(1, _LENGTH.pack(len(reply)) + reply)
+
+
+def _shut_off() -> None:
+    """Keep the processes that look into bodies from this one's memory and open files: Linux can."""
+    if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise OSError("prctl(PR_SET_DUMPABLE) failed")
+
+
+def _load(kind: str) -> None:
+    for library in _LIBRARIES[kind]:
+        importlib.import_module(library)
+    gc.freeze()
+
+
+class _Child:
+    """The process that reads the pages of one site. `left` is how many more it may read."""
+
+    running: _Child | None = None
+
+    def __init__(self, site: str) -> None:
+        self.site, self.left, self.late = site, _PAGES, False
+        requests, self._requests = os.pipe()
+        self._replies, replies = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._requests)
+            os.close(self._replies)
+            _serve(requests, replies)
+        os.close(requests)
+        os.close(replies)
+
+    def ask(self, head: dict[str, Any], body: bytes) -> bytes:
+        """Its reply, or one that has the `problem` that there was none."""
+        self.left -= 1
+        _Child.running = self
+        signal.setitimer(signal.ITIMER_REAL, head["seconds"])
+        try:
+            packed = json.dumps(head).encode()
+            _write(self._requests, b"".join((_LENGTHS.pack(len(packed), len(body)), packed, body)))
+            (length,) = _LENGTH.unpack(_read(self._replies, _LENGTH.size))
+            if length > _LONGEST_REPLY:
+                return _problem("its reader gave too much")
+            return _read(self._replies, length)
+        except (BrokenPipeError, EOFError):
+            return _problem("time" if self.late else "its reader crashed")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _Child.running = None
+
+    def end(self) -> None:
+        """Kill it, and see it gone."""
+        os.close(self._requests)
+        os.close(self._replies)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    @staticmethod
+    def end_late() -> None:
+        """Kill the one that is at work: its time is over."""
+        if (late := _Child.running) is not None:
+            late.late = True
+            os.kill(late.pid, signal.SIGKILL)
+
+
+def _serve(requests: int, replies: int) -> NoReturn:
+    """Read pages as they come, in the process that was forked for it."""
+    try:
+        _give_up_rights()
+        while (request := _request(requests)) is not None:
+            reply = _reply(*request)
+            _write(replies, _LENGTH.pack(len(reply)) + reply)
+    finally:
+        os._exit(1)
+
+
+def _give_up_rights() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    for limit, wanted in (
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_AS, _MEMORY),
+    ):
+        hard = resource.getrlimit(limit)[1]
+        wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(limit, (wanted, wanted))
+
+
+def _reply(head: dict[str, Any], body: bytes) -> bytes:
+    try:
+        found = _READ[head["kind"]](head, body)
+    except Exception as error:  # noqa: BLE001  whatever a page makes of its library is what is wrong with the page
+        return _problem(f"{type(error).__name__}: {error}"[:300])
+    return json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _html(head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """What a browser shows; `links` True: with the links' targets and the fields of forms."""
+    from resiliparse.extract import html2text
+    from resiliparse.parse import html
+
+    tree = html.HTMLTree.parse(_decoded(body, head["charset"]))
+    text = html2text.extract_plain_text(tree, links=head["links"], form_fields=head["links"])
+    described = tree.head and (
+        tree.head.query_selector('meta[name="description" i]')
+        or tree.head.query_selector('meta[property="og:description" i]')
+    )
+    description = described.getattr("content") if described else None
+    return _shown(head, text, tree.title or "", description or "")
+
+
+def _text(head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    return _shown(head, _decoded(body, head["charset"]))
+
+
+def _pdf(head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """The text of a PDF's pages, until there is as much as is wanted."""
+    import io
+
+    import pypdf
+
+    document = pypdf.PdfReader(io.BytesIO(body))
+    if document.is_encrypted and not document.decrypt(""):
+        raise ValueError("it needs a password")
+    pages: list[str] = []
+    for page in document.pages:
+        pages.append(page.extract_text())
+        if sum(map(len, pages)) > head["limit"]:
+            break
+    title, subject = (document.metadata.title, document.metadata.subject) if document.metadata else (None, None)
+    return _shown(head, "\n\n".join(pages), str(title or ""), str(subject or ""))
+
+
+def _robots(head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Whether a robots.txt lets `agent` have `url`, and how many seconds it asks to be left between two requests."""
+    import protego
+
+    rules = protego.Protego.parse(body.decode("utf-8", "replace").removeprefix("\ufeff"))
+    return {"allowed": rules.can_fetch(head["url"], head["agent"]), "delay": rules.crawl_delay(head["agent"])}
+
+
+_READ = {"html": _html, "text": _text, "pdf": _pdf, "robots": _robots}
+
+
+def _decoded(body: bytes, charset: str) -> str:
+    """By the charset that was declared, else the page's own word, else what it looks like.
+
+    What is declared is dropped where it leaves little but replacement characters.
+    """
+    from resiliparse.parse import encoding
+
+    text = _by(body, encoding.map_encoding_to_html5(charset) or "utf-8") if charset else ""
+    if not charset or text.count("\ufffd") > max(10, len(text) // 100):
+        found = encoding.detect_encoding(body, from_html_meta=not charset) or "utf-8"
+        guessed = _by(body, found)
+        text = guessed if not charset or guessed.count("\ufffd") < text.count("\ufffd") else text
+    return text
+
+
+def _by(body: bytes, charset: str) -> str:
+    from resiliparse.parse import encoding
+
+    try:
+        return str(encoding.bytes_to_str(body, charset, errors="replace", fallback_encodings=()))
+    except LookupError:  # an encoding of the web that Python does not have
+        return body.decode("utf-8", "replace")
+
+
+def _shown(head: dict[str, Any], text: str, title: str = "", description: str = "") -> dict[str, Any]:
+    limit = head["limit"]
+    return {"length": len(text), "text": text[:limit], "title": title[:limit], "description": description[:limit]}
+
+
+def _problem(text: str) -> bytes:
+    return json.dumps({"problem": text}).encode()
+
+
+def _request(descriptor: int) -> tuple[dict[str, Any], bytes] | None:
+    """The next request, None at the end."""
+    try:
+        head, body = _LENGTHS.unpack(_read(descriptor, _LENGTHS.size))
+    except EOFError:
+        return None
+    return json.loads(_read(descriptor, head)), _read(descriptor, body)
+
+
+def _read(descriptor: int, length: int) -> bytes:
+    found = bytearray()
+    while len(found) < length:
+        part = os.read(descriptor, min(length - len(found), 2**20))
+        if not part:
+            raise EOFError
+        found += part
+    return bytes(found)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,307 @@
+"""A pool of isolated processes that read pages: HTML, text and PDF can keep a parser busy for hours, or break it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import struct
+import sys
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from pytest_agentbench.errors import AgentbenchError, SandboxError
+from pytest_agentbench.records import Record
+from pytest_agentbench.workspaces import Process, ResourceLimits, bubblewrap_problem
+from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, open_isolated
+
+Kind = Literal["html", "text", "pdf", "robots"]
+
+READ_SECONDS = 10.0
+"""How long reading one body may take; a PDF has three times that."""
+
+_LIBRARIES = ("resiliparse", "pypdf", "protego")
+_PROGRAM = Path(__file__).with_name("page_reader.py")
+_LIMITS = ResourceLimits(memory_bytes=2**30, processes=64)
+_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**26), "MALLOC_MMAP_THRESHOLD_": str(2**26)}
+"""The memory of one page's tree is used again for the next one's: giving it back took a third of parsing's time."""
+
+_LENGTHS, _LENGTH = struct.Struct(">II"), struct.Struct(">I")
+_LONGEST_REPLY = 8 * 2**20
+_SPARE_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+_MOST = 4
+_TOGETHER = 2**15
+"""Bytes: a pipe holds them, so that neither side waits for the other to read."""
+
+
+class UnreadableError(AgentbenchError):
+    """A page whose text could not be had."""
+
+
+class Reading(Record):
+    """What was read: a page's `text` (its first characters, of `length` in all), or what a robots.txt says.
+
+    `delay` is in seconds.
+    """
+
+    title: str = ""
+    description: str = ""
+    text: str = ""
+    length: Annotated[int, Field(ge=0)] = 0
+    allowed: bool = True
+    delay: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    problem: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """A page that is to be read. `worker` has it in hand; `alone`: no others are handed over with it."""
+
+    message: bytes
+    site: str
+    seconds: float
+    reading: asyncio.Future[Reading]
+    worker: asyncio.Task[None] | None = None
+    alone: bool = False
+
+    def fail(self, error: Exception) -> None:
+        if not self.reading.done():
+            self.reading.set_exception(error)
+
+
+class Readers:
+    """At most `size` processes, each started when it is needed and replaced when it is lost; closed at the block's end.
+
+    Each runs in bubblewrap where that is to be had, without network. What one page makes of its process is no other
+    site's: see page_reader.py. Small pages of one site that wait are handed over together, so that no side waits for
+    the other after each. `size` None: as many as this machine has processors, 2 to 4.
+    """
+
+    def __init__(self, size: int | None = None) -> None:
+        self._size = size or max(2, min(_MOST, os.cpu_count() or 2))
+        self._waiting: deque[_Request] = deque()
+        self._workers: set[asyncio.Task[None]] = set()
+        self._idle: list[_Reader] = []
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed = True
+        workers = tuple(self._workers)
+        for worker in workers:
+            _cancel(worker)
+        await asyncio.gather(*workers, return_exceptions=True)
+        for request in self._waiting:
+            request.reading.cancel()
+        while self._idle:
+            await self._idle.pop().close()
+
+    def prepare(self) -> None:
+        """Begin to start a process, where there is none: pages will come."""
+        if not self._workers and not self._idle:
+            self._begin()
+
+    async def read(self, kind: Kind, body: bytes, site: str, **wanted: Any) -> Reading:
+        """What a body of that kind says; `wanted` is what page_reader.py wants for it, `limit` always.
+
+        `site` names whose page it is.
+
+        Raises UnreadableError; SandboxError where no process can be started.
+        """
+        seconds = READ_SECONDS * (3 if kind == "pdf" else 1)
+        head = json.dumps({"kind": kind, "site": site, "seconds": seconds, **wanted}).encode()
+        message = b"".join((_LENGTHS.pack(len(head), len(body)), head, body))
+        reading = await self._reading(message, site, seconds + _SPARE_SECONDS)
+        if reading.problem == "time":
+            raise UnreadableError(f"could not be read within {seconds:g} s")
+        if reading.problem is not None:
+            raise UnreadableError(f"could not be read ({reading.problem[:300]})")
+        if max(map(len, (reading.title, reading.description, reading.text))) > wanted["limit"]:
+            raise UnreadableError("could not be read (its reader gave more than was wanted)")
+        return reading
+
+    async def _reading(self, message: bytes, site: str, seconds: float) -> Reading:
+        request = _Request(message, site, seconds, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
+        self._begin()
+        try:
+            return await request.reading
+        except asyncio.CancelledError:
+            if request in self._waiting:
+                self._waiting.remove(request)
+            elif request.worker is not None:
+                _cancel(request.worker)
+            raise
+
+    def _begin(self) -> None:
+        if len(self._workers) < self._size and not self._closed:
+            worker = asyncio.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._ended)
+
+    def _ended(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if self._waiting:
+            self._begin()
+
+    async def _work(self) -> None:
+        """Has one process read what waits, until nothing does."""
+        reader = self._take()
+        try:
+            with suppress(SandboxError):  # met again, and told, when a page comes
+                await reader.start()
+            while self._waiting:
+                if not await self._hand_over(reader, self._together()):
+                    await reader.close()
+                    reader = _Reader()
+        except BaseException:
+            await reader.close()
+            raise
+        self._idle.append(reader)
+
+    async def _hand_over(self, reader: _Reader, requests: deque[_Request]) -> bool:
+        """Have them read; False: the process is lost, and those that were not read wait again, each alone.
+
+        Not so the first where the process had read nothing before: it was lost for this body.
+        """
+        for request in requests:
+            request.worker = asyncio.current_task()
+        try:
+            process = await reader.start()
+            async with asyncio.timeout(requests[0].seconds):
+                await process.write(b"".join(request.message for request in requests))
+            while requests:
+                async with asyncio.timeout(requests[0].seconds):
+                    reading = await reader.reply()
+                request = requests.popleft()
+                reader.site = request.site
+                if not request.reading.done():
+                    request.reading.set_result(reading)
+            return True
+        except (OSError, EOFError, TimeoutError, ValidationError) as error:
+            if reader.site is None:
+                why = reader.last_words() or type(error).__name__
+                requests.popleft().fail(UnreadableError(f"could not be read ({why})"))
+            return False
+        except Exception as error:  # noqa: BLE001  SandboxError, or whatever else: all who wait for it are told
+            while requests:
+                requests.popleft().fail(error)
+            return False
+        finally:
+            for request in requests:
+                request.worker, request.alone = None, True
+            self._waiting.extendleft(request for request in reversed(requests) if not request.reading.done())
+
+    def _together(self) -> deque[_Request]:
+        """The first that waits, with others of its site: small ones, and no more than are one process's share."""
+        first = self._waiting.popleft()
+        found, room = deque([first]), _TOGETHER - len(first.message)
+        if not first.alone:
+            for request in list(islice(self._waiting, len(self._waiting) // self._size)):
+                if request.site == first.site and not request.alone and len(request.message) <= room:
+                    self._waiting.remove(request)
+                    found.append(request)
+                    room -= len(request.message)
+        return found
+
+    def _take(self) -> _Reader:
+        """One that read the same site last, where there is one."""
+        site = self._waiting[0].site if self._waiting else None
+        for number, reader in enumerate(self._idle):
+            if reader.site == site:
+                return self._idle.pop(number)
+        return self._idle.pop() if self._idle else _Reader()
+
+
+class _Reader:
+    """One process. `site` is that of the page it read last, None where it read none."""
+
+    def __init__(self) -> None:
+        self.site: str | None = None
+        self._opened = AsyncExitStack()
+        self._process: Process | None = None
+        self._read = bytearray()
+
+    async def start(self) -> Process:
+        """Where that is not done yet. Raises SandboxError where it cannot be."""
+        if self._process is None:
+            isolation = await asyncio.to_thread(_isolation)
+            try:
+                self._process = await self._opened.enter_async_context(open_isolated(_command(), isolation, _MEMORY))
+            except OSError as error:
+                raise SandboxError(f"no process can be started that reads pages: {error}") from error
+        return self._process
+
+    async def reply(self) -> Reading:
+        """The next page, in turn. Raises OSError, EOFError or ValidationError where the process is of no more use."""
+        (length,) = _LENGTH.unpack(await self._next(_LENGTH.size))
+        if length > _LONGEST_REPLY:
+            raise EOFError
+        return Reading.model_validate_json(await self._next(length))
+
+    async def _next(self, size: int) -> bytes:
+        assert self._process is not None
+        while len(self._read) < size:
+            part = await self._process.read()
+            if not part:
+                raise EOFError
+            self._read += part
+        found = bytes(self._read[:size])
+        del self._read[:size]
+        return found
+
+    def last_words(self) -> str:
+        """The last line that the process wrote to stderr."""
+        lines = self._process.errors().strip().splitlines() if self._process is not None else []
+        return lines[-1][:300] if lines else ""
+
+    async def close(self) -> None:
+        """End the process with all that it started."""
+        await self._opened.aclose()
+
+
+def _cancel(worker: asyncio.Task[None]) -> None:
+    """Once: it ends its process then, and is not to be kept from that."""
+    if not worker.cancelling():
+        worker.cancel()
+
+
+def missing_libraries(names: Sequence[str] = _LIBRARIES) -> list[str]:
+    """Those of the extra `web` that are not installed."""
+    return [name for name in names if find_spec(name) is None]
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-I", "-B", str(_PROGRAM), *map(str, _folders())]
+
+
+@cache
+def _isolation() -> Isolation:
+    if (problem := bubblewrap_problem()) is not None:
+        _log.warning(
+            "pages of the web are read by a process with limits that may do all that this user may: %s", problem
+        )
+    kind: Literal["bubblewrap", "local"] = "bubblewrap" if problem is None else "local"
+    return Isolation(kind, (_PROGRAM, *_folders()), limits=_LIMITS)
+
+
+def _folders() -> list[Path]:
+    """Where the libraries lie."""
+    found = (spec.origin for name in _LIBRARIES if (spec := find_spec(name)) is not None and spec.origin)
+    return list(dict.fromkeys(Path(origin).parent.parent for origin in found))

@@ -1,0 +1,264 @@
+"""One client for many pages of the web: only checked addresses are connected to, and connections are used again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.models import retry_after_seconds, tls_context
+from pytest_agentbench.tools.network import RefusedError, Resolve, checked_addresses, checked_url, host_of
+
+if TYPE_CHECKING:
+    import httpx2
+
+_MAX_ADDRESSES = 3
+_CONNECT_SECONDS = 5.0
+_RESOLVED_SECONDS = 60.0
+_MAX_IDLE = 64
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
+_HEADERS = {"Accept-Encoding": "gzip, deflate", "Connection": "keep-alive"}  # others unpack to any size in one step
+
+
+class FetchError(AgentbenchError):
+    """A page could not be had: refused by the network policy, not reached, too large, no text."""
+
+
+class RedirectsError(FetchError):
+    """One request led to another too many times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One request on the way to a page: the `address` that was connected to (None: nobody was asked), the status."""
+
+    url: str
+    address: str | None
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server said. `location`: where it sends to, if it does; `retry_after`: how many seconds it asks to wait.
+
+    `complete` False: more came than was wanted, `body` is its beginning.
+    """
+
+    url: httpx2.URL
+    address: str
+    status: int
+    location: str | None
+    retry_after: float | None
+    media_type: str
+    charset: str | None
+    body: bytes
+    complete: bool
+
+
+Wanted = Callable[[int, str], int]
+"""How many bytes of a body are wanted, by status and media type; 0: none. Raises FetchError, which says why not."""
+
+Ask = Callable[["httpx2.URL"], Awaitable[Reply]]
+
+
+class WebClient:
+    """GET, with connections that are used again, each for the host only that it was made for.
+
+    A host's name is resolved once a minute, all of its addresses are checked, and the connection goes to one of these.
+    Proxies and credentials of the environment are not used. Closed at the block's end.
+    """
+
+    def __init__(self, settings: NetworkSettings, resolve: Resolve, headers: Mapping[str, str], seconds: float) -> None:
+        self._settings, self._resolve = settings, resolve
+        self._headers, self._seconds = {**_HEADERS, **headers}, seconds
+        self._sites: dict[tuple[str, str, int | None], _Site] = {}
+        self._idle: OrderedDict[_Connection, _Site] = OrderedDict()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._idle:
+            await self._idle.popitem()[0].transport.aclose()
+
+    async def addresses(self, url: httpx2.URL) -> list[str]:
+        """Those of the URL's host, all checked. Raises RefusedError, and FetchError where there are none."""
+        site = self._site(url)
+        if time.monotonic() >= site.resolved_until:
+            async with site.resolving:
+                if time.monotonic() >= site.resolved_until:
+                    await self._look_up(site, url)
+        if site.problem is not None:
+            raise type(site.problem)(str(site.problem))
+        return site.addresses
+
+    async def _look_up(self, site: _Site, url: httpx2.URL) -> None:
+        site.problem = None
+        try:
+            site.addresses = await checked_addresses(url, self._settings, self._resolve)
+        except RefusedError as error:
+            site.problem = error
+        except (OSError, UnicodeError):
+            site.problem = FetchError(f"the name {host_of(url)} cannot be resolved")
+        site.resolved_until = time.monotonic() + _RESOLVED_SECONDS
+
+    async def get(self, url: httpx2.URL, wanted: Wanted) -> Reply:
+        """One GET; redirects are not followed. Raises RefusedError and FetchError."""
+        import httpx2
+
+        addresses = await self.addresses(url)
+        try:
+            return await self._ask_any(url, addresses[:_MAX_ADDRESSES], wanted)
+        except httpx2.HTTPError as error:
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise FetchError(f"{url}: no answer ({reason})") from error
+        except httpx2.InvalidURL as error:
+            raise FetchError(f"{url}: no URL that can be asked for ({error})") from error
+
+    async def _ask_any(self, url: httpx2.URL, addresses: list[str], wanted: Wanted) -> Reply:
+        """Of the connection that was used last, else of the first address that can be connected to."""
+        import httpx2
+
+        site = self._site(url)
+        while site.idle and (used := self._take(site)):
+            if used.address in addresses:
+                try:
+                    return await self._ask(url, used, wanted)
+                except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+                    break  # it was about to be closed
+            await used.transport.aclose()
+        for number, address in enumerate(addresses, start=1):
+            try:
+                return await self._ask(url, _Connection(address, _transport()), wanted)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                if number == len(addresses):
+                    raise
+        raise AssertionError("a resolver gives at least one address")
+
+    async def _ask(self, url: httpx2.URL, connection: _Connection, wanted: Wanted) -> Reply:
+        """The host is asked for by header and certificate."""
+        import httpx2
+
+        timeout = httpx2.Timeout(self._seconds, connect=_CONNECT_SECONDS).as_dict()
+        request = httpx2.Request(
+            "GET",
+            url.copy_with(host=connection.address),
+            headers={**self._headers, "Host": url.netloc.decode("ascii")},
+            extensions={"sni_hostname": host_of(url), "timeout": timeout},
+        )
+        read = False
+        try:
+            response = await connection.transport.handle_async_request(request)
+            try:
+                reply = await _reply(response, url, connection.address, wanted)
+                read = reply.complete
+            finally:
+                await response.aclose()
+        finally:
+            if read:
+                await self._keep(url, connection)
+            else:
+                await connection.transport.aclose()
+        return reply
+
+    def _site(self, url: httpx2.URL) -> _Site:
+        return self._sites.setdefault((url.scheme, host_of(url), url.port), _Site())
+
+    def _take(self, site: _Site) -> _Connection:
+        connection = site.idle.pop()
+        del self._idle[connection]
+        return connection
+
+    async def _keep(self, url: httpx2.URL, connection: _Connection) -> None:
+        site = self._site(url)
+        site.idle.append(connection)
+        self._idle[connection] = site
+        if len(self._idle) > _MAX_IDLE:
+            oldest, of = self._idle.popitem(last=False)
+            of.idle.remove(oldest)
+            await oldest.transport.aclose()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Connection:
+    address: str
+    transport: httpx2.AsyncHTTPTransport
+
+
+@dataclass(slots=True)
+class _Site:
+    addresses: list[str] = field(default_factory=list)
+    problem: FetchError | RefusedError | None = None
+    resolved_until: float = 0.0
+    resolving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    idle: list[_Connection] = field(default_factory=list)
+
+
+async def follow(target: httpx2.URL, settings: NetworkSettings, ask: Ask, hops: list[Hop], most: int) -> Reply:
+    """The reply at the end of the redirects, of which there may be `most`; what was asked is added to `hops`.
+
+    `target` is a checked URL; those that it leads to are checked here. Raises FetchError, whose text begins with the
+    way.
+    """
+    try:
+        while len(hops) <= most:
+            reply = await ask(target)
+            hops.append(Hop(str(target), reply.address, reply.status))
+            if reply.location is None:
+                return reply
+            target = checked_url(reply.location, settings, base=target)
+    except (FetchError, RefusedError) as error:
+        raise FetchError(f"{way(hops)}{error}") from error
+    raise RedirectsError(f"{way(hops)}more than {most} redirects")
+
+
+def way(hops: list[Hop]) -> str:
+    """The requests so far, for the beginning of a message."""
+    return "".join(f"{hop.url} -> " for hop in hops)
+
+
+async def _reply(response: httpx2.Response, url: httpx2.URL, address: str, wanted: Wanted) -> Reply:
+    status, headers = response.status_code, response.headers
+    location = headers.get("location") if status in _REDIRECTS else None
+    media_type = headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
+    body, complete = b"", False
+    if location is None:
+        try:
+            limit = wanted(status, media_type)
+            body, complete = await _body(response, limit) if limit else (b"", False)
+        except FetchError as error:
+            raise FetchError(f"{url}: {error}") from error
+    charset, retry_after = response.charset_encoding, retry_after_seconds(headers)
+    return Reply(url, address, status, location, retry_after, media_type, charset, body, complete)
+
+
+async def _body(response: httpx2.Response, limit: int) -> tuple[bytes, bool]:
+    """The body, unpacked as it comes: what is packed twice could unpack to nothing, for hours, between two parts."""
+    packed = response.headers.get("content-encoding", "").strip().lower()
+    if "," in packed:
+        raise FetchError("its body is packed more than once: it was not fetched")
+    if packed not in _ENCODINGS:
+        raise FetchError(f"its body is packed by {packed[:40]!r}, expected gzip or deflate: it was not fetched")
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > limit:
+            return bytes(body[:limit]), False
+    return bytes(body), True
+
+
+def _transport() -> httpx2.AsyncHTTPTransport:
+    import httpx2
+
+    return httpx2.AsyncHTTPTransport(
+        verify=tls_context(), trust_env=False, limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1)
+    )
