@@ -1,8 +1,9 @@
 """Reads pages that may be hostile. A program of its own: `python -I -B page_reader.py FOLDER...`.
 
 FOLDER... are where the libraries lie. A request on stdin is two lengths (big-endian, 4 bytes each), a head in JSON and
-a body; the reply on stdout is one length and JSON. The head has `kind` (html, text, pdf or robots), `site`, `seconds`,
-`limit` (characters of text that are wanted) and what the kind needs, see the functions below.
+a body; the reply on stdout is one length and JSON. An empty reply comes first: the program is ready. The head has
+`kind` (html, text, pdf or robots), `site`, `seconds`, `limit` (characters of text that are wanted) and what the kind
+needs, see the functions below.
 
 This process never looks into a body. It forks one that does for each site, and ends it at the site's last page, after
 50 pages, after any failure and when `seconds` are over: no page meets what a page of another site left in memory. That
@@ -43,6 +44,7 @@ def main(folders: list[str]) -> None:
     signal.signal(signal.SIGALRM, lambda *_: _Child.end_late())
     _load("html")  # before the first page comes, which it most likely is
     loaded, child = {"html"}, None
+    _reply_with(b"{}")
     while (request := _request(0)) is not None:
         head, body = request
         kind, site = head["kind"], head["site"]
@@ -57,7 +59,11 @@ def main(folders: list[str]) -> None:
         if child.late or b'"problem"' in reply[:16]:
             child.end()
             child = None
-        _write(1, _LENGTH.pack(len(reply)) + reply)
+        _reply_with(reply)
+
+
+def _reply_with(reply: bytes) -> None:
+    _write(1, _LENGTH.pack(len(reply)) + reply)
 
 
 def _shut_off() -> None:

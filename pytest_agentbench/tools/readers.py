@@ -40,6 +40,7 @@ _MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**26), "MALLOC_MMAP_THRESHOLD_": str(2
 _LENGTHS, _LENGTH = struct.Struct(">II"), struct.Struct(">I")
 _LONGEST_REPLY = 8 * 2**20
 _SPARE_SECONDS = 5.0
+_START_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 _MOST = 4
 _TOGETHER = 2**15
@@ -243,9 +244,14 @@ class _Reader:
         if self._process is None:
             isolation = await asyncio.to_thread(_isolation)
             try:
-                self._process = await self._opened.enter_async_context(open_isolated(_command(), isolation, _MEMORY))
-            except OSError as error:
-                raise SandboxError(f"no process can be started that reads pages: {error}") from error
+                opened = await self._opened.enter_async_context(open_isolated(_command(), isolation, _MEMORY))
+                self._process = opened
+                async with asyncio.timeout(_START_SECONDS):
+                    await self.reply()
+            except (OSError, EOFError, TimeoutError, ValidationError) as error:
+                why = self.last_words() or str(error) or type(error).__name__
+                await self.close()
+                raise SandboxError(f"no process can be started that reads pages: {why}") from error
         return self._process
 
     async def reply(self) -> Reading:
@@ -273,6 +279,8 @@ class _Reader:
 
     async def close(self) -> None:
         """End the process with all that it started."""
+        self._process = None
+        self._read.clear()
         await self._opened.aclose()
 
 

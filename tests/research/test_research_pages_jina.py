@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,9 +37,13 @@ class Reader(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(10**6 if "Trickles" in headers else len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        with contextlib.suppress(ConnectionError):  # it hung up, as it should where too much comes
+            while "Trickles" in headers:
+                self.wfile.write(b" ")
+                self.server.closing.wait(0.02)  # type: ignore[attr-defined]
+            self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -49,6 +55,7 @@ def reader() -> Iterator[ThreadingHTTPServer]:
         made.seen = []  # type: ignore[attr-defined]
         made.answers = [(200, {}, GOOD)]  # type: ignore[attr-defined]
         made.daemon_threads = True
+        made.closing = threading.Event()  # type: ignore[attr-defined]
         thread = threading.Thread(target=made.serve_forever, args=(0.01,))
         thread.start()
         yield made
@@ -56,11 +63,14 @@ def reader() -> Iterator[ThreadingHTTPServer]:
         thread.join()
 
 
-def contents(reader: Any, output: Path | None, *urls: str, network: NetworkSettings = LOOPBACK) -> list[Any]:
+def contents(
+    reader: Any, output: Path | None, *urls: str, network: NetworkSettings = LOOPBACK, seconds: float = 30.0
+) -> list[Any]:
     environ = {"JINA_API_KEY": KEY, "JINA_BASE_URL": f"http://127.0.0.1:{reader.server_port}/"}
 
     async def ask() -> list[Any]:
-        async with Pages(output, PageSettings.of(network, environ)) as pages:
+        settings = replace(PageSettings.of(network, environ), seconds=seconds)
+        async with Pages(output, settings) as pages:
             return await asyncio.gather(*map(pages.content, urls), return_exceptions=True)
 
     return asyncio.run(ask())
@@ -89,6 +99,8 @@ def test_with_a_key_the_jina_reader_fetches(reader: Any, tmp_path: Path, caplog:
         (200, {"data": {"title": "Owls"}}, "answered without the page's content"),
         (200, {"data": {"content": " "}}, "found no text in the page"),
         (200, [1], "answered without the page's content"),
+        (200, b"[" * 100_000, "answered without the page's content"),
+        (200, b'"' + b"x" * 17 * 2**20, "answered with over 16 MB, expected less"),
     ],
 )
 def test_its_failures_are_named(reader: Any, status: int, answer: Any, reason: str) -> None:
@@ -110,6 +122,20 @@ def test_what_it_asks_to_wait_is_waited(reader: Any) -> None:
     assert contents(reader, None, PAGE)[0].startswith("Owls")
     reader.answers = [(429, {"Retry-After": "3600"}, {})]
     assert contents(reader, None, PAGE) == ["scrape failed: the Jina reader answered HTTP 429"]
+
+
+def test_what_it_says_is_kept_in_part_and_whatever_characters_it_has(reader: Any, tmp_path: Path) -> None:
+    reader.answers = [(200, {}, {"data": {"title": "Owls \ud800", "content": "x" * 200_005}})]
+    expected = ["Owls ?\n\n" + "x" * 200_000 + "\n\n[... 5 characters left out ...]"]
+    assert contents(reader, tmp_path, PAGE) == expected
+    assert contents(reader, tmp_path, PAGE) == expected
+    assert len(reader.seen) == 1
+
+
+def test_an_answer_that_trickles_is_given_up(reader: Any) -> None:
+    reader.answers = [(200, {"Trickles": "yes"}, {})]
+    found = contents(reader, None, PAGE, seconds=0.1)
+    assert found == ["scrape failed: the Jina reader gave no complete answer in time"]
 
 
 def test_addresses_that_are_not_public_are_not_told_to_it(reader: Any) -> None:

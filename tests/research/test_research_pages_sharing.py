@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.other_user import as_nobody, needs_root
 from support.page_site import PageSite, page_site
+from support.small_disk import small_disk
 
 from pytest_agentbench.config import NetworkSettings
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.research.pages import PAGES, Pages, PageSettings
+from pytest_agentbench.research.pages import PAGES, Pages, PageSettings, direct
+from pytest_agentbench.research.pages.direct import Direct
+from pytest_agentbench.research.pages.kept import KeptPages
 
 SETTINGS = PageSettings(NetworkSettings(allow_private=("127.0.0.1",)))
 OTHER_PROCESS = """
@@ -27,7 +35,8 @@ async def main():
     async with Pages(pathlib.Path(sys.argv[1]), PageSettings(NetworkSettings(allow_private=("127.0.0.1",)))) as pages:
         print("ready", flush=True)
         sys.stdin.readline()
-        print(await pages.content(sys.argv[2]), flush=True)
+        for content in await asyncio.gather(*map(pages.content, sys.argv[2:])):
+            print(content, flush=True)
 
 asyncio.run(main())
 """
@@ -94,25 +103,146 @@ def test_a_folder_that_takes_no_files_costs_the_next_session_only(
     ]
 
 
-@pytest.mark.slow
-def test_processes_beside_each_other_fetch_once(tmp_path: Path) -> None:
-    with page_site() as site:
-        command = [sys.executable, "-c", OTHER_PROCESS, str(tmp_path), f"{site.url}/slow"]
-        running = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)
-        ]
+@contextmanager
+def beside(output: Path, many: int, *urls: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that ask for pages when they read a line."""
+    command = [sys.executable, "-c", OTHER_PROCESS, str(output), *urls]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(many)]
+    try:
         for each in running:
             assert each.stdout is not None
             assert each.stdout.readline() == "ready\n"
+        yield running
+    finally:
         for each in running:
-            assert each.stdin is not None
-            each.stdin.write("\n")
-            each.stdin.flush()
+            each.kill()
+            each.communicate()
+
+
+def begin(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.mark.slow
+def test_processes_beside_each_other_fetch_once(tmp_path: Path) -> None:
+    with page_site() as site, beside(tmp_path, 3, f"{site.url}/slow") as running:
+        for each in running:
+            begin(each)
         site.slow_asked.wait(20)
         site.gate.set()
         said = [each.communicate()[0] for each in running]
         assert said == ["Owls\n\nAll about owls\n\nslow\n"] * 3
         assert site.seen["/slow"] == 1
+
+
+@pytest.mark.slow
+def test_processes_that_want_many_pages_fetch_each_once(tmp_path: Path) -> None:
+    with page_site() as site:
+        urls = [f"{site.url}/page/{number}" for number in range(40)]
+        with beside(tmp_path, 2, *urls) as running:
+            for each in running:
+                begin(each)
+            said = [each.communicate()[0] for each in running]
+        assert said[0] == said[1] == "".join(f"Owls\n\nAll about owls\n\npage {number}\n" for number in range(40))
+        assert {site.seen[f"/page/{number}"] for number in range(40)} == {1}
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_leaves_its_pages_to_the_others(tmp_path: Path) -> None:
+    with page_site() as site, beside(tmp_path, 1, f"{site.url}/owls", f"{site.url}/slow") as [other]:
+        begin(other)
+        site.slow_asked.wait(20)
+        while not list((tmp_path / PAGES).glob("*/*.json")):
+            time.sleep(0.01)
+        other.kill()
+        site.gate.set()
+        found = contents(tmp_path, f"{site.url}/owls", f"{site.url}/slow")
+        assert [each.rpartition("\n")[2] for each in found] == ["They hunt mice.", "slow"]
+        assert (site.seen["/owls"], site.seen["/slow"]) == (1, 2)
+
+
+@needs_root
+def test_a_folder_that_is_not_ones_own_is_read_and_not_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = KeptPages(tmp_path / PAGES)
+    with page_site() as site:
+        contents(tmp_path, f"{site.url}/page/1")
+        key = kept.key(f"{site.url}/page/1", Direct.version)
+    kept.close()
+    for folder in (tmp_path, *tmp_path.parents[:2], *tmp_path.rglob("*/")):
+        folder.chmod(0o755)
+
+    async def fetch(url: str) -> str:
+        return "fetched"
+
+    with as_nobody(), caplog.at_level(logging.WARNING):
+        others = KeptPages(tmp_path / PAGES)
+        assert others.find(key) == "Owls\n\nAll about owls\n\npage 1"
+        assert asyncio.run(others.get("0" * 64, "http://127.0.0.1/", fetch)) == ("fetched", False)
+        others.close()
+    assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["Permission denied"]
+
+
+def test_a_full_disk_costs_the_next_session_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with page_site() as site, small_disk(tmp_path / "disk") as _, caplog.at_level(logging.WARNING):
+        contents(tmp_path / "disk", f"{site.url}/page/1")
+        with contextlib.suppress(OSError), open(tmp_path / "disk/filling", "wb", 0) as file:
+            while file.write(bytes(4096)):
+                pass
+        found = contents(tmp_path / "disk", *(f"{site.url}/page/{number}" for number in (1, 2, 3, 2)))
+        assert [each.rpartition("\n")[2] for each in found] == ["page 1", "page 2", "page 3", "page 2"]
+        assert [site.seen[f"/page/{number}"] for number in (1, 2, 3)] == [1, 1, 1]
+        assert len(list((tmp_path / "disk" / PAGES).glob("*/*"))) == 1
+    assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["No space left on device"]
+
+
+@pytest.mark.parametrize("planted", ["a pipe", "a folder", "a link to itself", "another's words", "no page at all"])
+def test_what_somebody_put_in_a_pages_place_is_no_page(tmp_path: Path, planted: str) -> None:
+    with page_site() as site:
+        [first] = contents(tmp_path, f"{site.url}/owls")
+        [file] = (tmp_path / PAGES).glob("*/*.json")
+        said = json.loads(file.read_text())
+        file.unlink()
+        if planted == "a pipe":
+            os.mkfifo(file)
+        elif planted == "a folder":
+            file.mkdir()
+        elif planted == "a link to itself":
+            file.symlink_to(file.name)
+        else:
+            file.write_text(json.dumps({**said, "content": 7} if planted == "no page at all" else {**said, "key": "0"}))
+        assert contents(tmp_path, f"{site.url}/owls") == [first]
+        assert site.seen["/owls"] == 2
+
+
+def test_a_page_that_begins_like_a_failure_is_none(tmp_path: Path) -> None:
+    with page_site() as site:
+        for _ in range(2):
+            assert contents(tmp_path, f"{site.url}/claims-failure") == [" scrape failed: so it says"]
+        assert site.seen["/claims-failure"] == 1
+
+
+def test_bodies_that_wait_to_be_read_fill_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "_MOST_UNREAD", 1)
+    with page_site() as site:
+        found = contents(tmp_path, *(f"{site.url}/page/{number}" for number in range(20)))
+    assert [each.rpartition(" ")[2] for each in found] == [str(number) for number in range(20)]
+
+
+def test_a_page_that_takes_long_to_read_keeps_no_other_from_being_fetched(tmp_path: Path) -> None:
+    async def ask(site: PageSite) -> str:
+        async with Pages(tmp_path, PageSettings(SETTINGS.network, concurrency=1)) as pages:
+            long = asyncio.create_task(pages.content(f"{site.url}/attributes"))
+            found = await pages.content(f"{site.url}/page/1")
+            assert not long.done()
+        await asyncio.wait([long])
+        return found
+
+    with page_site() as site:
+        assert asyncio.run(ask(site)).endswith("page 1")
 
 
 def test_whoever_gives_up_leaves_the_page_to_the_others(tmp_path: Path) -> None:
@@ -155,10 +285,10 @@ def test_connections_are_used_again_and_few_at_once(tmp_path: Path) -> None:
 
 
 def test_a_crawl_delay_is_kept(tmp_path: Path) -> None:
-    with page_site(b"User-agent: *\nCrawl-delay: 0.2") as site:
+    with page_site(b"User-agent: *\nCrawl-delay: 0.1") as site:
         begun = time.monotonic()
         contents(tmp_path, *(f"{site.url}/page/{number}" for number in range(4)))
-        assert time.monotonic() - begun >= 0.6
+        assert time.monotonic() - begun >= 0.3
 
 
 def test_a_missing_library_is_told_once_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

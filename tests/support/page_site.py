@@ -48,6 +48,7 @@ PAGES: dict[str, tuple[str | None, bytes]] = {
     "/owls": (HTML, html("<h1>Gray owls</h1><p>They hunt <a href='/mice'>mice</a>.</p>")),
     "/text": ("text/plain; charset=utf-8", "Übung".encode()),
     "/empty": (HTML, b""),
+    "/claims-failure": ("text/plain", b"scrape failed: so it says"),
     "/blank": (HTML, html("")),
     "/scripts": (HTML, html("<div id='app'></div><noscript>Enable JavaScript</noscript><script src='/a.js'></script>")),
     "/gbk": ("text/html", f"<html><body><p>{CHINESE}</p></body></html>".encode("gbk")),

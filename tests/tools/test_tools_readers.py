@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.tools import Readers, Reading, UnreadableError
 
 HANGS = b"<a " + b" ".join(b"a%d" % number for number in range(400_000)) + b">"
@@ -170,3 +172,68 @@ def test_more_pages_than_readers_wait_for_each_other() -> None:
             )
 
     assert [each.text for each in asyncio.run(ask())] == [str(number) for number in range(120)]
+
+
+def stop_the_one_at_work() -> None:
+    [pid] = at_work()
+    os.kill(pid, signal.SIGSTOP)
+
+
+async def handed_over(readers: Readers, pages: int) -> list[asyncio.Task[Reading]]:
+    """So many readings of small pages that a process has in hand and does not finish."""
+    await read(readers, b"<p>first")
+    stop_the_one_at_work()
+    tasks = [asyncio.create_task(read(readers, b"<p>%d" % number)) for number in range(pages)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return tasks
+
+
+def test_pages_that_were_handed_over_together_outlive_their_process() -> None:
+    async def kill() -> list[str]:
+        async with Readers(1) as readers:
+            tasks = await handed_over(readers, 12)
+            for pid in keepers():
+                os.kill(pid, signal.SIGKILL)
+            return [each.text for each in await asyncio.gather(*tasks)]
+
+    assert asyncio.run(kill()) == [str(number) for number in range(12)]
+
+
+def test_who_gives_up_costs_those_that_were_handed_over_with_it_nothing() -> None:
+    async def cancel() -> list[str]:
+        async with Readers(1) as readers:
+            tasks = await handed_over(readers, 6)
+            for task in tasks[::2]:
+                task.cancel()
+            found = [each.text for each in await asyncio.gather(*tasks[1::2])]
+            assert all(task.cancelled() for task in tasks[::2])
+        assert running() == {}
+        return found
+
+    assert asyncio.run(cancel()) == ["1", "3", "5"]
+
+
+def test_a_pool_that_is_left_leaves_nobody_waiting_and_no_process() -> None:
+    async def leave() -> list[bool]:
+        async with Readers(1) as readers:
+            tasks = await handed_over(readers, 30)
+        await asyncio.wait(tasks)
+        assert running() == {}
+        return [task.cancelled() for task in tasks]
+
+    assert asyncio.run(leave()) == [True] * 30
+
+
+def test_no_process_to_be_had_is_told_to_all_and_nobody_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask() -> list[Reading | BaseException]:
+        async with Readers(2) as readers:
+            readers.prepare()
+            await asyncio.sleep(0)
+            return await asyncio.gather(
+                *(read(readers, b"<p>%d" % number) for number in range(5)), return_exceptions=True
+            )
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    assert [type(error) for error in asyncio.run(ask())] == [SandboxError] * 5

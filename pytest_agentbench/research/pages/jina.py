@@ -103,10 +103,13 @@ class Jina:
             raise ProviderError(self._refused, code="jina_refused")
         headers = {"Authorization": f"Bearer {self._key}", "Accept": "application/json"}
         try:
-            async with self._client.stream(
-                "POST", self._settings.jina_url, json={"url": url}, headers=headers
-            ) as response:
+            async with (
+                asyncio.timeout(self._settings.seconds * 2),
+                self._client.stream("POST", self._settings.jina_url, json={"url": url}, headers=headers) as response,
+            ):
                 body = await _body(response)
+        except TimeoutError as error:
+            raise FetchError("the Jina reader gave no complete answer in time") from error
         except httpx2.HTTPError as error:
             raise FetchError(f"the Jina reader could not be reached ({type(error).__name__})") from error
         if (refusal := _REFUSALS.get(response.status_code)) is not None:
