@@ -172,7 +172,8 @@ def test_a_folder_that_is_not_ones_own_is_read_and_not_written(
         contents(tmp_path, f"{site.url}/page/1")
         key = kept.key(f"{site.url}/page/1", Direct.version)
     kept.close()
-    for folder in (tmp_path, *tmp_path.parents[:2], *tmp_path.rglob("*/")):
+    above = [each for each in tmp_path.parents if each.name.startswith(("popen-gw", "pytest-"))]
+    for folder in (tmp_path, *above, *tmp_path.rglob("*/")):
         folder.chmod(0o755)
 
     async def fetch(url: str) -> str:
