@@ -55,8 +55,7 @@ HELPED = (
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     with Site({"/owls": "Owls hunt at night.", "/tea": "茶很贵。"}) as site, ReportJudge() as judge:
-        for name, value in judge.environ.items():
-            monkeypatch.setenv(name, value)
+        judge.judge_for(monkeypatch)
         articles = {
             1: article(8, {f"{site.url}/owls": ["Owls hunt at night.", "Owls sing."]}),
             2: article(6, {f"{site.url}/tea": ["茶很贵。"]}),

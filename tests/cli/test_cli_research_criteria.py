@@ -21,8 +21,7 @@ QUERIES = [{"id": 1, "prompt": "What is tea?"}, {"id": 2, "prompt": "中国的�
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RaceJudge]:
     monkeypatch.chdir(tmp_path)
     with RaceJudge() as found:
-        for name, value in found.environ.items():
-            monkeypatch.setenv(name, value)
+        found.judge_for(monkeypatch)
         yield found
 
 

@@ -53,9 +53,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[FactJudge]:
     with FactJudge() as found:
-        monkeypatch.setenv("OPENAI_BASE_URL", found.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "no-key-needed")
-        monkeypatch.setenv("OPENAI_MODEL", "judge")
+        found.judge_for(monkeypatch)
         yield found
 
 

@@ -31,9 +31,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FactJudge
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("JINA_API_KEY", raising=False)
     with FactJudge() as found:
-        monkeypatch.setenv("OPENAI_BASE_URL", found.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "no-key-needed")
-        monkeypatch.setenv("OPENAI_MODEL", "judge")
+        found.judge_for(monkeypatch)
         yield found
 
 

@@ -25,8 +25,7 @@ from pytest_agentbench.models import Ledger
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[RaceJudge]:
     with RaceJudge() as found:
-        for name, value in found.environ.items():
-            monkeypatch.setenv(name, value)
+        found.judge_for(monkeypatch)
         yield found
 
 

@@ -54,8 +54,7 @@ HEADER += ["E. 时效敏感性", "F. 专业壁垒", "G. 可验证性", "Query内
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[RaceJudge]:
     with RaceJudge() as found:
-        for name, value in found.environ.items():
-            monkeypatch.setenv(name, value)
+        found.judge_for(monkeypatch)
         yield found
 
 

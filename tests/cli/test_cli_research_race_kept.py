@@ -25,8 +25,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RaceJudge
     monkeypatch.chdir(tmp_path)
     lay_out()
     with RaceJudge() as found:
-        for name, value in found.environ.items():
-            monkeypatch.setenv(name, value)
+        found.judge_for(monkeypatch)
         yield found
 
 

@@ -23,8 +23,7 @@ UNKNOWN = {"id": 5, "prompt": "asked by nobody", "article": "A report of quality
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReportJudge]:
     monkeypatch.chdir(tmp_path)
     with ReportJudge() as judge:
-        for name, value in judge.environ.items():
-            monkeypatch.setenv(name, value)
+        judge.judge_for(monkeypatch)
         yield judge
 
 

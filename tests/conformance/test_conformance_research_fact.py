@@ -35,9 +35,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FactJudge
 
     monkeypatch.chdir(tmp_path)
     with FactJudge(validate=relabelled) as found:
-        monkeypatch.setenv("OPENAI_BASE_URL", found.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "no-key-needed")
-        monkeypatch.setenv("OPENAI_MODEL", "judge")
+        found.judge_for(monkeypatch)
         yield found
 
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import pytest
+
 from pytest_agentbench.models import message_text
 
 Choose = Callable[[str, int], str]
@@ -86,6 +88,16 @@ class FaultEndpoint:
     requests: list[Request] = field(default_factory=list)
     peak: int = 0
     connections: int = 0
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What names it as the judge of research commands."""
+        return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": "no-key-needed", "OPENAI_MODEL": "judge"}
+
+    def judge_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Makes it the judge of the research commands of a test."""
+        for name, value in self.environ.items():
+            monkeypatch.setenv(name, value)
 
     def __enter__(self) -> FaultEndpoint:
         self._loop = asyncio.new_event_loop()

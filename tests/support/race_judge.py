@@ -41,11 +41,6 @@ class RaceJudge(FaultEndpoint):
         self.shown: list[tuple[str, Shown]] = []
         self._before: Counter[tuple[str, str]] = Counter()
 
-    @property
-    def environ(self) -> dict[str, str]:
-        """What names this judge to the command line."""
-        return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": "no-key-needed", "OPENAI_MODEL": "judge"}
-
     def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
         stage = body["response_format"]["json_schema"]["name"].removeprefix("research_")
         prompt = body["messages"][1]["content"]
