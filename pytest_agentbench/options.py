@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from pytest_agentbench.lazy import missing
+
 if TYPE_CHECKING:
     from pytest_agentbench.records import CassetteMode
 
@@ -51,12 +53,24 @@ class Settings:
     output: Path = Path("outputs")
     store: str | None = None
     json: Path | None = None
+    html: Path | None = None
+    chart: Path | None = None
+    compare: Path | None = None
+    max_regressions: int | None = None
+    otel: bool = False
 
 
 def parse_positive(text: str) -> int:
     """A whole number of at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 1")
+    return int(text)
+
+
+def parse_count(text: str) -> int:
+    """A whole number, 0 too."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 0")
     return int(text)
 
 
@@ -167,6 +181,10 @@ OPTIONS = (
     _Option("output", "write results below this folder (outputs)", "DIR", Path),
     _Option("store", "share results through this store: s3://, gs://, az://, file://", "URL", parse_store),
     _Option("json", "write report.json here instead", "PATH", Path, ini=False),
+    _Option("html", "write the report for people here, one page", "PATH", Path),
+    _Option("chart", "write a PNG of mean score against cost per model here", "PATH", Path),
+    _Option("compare", "compare with this report.json; a significant regression fails the session", "PATH", Path),
+    _Option("max-regressions", "fail where more than N cases are worse than in the compared report", "N", parse_count),
 )
 
 FLAGS = (
@@ -174,6 +192,7 @@ FLAGS = (
     _Option("no-reuse", "run and judge everything again, whatever the store holds", ini=False),
     _Option("rejudge", "check, measure and judge stored runs again, without running them", ini=False),
     _Option("keep-workspaces", "leave the folders of runs that did not pass in the temporary folder", ini=False),
+    _Option("otel", "send runs, model calls and tool calls as spans to the collector that OTEL_* variables name"),
     _Option("dry-run", "print what would run, and what it is expected to cost; run and pay nothing", ini=False),
 )
 
@@ -222,13 +241,22 @@ def read_settings(config: pytest.Config) -> Settings:
     values["configs"] = (config.rootpath / configs).resolve() if configs else None
     here = config.invocation_params.dir
     values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
-    values["json"] = (here / values["json"]).resolve() if values["json"] else None
+    for name in ("json", "html", "chart", "compare"):
+        values[name] = (here / values[name]).resolve() if values[name] else None
     values["predictions"] = _predictions(config)
+    _refuse_missing_extra(values["chart"])
     _refuse_uneven_deal(config, values["shard"])
+    _refuse_lone_comparison(config, values["compare"], values["shard"])
     for name in ("min_completion", "cassettes"):
         if values[name] is None:
             del values[name]
     return Settings(**values)
+
+
+def _refuse_missing_extra(chart: Path | None) -> None:
+    """What an output needs is there before anything runs."""
+    if chart is not None and (lacking := missing("vl_convert", "charts")) is not None:
+        raise pytest.UsageError(f"--agentbench-chart: {chart.name} {lacking}")
 
 
 def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) -> None:
@@ -240,6 +268,20 @@ def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) ->
                 f"--agentbench-shard: found {part}/{parts} together with {option}, with which each part would deal "
                 "other cases; run the part without it: what is stored costs nothing"
             )
+
+
+def _refuse_lone_comparison(config: pytest.Config, compared: Path | None, shard: tuple[int, int] | None) -> None:
+    """A number of regressions needs what they are counted against; a part of a session is too little to compare."""
+    if compared is None and (allowed := config.getoption("agentbench_max_regressions")) is not None:
+        raise pytest.UsageError(
+            f"--agentbench-max-regressions: found {allowed} without a report to compare with: name it with "
+            "--agentbench-compare REPORT.json"
+        )
+    if compared is not None and shard is not None:
+        raise pytest.UsageError(
+            f"--agentbench-compare: found {compared.name} together with --agentbench-shard {shard[0]}/{shard[1]}, but "
+            "a part alone says little: join the parts with agentbench merge, then agentbench compare both reports"
+        )
 
 
 def _predictions(config: pytest.Config) -> Path | None:

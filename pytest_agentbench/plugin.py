@@ -77,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_agentbench.engine import ControllerLink, Gateways, Parcels
 
         report.open_budget()
-        report.link = ControllerLink(report.spend, report.drain)
+        report.link = ControllerLink(report.spend, report.drain, report.expect)
         config.pluginmanager.register(report.link)
         config.add_cleanup(report.link.close)
         config.pluginmanager.register(Gateways())

@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_agentbench.engine import Budget, ControllerLink, DryRun, Part, RunAhead, Sharding, Spending
     from pytest_agentbench.options import Settings
-    from pytest_agentbench.reports import Gate
+    from pytest_agentbench.reports import Campaign, Gate, Journal
 
 BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
@@ -46,10 +46,13 @@ class SessionReport:
         self.ahead: RunAhead | None = None
         self.dry_run: DryRun | None = None
         self.link: ControllerLink | None = None
+        self.journal: Journal | None = None
+        self.baseline = _baseline(config, settings)
+        self._opening = threading.Lock()
         self.drained: str | None = None
         self.not_run = 0
         self.report: dict[str, Any] | None = None
-        self.report_path: Path | None = None
+        self.written: dict[str, Path] = {}
 
     # -- what pytest tells
 
@@ -82,15 +85,13 @@ class SessionReport:
         outcome = "error" if report.failed and report.when != "call" else report.outcome
         if row is not None:
             self.order[report.nodeid] = getattr(report, "item_index", len(self.order))
-            self.rows[report.nodeid] = row
+            self._keep(report.nodeid, row)
             self.not_run += getattr(report, "agentbench_not_run", False)
         elif report.nodeid in self.rows:
             if outcome == "error":  # its teardown broke
-                self.rows[report.nodeid] = {
-                    **self.rows[report.nodeid],
-                    "outcome": "error",
-                    "message": "teardown failed",
-                }
+                self._keep(
+                    report.nodeid, {**self.rows[report.nodeid], "outcome": "error", "message": "teardown failed"}
+                )
         else:
             self.others[report.nodeid] = max(outcome, self.others.get(report.nodeid, "rerun"), key=_WORST_LAST)
         if self.link is not None:
@@ -114,6 +115,8 @@ class SessionReport:
         self.lost = self._lost(session, exitstatus)
         if (self.rows or self.lost or idle) and not session.config.getoption("collectonly"):
             self._finish(session, exitstatus)
+        elif self.journal is not None:
+            self.journal.discard()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What people see at the end."""
@@ -123,8 +126,11 @@ class SessionReport:
             write_forecast(terminalreporter, list(self.dry_run.forecasts.values()))
         if self.report is not None:
             from pytest_agentbench.reports import write_summary
+            from pytest_agentbench.reports.ci import unheeded, write_annotations
 
-            write_summary(terminalreporter, self.report, str(self.report_path) if self.report_path else None)
+            with unheeded(terminalreporter):
+                write_summary(terminalreporter, self.report, self.written)
+            write_annotations(terminalreporter, self.report, self.config.rootpath)
 
     # -- what runs tell, from any thread
 
@@ -140,6 +146,17 @@ class SessionReport:
         self.ahead, self.dry_run = ahead, dry_run
         if self.drained is not None:
             ahead.drain(self.drained)
+
+    def expect(self, runs: int) -> None:
+        """How many runs the session is to report: from here on it has a journal. From any thread."""
+        from pytest_agentbench.reports import Journal
+
+        with self._opening:
+            if self.journal is None:
+                facts = {**self._beginning(), "warnings": [*self.warnings]}
+                self.journal = Journal(self.settings.output, facts, self.warnings.append)
+                self.config.add_cleanup(self.journal.close)
+            self.journal.plan(runs)
 
     def spend(self, part: Part, spendings: Sequence[Spending]) -> None:
         """Books what runs and judges used; no more start once the budget is used up."""
@@ -157,6 +174,14 @@ class SessionReport:
 
     # -- what it comes to
 
+    def _keep(self, nodeid: str, row: dict[str, Any]) -> None:
+        self.rows[nodeid] = row
+        if self.journal is not None:
+            self.journal.row(row, self.order[nodeid], self._spent_usd())
+
+    def _spent_usd(self) -> dict[str, float | None]:
+        return self.budget.spent_usd if self.budget is not None else {"run": 0.0, "judge": 0.0}
+
     def _tell_workers(self, report: pytest.TestReport) -> None:
         assert self.link is not None
         if report.when == "call" or report.failed or report.skipped:
@@ -167,30 +192,48 @@ class SessionReport:
 
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
         from pytest_agentbench.errors import InfrastructureError
-        from pytest_agentbench.reports import build_report, case_failures, suite_properties, write_report
+        from pytest_agentbench.reports import (
+            add_session_labels,
+            build_report,
+            case_failures,
+            suite_properties,
+            write_report,
+        )
 
         rows = [self.rows[nodeid] for nodeid in sorted(self.rows, key=lambda nodeid: self.order[nodeid])]
-        spent_usd = self.budget.spent_usd if self.budget is not None else {"run": 0.0, "judge": 0.0}
-        report = build_report(rows, {}, spent_usd)
+        report = build_report(rows, self._beginning(), self._spent_usd())
         faults = self._faults()
-        gate = self._gate(rows, [*case_failures(report["cases"]), *faults])
+        gate = self._gate(rows, [*self._regressions(report), *case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             session.exitstatus = self._exit_status(gate, exitstatus)
         report["session"].update(self._facts(session.exitstatus), faults=faults, gate=gate.as_dict())
         if self.sharding is not None:
             report["session"].update(self.sharding.facts(row["nodeid"] for row in rows))
-        self.report_path = self.settings.json or self.settings.output / "report.json"
+        add_session_labels(report, self.config.rootpath)
+        path = self.settings.json or self.settings.output / "report.json"
         try:
-            write_report(report, self.report_path)
+            write_report(report, path)
+            self.written["report"] = path
         except InfrastructureError as error:
             report["session"]["warnings"].append(str(error))
-            self.report_path = None
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        self._write_outputs(session, report)
+        if self.journal is not None:
+            self.journal.end(report)
         self.report = report
         for plugin in session.config.pluginmanager.get_plugins():
             if hasattr(plugin, "add_global_property"):  # pytest's JUnit writer
                 for name, value in suite_properties(report):
                     plugin.add_global_property(name, value)
+
+    def _write_outputs(self, session: pytest.Session, report: dict[str, Any]) -> None:
+        from pytest_agentbench.reports import write_outputs
+
+        written, problems = write_outputs(report, self.settings, self.config.rootpath)
+        self.written.update(written)
+        if problems:
+            report["session"]["warnings"] += problems
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     def _lost(self, session: pytest.Session, exitstatus: int) -> int:
         """Items that were never reported: xdist ends with status 0 when a worker meets an internal error."""
@@ -206,7 +249,20 @@ class SessionReport:
 
         idle = self.sharding is not None and self.sharding.is_empty
         fail_under = None if idle else self.settings.fail_under  # there is nothing to decide
-        return gate(Counts.of(row["outcome"] for row in rows), fail_under, self.settings.min_completion, failures)
+        counts, compared = Counts.of(row["outcome"] for row in rows), self.baseline is not None
+        return gate(counts, fail_under, self.settings.min_completion, failures, compared=compared)
+
+    def _regressions(self, report: dict[str, Any]) -> list[str]:
+        """Compares with the baseline where there is one: why that fails the gate, in sentences."""
+        if self.baseline is None:
+            return []
+        from pytest_agentbench.reports import campaign, compare
+
+        comparison = compare(
+            self.baseline, campaign(report), self.settings.max_regressions, self.settings.min_completion
+        )
+        report["comparison"] = comparison.as_dict()
+        return comparison.failures
 
     def _faults(self) -> list[str]:
         """What went wrong beside the cases: it fails a gated session whatever its pass rate."""
@@ -237,11 +293,10 @@ class SessionReport:
         """Why some runs were not started; what came too late to skip any has stopped nothing."""
         return self.drained if self.not_run else None
 
-    def _facts(self, exitstatus: int) -> dict[str, Any]:
+    def _beginning(self) -> dict[str, Any]:
+        """What is known of the session before it has made a run."""
         return {
             "started_at": self.started_at.isoformat(),
-            "duration_seconds": round(time.perf_counter() - self._begun, 3),
-            "exit_status": int(exitstatus),
             "command": [os.fspath(arg) for arg in self.config.invocation_params.args],
             "versions": {
                 "pytest-agentbench": version("pytest-agentbench"),
@@ -253,18 +308,43 @@ class SessionReport:
                 "evaluation": self.settings.evaluation_profile,
                 "suite": self.settings.suite,
             },
+        }
+
+    def _facts(self, exitstatus: int) -> dict[str, Any]:
+        return {
+            **self._beginning(),
+            "duration_seconds": round(time.perf_counter() - self._begun, 3),
+            "exit_status": int(exitstatus),
             "warnings": [*self.warnings, *(self.link.warnings if self.link is not None else ()), *self._spoilers()],
         }
 
     def _spoilers(self) -> Iterator[str]:
         """What only the end shows, and a reader of the figures has to know."""
+        from pytest_agentbench.reports import family_warnings
+
         yield from self.budget.gaps() if self.budget is not None else ()
         if self._cut_short:
             runs = "1 run was" if self.not_run == 1 else f"{self.not_run} runs were"
             yield f"{self._cut_short}; {runs} not started"
         if self.lost:
             yield f"{self.lost} collected items were never reported"
+        yield from family_warnings(self.rows.values())
         yield from self._unshared()
+
+
+def _baseline(config: pytest.Config, settings: Settings) -> Campaign | None:
+    """What the session is to be compared with, read before the session's own report may replace it."""
+    if settings.compare is None:
+        return None
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.reports import read_campaign
+
+    try:
+        return read_campaign(str(settings.compare), config.invocation_params.dir)[0]
+    except ConfigError as error:
+        raise pytest.UsageError(
+            f"--agentbench-compare: {error}; leave the option out until there is a report to compare with"
+        ) from None
 
 
 def _has_line(entry: Any) -> bool:

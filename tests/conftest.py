@@ -1,1 +1,8 @@
+import os
+
+from hypothesis import settings
+
 pytest_plugins = ["pytester"]
+os.environ.pop("GITHUB_ACTIONS", None)  # sessions of tests tell the job nothing that these run in
+settings.register_profile("any machine", deadline=None)  # how long an example takes says nothing on a busy one
+settings.load_profile("any machine")

@@ -7,13 +7,20 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
+from typing import Any
 
 COMMANDS = {
-    "init": "begin a dataset's descriptor",
+    "init": "begin a project, or a dataset's descriptor",
+    "import": "turn case files of DeepEval, Inspect or promptfoo into cases",
     "validate": "check configuration files, cases and datasets",
     "evaluate": "score a file of predictions against a dataset",
     "list": "show the cases of a folder",
+    "compare": "compare two reports, or two models of one, case by case",
     "merge": "join the reports of a session's shards",
+    "report": "show what a session found, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
+    "review": "say of judged runs whether they passed, to compare judges with people",
+    "watch": "show a session while it runs, as a page on loopback",
     "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",
     "doctor": "say what works on this machine of what the cases need",
@@ -34,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from pytest_agentbench.errors import AgentbenchError
 
     try:
-        code: int = import_module(f"{__name__}.{args.command}").run(args)
+        code: int = _module(args.command).run(args)
         sys.stdout.flush()
     except AgentbenchError as error:
         print(error, file=sys.stderr)
@@ -56,10 +63,15 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
     for name, summary in COMMANDS.items():
         if name == wanted:
-            import_module(f"{__name__}.{name}").add_parser(subparsers)
+            _module(name).add_parser(subparsers)
         else:
             subparsers.add_parser(name, help=summary)
     return parser
+
+
+def _module(command: str) -> Any:
+    """The command's module; one that Python has a keyword for ends in an underscore."""
+    return import_module(f"{__name__}.{command}{'_' if iskeyword(command) else ''}")
 
 
 class _Version(argparse.Action):

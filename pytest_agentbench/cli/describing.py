@@ -56,9 +56,15 @@ def describe(guess: DatasetGuess, file: str, rows: int) -> str:
     parts = [f"# Guessed from the first {rows} rows of {shown(file)}: read it, and change what is wrong.\n"]
     for key, value, comments in _blocks(guess, file):
         parts += [f"# {comment}\n" for comment in comments]
-        parts.append(yaml.dump({key: value}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+        parts.append(to_yaml({key: value}))
     parts += [f"# {line}\n" for line in _suggestions(guess)]
     return "".join(parts)
+
+
+def to_yaml(value: object) -> str:
+    """The value as YAML for people."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return text
 
 
 def shown(name: str) -> str:

@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,9 +17,7 @@ from pydantic import Field, StrictInt, ValidationError
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.judging import Pipeline
 from pytest_agentbench.records import Record, Text
-from pytest_agentbench.sources import BadItem, read_items
-
-_MOST_REPORTED = 20
+from pytest_agentbench.sources import BadItem, field_problem, read_items, refuse
 
 
 class Rating(Record):
@@ -43,7 +40,7 @@ def read_ratings(path: Path) -> list[Rating]:
         try:
             rating = Rating.model_validate(item.value)
         except ValidationError as error:
-            problems += [f"{path}:{item.line}:1: {_sentence(each)}" for each in error.errors(include_url=False)]
+            problems += [f"{path}:{item.line}:1: {field_problem(each)}" for each in error.errors(include_url=False)]
             continue
         key = (rating.annotator, rating.case_id, rating.pipeline)
         if key in ratings:
@@ -53,8 +50,7 @@ def read_ratings(path: Path) -> list[Rating]:
             )
         ratings.setdefault(key, (rating, item.line))
     if problems:
-        more = [f"{path}: and {len(problems) - _MOST_REPORTED} more problems"] * (len(problems) > _MOST_REPORTED)
-        raise ConfigError("\n".join([*problems[:_MOST_REPORTED], *more]))
+        refuse(path, problems)
     if not ratings:
         raise ConfigError(f'{path}:1:1: found no rating, expected lines such as {{"annotator": "ann", "case_id": ...}}')
     return [rating for rating, _ in ratings.values()]
@@ -67,14 +63,3 @@ def agreements(ratings: Sequence[Rating], case_ids: Collection[str]) -> dict[Pip
         if rating.case_id in case_ids:
             found[rating.pipeline].append(rating.agreement)
     return found
-
-
-def _sentence(error: Mapping[str, object]) -> str:
-    loc = error["loc"]
-    where = ".".join(map(str, loc)) if isinstance(loc, tuple) and loc else ""
-    if error["type"] == "missing":
-        return f"{where}: found nothing, expected a value"
-    found = json.dumps(error["input"], ensure_ascii=False, default=str)
-    message = str(error["msg"])
-    said = f"found {found if len(found) <= 60 else f'{found[:57]}...'}; {message[:1].lower()}{message[1:]}"
-    return f"{where}: {said}" if where else said

@@ -1,4 +1,4 @@
-"""`agentbench init dataset FILE`: a first `dataset.yaml`, guessed from the rows."""
+"""`agentbench init FOLDER`: a new project. `agentbench init dataset FILE`: a `dataset.yaml`, guessed from the rows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_agentbench.cli.guessing import DatasetGuess
 
+DATASET = "dataset"
 ROWS = 200
 """How many rows are looked at."""
 
@@ -19,47 +20,60 @@ ROWS = 200
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command with what it can begin."""
     parser = subparsers.add_parser(
-        "init", help="begin a dataset's descriptor", description="Write a first version of a configuration file."
+        "init",
+        help="begin a project, or a dataset's descriptor",
+        usage="agentbench init FOLDER\n       agentbench init dataset FILE [--output PATH]",
+        description="FOLDER: write a project that runs at once: a case with its script, models, profiles, conftest.py, "
+        "a CI workflow, JSON Schemas for editors. `dataset FILE`: look at the first rows of a JSONL or JSON file and "
+        "write a dataset.yaml that says which field is the question, the answer and so on, with comments on what is "
+        "guessed. Nothing is overwritten. A folder of the name dataset is ./dataset.",
     )
-    parser.set_defaults(show_help=parser.print_help)
-    kinds = parser.add_subparsers(dest="kind", metavar="KIND")
-    dataset = kinds.add_parser(
-        "dataset",
-        help="dataset.yaml for a file of questions",
-        description="Look at the first rows of a JSONL or JSON file and write a dataset.yaml that says which field is "
-        "the question, the answer and so on, with comments on what is guessed. Nothing is overwritten.",
-    )
-    dataset.add_argument("file", type=Path, metavar="FILE", help="JSONL, or JSON with a list of objects")
-    dataset.add_argument(
+    parser.set_defaults(show_help=parser.print_help, refuse=parser.error)
+    parser.add_argument("what", nargs="?", metavar="FOLDER", help="where the project begins, or `dataset`")
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="JSONL, or JSON with a list of objects")
+    parser.add_argument(
         "--output",
         type=Path,
         metavar="PATH",
-        help="default: dataset.yaml beside FILE, <its name>.dataset.yaml where there is one already",
+        help="of dataset: default: dataset.yaml beside FILE, <its name>.dataset.yaml where there is one already",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the descriptor and prints what it says; without a kind, prints the help."""
-    if args.kind is None:
+    """Begins what is asked for and prints what it says; without anything, prints the help."""
+    if args.what is None:
         args.show_help()
-        return 0
+    elif args.what == DATASET:
+        if args.file is None:
+            args.refuse("dataset: found no FILE, expected a JSONL or JSON file")
+        _begin_dataset(args.file, args.output)
+    else:
+        if args.file is not None or args.output is not None:
+            args.refuse(f"found {args.what!r}, expected `dataset` before a FILE or --output, or a FOLDER alone")
+        from pytest_agentbench.cli.beginning import begin_project
+
+        begin_project(Path(args.what))
+    return 0
+
+
+def _begin_dataset(given: Path, to: Path | None) -> None:
     from pytest_agentbench.cli.describing import describe
+    from pytest_agentbench.cli.editor import schema_line
     from pytest_agentbench.cli.places import existing
     from pytest_agentbench.errors import ConfigError
 
-    (file,) = existing([args.file])
+    (file,) = existing([given])
     rows = _first_rows(file)
     guess = _guess(file, rows)
-    output = _output(file, args.output)
+    output = _output(file, to)
     _refuse_second(file)
-    text = describe(guess, os.path.relpath(file, output.parent), len(rows))
+    text = schema_line("dataset", output) + describe(guess, os.path.relpath(file, output.parent), len(rows))
     try:
         with output.open("x", encoding="utf-8") as target:
             target.write(text)
     except OSError as error:
         raise ConfigError(f"{output}: cannot be written: {error.strerror or error}") from error
     _print_guess(guess, output, len(rows))
-    return 0
 
 
 def _first_rows(file: Path) -> list[dict[str, Any]]:

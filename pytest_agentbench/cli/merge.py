@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.merging import Part
-
-_CHECKED = ("schema_version", "session", "totals", "runs")
-"""What of a report is taken over; the rest is worked out anew."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.terminal import Standard
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports import write_summary
+    from pytest_agentbench.reports.ci import unheeded
 
     if args.output is not None and (twin := _same_file(args.output, args.reports)) is not None:
         print(f"agentbench merge: -o: found {args.output}, which is one of the reports: {twin}", file=sys.stderr)
@@ -61,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"a number in the reports is too large to add up: {error}") from error
     if args.output is not None:
         _write(report, args.output)
-    write_summary(Standard(), report, None if args.output is None else str(args.output))
+    terminal = Standard()
+    with unheeded(terminal):
+        write_summary(terminal, report, {} if args.output is None else {"report": args.output})
     return 1 if report["session"]["exit_status"] else 0
 
 
@@ -70,44 +69,11 @@ def _same_file(output: Path, reports: Sequence[Path]) -> Path | None:
 
 
 def read_report(path: Path) -> Part:
-    """A report.json. Raises ConfigError for a file that is none of this version."""
+    """A report.json with its name. Raises ConfigError for a file that is none of this version."""
     from pytest_agentbench.cli.merging import Part
-    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.reports import read_report
 
-    try:
-        found = json.loads(path.read_bytes(), parse_constant=_no_number)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: is no JSON: {error}") from error
-    if (problem := _problem(found)) is not None:
-        raise ConfigError(f"{path}: {problem}")
-    return Part(str(path), found)
-
-
-def _problem(found: Any) -> str | None:
-    """What keeps a document from being a report, None where it is one."""
-    from jsonschema import Draft202012Validator
-
-    from pytest_agentbench.reports import report_schema
-
-    if not isinstance(found, dict) or "runs" not in found:
-        return "is no report.json"
-    schema = report_schema()
-    if (version := found.get("schema_version")) != schema["properties"]["schema_version"]["const"]:
-        return f"schema_version: found {version!r}, expected 1; merge it with the version that wrote it"
-    schema["required"] = list(_CHECKED)
-    schema["properties"] = {name: schema["properties"][name] for name in _CHECKED}
-    checked = {name: found[name] for name in _CHECKED if name in found}
-    error = next(Draft202012Validator(schema).iter_errors(checked), None)
-    if error is None:
-        return None
-    place = error.json_path.removeprefix("$").removeprefix(".")
-    return f"{place or 'report'}: {error.message[:300]}"
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"found {name}, expected a number")
+    return Part(str(path), read_report(path))
 
 
 def _write(report: dict[str, Any], path: Path) -> None:

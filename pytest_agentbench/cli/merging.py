@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -13,12 +13,20 @@ from math import fsum
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports import Counts, Gate, Row, build_report, case_failures, gate
+from pytest_agentbench.reports import (
+    MIN_COMPLETION,
+    Counts,
+    Gate,
+    Row,
+    build_report,
+    case_failures,
+    family_warnings,
+    gate,
+)
 
 _OK, _FAILED = 0, 1
 _FIGURE = re.compile(r"[0-9]")
 _NAMED = 5
-_MIN_COMPLETION = 0.95
 
 
 @dataclass(frozen=True)
@@ -94,19 +102,20 @@ def merge_reports(
     rows = _rows(groups)
     lost = [sentence for group in groups for sentence in _lost(group)]
     unlike = [sentence for group in groups for sentence in _unlike(group)]
+    of_runs = {sentence for part in parts for sentence in family_warnings(part.runs)}
     report = build_report(rows, {}, _spent(parts))
     faults = [*_together(parts, "faults"), *([] if partial else lost)]
     fail_under = _agreed(parts, "fail_under", fail_under)
     min_completion = _agreed(parts, "min_completion", min_completion)
     counts = Counts.of(row["outcome"] for row in rows)
     failures = [*case_failures(report["cases"]), *faults]
-    verdict = gate(counts, fail_under, _MIN_COMPLETION if min_completion is None else min_completion, failures)
+    verdict = gate(counts, fail_under, MIN_COMPLETION if min_completion is None else min_completion, failures)
     report["session"].update(
         _facts(parts),
         exit_status=_exit_status(parts, verdict, bool(lost) and not partial),
         gate=verdict.as_dict(),
         faults=faults,
-        warnings=[*_together(parts, "warnings"), *missing, *lost, *unlike],
+        warnings=[*_together(parts, "warnings", of_runs), *missing, *lost, *unlike, *family_warnings(rows)],
     )
     return report
 
@@ -187,15 +196,16 @@ def _spent(parts: Sequence[Part]) -> dict[str, float | None]:
     return {name: fsum(column) if len(column) == len(parts) else None for name, column in known.items()}
 
 
-def _together(parts: Sequence[Part], key: str) -> list[str]:
-    """The sentences of all parts; with the part's name where not all say it.
+def _together(parts: Sequence[Part], key: str, without: Collection[str] = ()) -> list[str]:
+    """The sentences of all parts but those `without`; with the part's name where not all say it.
 
     A warning that all say is still about each part alone where it has a figure: `2 runs were not started`.
     """
     sayers: dict[str, list[Part]] = defaultdict(list)
     for part in parts:
         for sentence in dict.fromkeys(part.session.get(key, ())):
-            sayers[sentence].append(part)
+            if sentence not in without:
+                sayers[sentence].append(part)
     found: list[str] = []
     for sentence, by in sayers.items():
         alone = len(by) < len(parts) or (len(parts) > 1 and key == "warnings" and _FIGURE.search(sentence))

@@ -131,11 +131,13 @@ def _describe(agent: CapturedAgent, folder: Path, target: Path) -> None:
     """Writes agent.yaml. Raises ConfigError where it would not load."""
     import yaml
 
+    from pytest_agentbench.cli.editor import schema_line
     from pytest_agentbench.config import AgentFile, load
     from pytest_agentbench.errors import ConfigError
 
     path = folder / "agent.yaml"
-    path.write_text(yaml.safe_dump(agent.data, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
+    text = yaml.safe_dump(agent.data, sort_keys=False, allow_unicode=True, width=120)
+    path.write_text(schema_line("agent", target / path.name) + text, encoding="utf-8")
     try:
         load(path, AgentFile)
     except ConfigError as error:

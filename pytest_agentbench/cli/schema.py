@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from pytest_agentbench.errors import ConfigError
 
@@ -23,28 +24,36 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the schemas."""
-    from pytest_agentbench.config import json_schemas, suggest
-    from pytest_agentbench.models import script_schemas
-    from pytest_agentbench.reports import report_schema
+    from pytest_agentbench.config import suggest
 
-    schemas = {**json_schemas(), **script_schemas(), "report": report_schema()}
+    schemas = all_schemas()
     if args.name is not None:
         if args.name not in schemas:
             raise ConfigError(f"there is no schema {args.name!r}{suggest(args.name, schemas.keys())}")
         schemas = {args.name: schemas[args.name]}
     if args.output is None:
-        print(_text(schemas[args.name] if args.name is not None else schemas))
+        print(schema_text(schemas[args.name] if args.name is not None else schemas), end="")
         return 0
     try:
         args.output.mkdir(parents=True, exist_ok=True)
         for name, schema in schemas.items():
             path = args.output / f"{name}.schema.json"
-            path.write_text(_text(schema) + "\n", encoding="utf-8")
+            path.write_text(schema_text(schema), encoding="utf-8")
             print(path)
     except OSError as error:
         raise ConfigError(f"{args.output}: cannot be written: {error.strerror}") from error
     return 0
 
 
-def _text(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+def all_schemas() -> dict[str, dict[str, Any]]:
+    """Name to JSON Schema: of the configuration files, of scripts and of report.json."""
+    from pytest_agentbench.config import json_schemas
+    from pytest_agentbench.models import script_schemas
+    from pytest_agentbench.reports import report_schema
+
+    return {**json_schemas(), **script_schemas(), "report": report_schema()}
+
+
+def schema_text(value: object) -> str:
+    """A schema, or an object with several, as a file holds it."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         what = "a demo.yaml beside a test.yaml, or a <name>.demo.yaml beside a dataset"
         return _refuse(f"no scripts under {args.path}: add {what}")
     try:
-        listener = _listen(args.port)
+        listener = listen(args.port)
     except (OSError, OverflowError) as error:
         return _refuse(f"cannot listen on {HOST}:{args.port}: {error}; choose another --port, or 0 for a free one")
     with listener:
@@ -48,11 +48,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(app: object, listener: socket.socket, count: int) -> None:
-    import uvicorn
-
     base_url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
     print(f"base_url: {base_url}  ({count} scripts; Ctrl-C stops)", flush=True)
     print(f"  export OPENAI_BASE_URL={base_url} OPENAI_API_KEY=none", flush=True)
+    serve_app(app, listener)
+
+
+def serve_app(app: object, listener: socket.socket) -> None:
+    """Serves an ASGI app until Ctrl-C."""
+    import uvicorn
+
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_level="warning",
@@ -66,7 +71,7 @@ def _serve(app: object, listener: socket.socket, count: int) -> None:
         print("stopped")
 
 
-def _listen(port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
     """A listening socket, so that whoever reads the printed address can connect at once."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:

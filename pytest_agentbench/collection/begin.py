@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -12,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_agentbench.collection.files import PLANNER
-from pytest_agentbench.collection.items import OUTPUT, STRICT
+from pytest_agentbench.collection.items import OUTPUT, STRICT, item_name
 from pytest_agentbench.collection.marked import attach_jobs
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports
 from pytest_agentbench.collection.selecting import deselect
 from pytest_agentbench.collection.sharing import StoreWait
+from pytest_agentbench.collection.spans import send_spans
 from pytest_agentbench.collection.telling import Telling, ToController, ToReport
 from pytest_agentbench.engine import (
     AHEAD,
     CHANNEL,
     JOB,
-    Budget,
     CodeReader,
     DryRun,
     Identities,
@@ -43,6 +44,7 @@ from pytest_agentbench.engine import (
 )
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.reports import Progress, StatusLine
+from pytest_agentbench.reports.telemetry import otel_problem
 from pytest_agentbench.session import BEGAN
 from pytest_agentbench.store import allow_open_files
 from pytest_agentbench.tools.mcp import CATALOGUES, Catalogues
@@ -92,7 +94,9 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
     throttles = WorkerThrottles(channel.send) if channel is not None else None
     services = _services(config, settings, workspaces, limits, telling, throttles)
-    view = _view(config, report.open_budget(), len(jobs)) if report is not None else _unseen
+    if settings.otel and not settings.dry_run:
+        services.on_ended = send_spans(config, _session_id(config), services.redactor, telling)
+    view = _view(config, report, len(jobs)) if report is not None else _unseen
     work: Work = functools.partial(execute, services)
     ahead = RunAhead(session, work, limits, close=services.close, tick=view, channel=channel, throttles=throttles)
     predicted = config.stash[PLANNER].predicted
@@ -100,14 +104,18 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     if report is not None:
         report.attach(ahead, services.dry_run)
     telling.warn(*_warnings(jobs, predicted), *config.stash[PLANNER].left_out)
+    if report is not None and not settings.dry_run:
+        report.expect(len(jobs))
     _install(config, settings, ahead, services, telling)
     if channel is not None:
         config.pluginmanager.register(Parcels())
 
 
 def _problems(config: pytest.Config, settings: Settings, jobs: list[Job]) -> list[str]:
-    """What keeps the whole session from running: missing keys, a shared store that cannot be had."""
+    """What keeps the whole session from running: missing keys or packages, a shared store that cannot be had."""
     planner = config.stash[PLANNER]
+    if settings.otel and (problem := otel_problem(os.environ)) is not None:
+        return [problem]
     judges = (model for job in jobs for model in job.judges)
     if not settings.dry_run and (missing := planner.missing_keys({job.plan for job in jobs}, judges)):
         return missing
@@ -211,18 +219,22 @@ def _session_id(config: pytest.Config) -> str:
     return str(named or uuid.uuid4().hex)[:12]
 
 
-def _view(config: pytest.Config, budget: Budget, total: int) -> Any:
-    """Draws the status line while pytest waits."""
-    status, begun = StatusLine.of_session(config), time.perf_counter()
+def _view(config: pytest.Config, report: SessionReport, total: int) -> Any:
+    """Draws the status line while pytest waits, and notes in the journal what is under way."""
+    status, begun, budget = StatusLine.of_session(config), time.perf_counter(), report.open_budget()
     config.add_cleanup(status.close)
 
     def tick(engine: LookAhead | None) -> None:
         if engine is None:
             status.clear()
             return
+        done = max(0, engine.at - 1) + len(engine.done)
+        if report.journal is not None:
+            running = (item_name(job.case_id, job.plan.model_id, job.repetition) for job in [*engine.running])
+            report.journal.progress(done, len(engine.running), running)
         status.show(
             lambda: Progress(
-                done=max(0, engine.at - 1) + len(engine.done),
+                done=done,
                 total=total,
                 in_flight=len(engine.running),
                 elapsed_seconds=time.perf_counter() - begun,

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.collection.planning import NO_MODEL
-from pytest_agentbench.engine import JOB, RESULT, Job, Result, agent_name, filter_capture_handlers
+from pytest_agentbench.engine import JOB, RESULT, Job, Result, agent_name, filter_capture_handlers, judged_by
 from pytest_agentbench.errors import AgentbenchError, visible
 from pytest_agentbench.records import Model
 from pytest_agentbench.reports import Row, headline, run_row, user_properties
+from pytest_agentbench.reports.ci import defused, on_github
 from pytest_agentbench.store import Redactor
 from pytest_agentbench.workspaces import Workspaces
 
@@ -50,6 +51,8 @@ class CaseReports:
             _redact(job.plan.lane.redactor, report)
         if report.failed and (shown := visible(report.longreprtext)) != report.longreprtext:
             report.longrepr = shown  # an exception's text may be the agent's
+        if on_github():
+            _defuse(report)
         return report
 
     def _decide(
@@ -108,6 +111,16 @@ def _redact(redactor: Redactor, report: pytest.TestReport) -> None:
     report.sections[:] = [(title, redactor.text(text)) for title, text in report.sections]
 
 
+def _defuse(report: pytest.TestReport) -> None:
+    """What pytest prints of a phase gives GitHub's runner no commands, whatever an agent said."""
+    if report.failed and (shown := defused(report.longreprtext)) != report.longreprtext:
+        report.longrepr = shown
+    elif isinstance(report.longrepr, tuple):
+        path, line, reason = report.longrepr
+        report.longrepr = (path, line, defused(reason))
+    report.sections[:] = [(title, defused(text)) for title, text in report.sections]
+
+
 def _row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]) -> Row:
     """The item's entry in report.json, without secrets."""
     lane = job.plan.lane
@@ -134,9 +147,10 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         model = Model(model_id=plan.model_id, requested_model=plan.model_id)
     elif model is None:
         model = plan.model_id if result.runner is None else agent_name(result.runner.agent)
+    case = result.case or job.case()
     return run_row(
         item.nodeid,
-        result.case or job.case(),
+        case,
         model,
         job.repetition,
         result.artifact,
@@ -145,9 +159,12 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         reused=result.reused and result.not_run is None,
         evaluation_reused=result.evaluation_reused,
         artifact_path=result.path,
+        evaluation_path=result.evaluation_path,
         outcome=outcome,
         message=message,
         predictions=plan.predictions.path.name if plan.predictions is not None else None,
+        line=None if item.location[1] is None else item.location[1] + 1,
+        judged=judged_by(job, case, result.evaluation),
     )
 
 

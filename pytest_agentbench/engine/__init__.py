@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.gateways import Gateways
     from pytest_agentbench.engine.identities import Identities
     from pytest_agentbench.engine.job import CHAT_JUDGE, Given, Job, Plan, Result, judge_of
+    from pytest_agentbench.engine.judged import judged_by, rubric_hash
     from pytest_agentbench.engine.lines import steady_socket
     from pytest_agentbench.engine.logs import RunLogHandler, filter_capture_handlers
     from pytest_agentbench.engine.lookahead import LookAhead, Work
@@ -36,6 +37,7 @@ _HOMES = {
     "identities": ("Identities",),
     "gateways": ("Gateways",),
     "job": ("CHAT_JUDGE", "Given", "Job", "Plan", "Result", "judge_of"),
+    "judged": ("judged_by", "rubric_hash"),
     "logs": ("RunLogHandler", "filter_capture_handlers"),
     "lines": ("steady_socket",),
     "lookahead": ("LookAhead", "Work"),
@@ -88,8 +90,10 @@ __all__ = [
     "execute",
     "filter_capture_handlers",
     "judge_of",
+    "judged_by",
     "over_budget",
     "overrides_runner",
+    "rubric_hash",
     "spending",
     "steady_socket",
 ]

@@ -51,7 +51,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
             judgement = await _judge(services, plan, case, artifact, checks, tape)
     except JudgeError as error:
         evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error)
-        plan.lane.write_evaluation(job.repetition, evaluation)
+        result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation)
         if job.by_hand:
             return
         raise
@@ -65,7 +65,8 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     if tape is not None:
         evaluation = evaluation.model_copy(update={"cassette": tape.state()})
     result.evaluation = evaluation
-    plan.lane.write_evaluation(job.repetition, evaluation, judgement.prompts if judgement else ())
+    prompts = judgement.prompts if judgement else ()
+    result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation, prompts)
     share_evaluation(plan.lane, artifact, evaluation, made=True)
     if evaluation.outcome == "error" and not job.by_hand:
         raise AgentbenchError(evaluation.error or "the evaluation gave no verdict")
@@ -106,7 +107,7 @@ async def _research(
     """The scores of a research report; none of another case."""
     if case.research is None:
         return [], None
-    from pytest_agentbench.engine.research import score_report
+    from pytest_agentbench.engine.research.scoring import score_report
 
     return await score_report(services, job, case, artifact, tape)
 

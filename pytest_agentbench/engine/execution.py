@@ -15,7 +15,7 @@ from pytest_agentbench.engine.logs import RUN_LOGS
 from pytest_agentbench.engine.measuring import asks_models
 from pytest_agentbench.engine.pulling import pull
 from pytest_agentbench.engine.raised import as_raised
-from pytest_agentbench.engine.research_runs import asks_judge
+from pytest_agentbench.engine.research.runs import asks_judge
 from pytest_agentbench.engine.run import make_run
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import Subject, subject_of
@@ -63,6 +63,9 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         services.drain(str(error))  # whatever else is paid for could not be stored either, or is paid for already
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is this item's
         result.error = as_raised(error)
+    finally:
+        if services.on_ended is not None:
+            services.on_ended(job, result)
     result.seconds = result.seconds or time.perf_counter() - begun
     result.tape = None
     return result
@@ -119,7 +122,8 @@ class _Attempt:
         artifact = result.artifact
         assert artifact is not None
         if services.reuse_evaluations and not records_verdict(services, job, result.tape):
-            result.evaluation = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
+            found = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
+            result.evaluation, result.evaluation_path = found or (None, None)
         if result.evaluation is None and replays_run(result.tape, artifact):
             result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
             return False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import resolve_model
 from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact
+from pytest_agentbench.store import fingerprint, judge_input
 
 if TYPE_CHECKING:
     from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
@@ -63,6 +64,11 @@ class Plan:
     def names_cassettes(self) -> bool:
         """Whether one of its models says what is done with cassettes for it."""
         return any(model is not None and model.cassettes for model in (self.model, *self.judges.values()))
+
+    @cached_property
+    def judge_hash(self) -> str:
+        """What makes the judges of its evaluation profile these and no others, 64 hex digits."""
+        return fingerprint(judge_input(self.evaluation_profile, tuple(self.judges.values())))
 
     def judged_by(self, name: str | None) -> str | None:
         """The id of the model that a metric asks which names `name`; None: the first judge of the profile."""
@@ -132,7 +138,8 @@ class Result:
     """What became of a job. `error` is raised in pytest's setup phase: infrastructure, case file, or the user's agent.
 
     `not_run` is the reason why the session stopped before the job was done. `seconds` is the run's own time, `waited`
-    how long pytest stood still for it. `runner` is what the run was made with. `reused` says that the run was in
+    how long pytest stood still for it. `path` is where the run is stored, relative to the output folder,
+    `evaluation_path` the verdict on it. `runner` is what the run was made with. `reused` says that the run was in
     the store, `evaluation_reused` that the verdict was. `tape` is the run's cassette while the job is worked on.
     """
 
@@ -145,6 +152,7 @@ class Result:
     seconds: float = 0.0
     waited: float = 0.0
     path: str | None = None
+    evaluation_path: str | None = None
     reused: bool = False
     evaluation_reused: bool = False
     workspace: Workspace | None = None

@@ -12,7 +12,7 @@ from pytest_agentbench.engine.budget import Part
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.openclaw import OpenClawRuns
 from pytest_agentbench.engine.registry import Registry
-from pytest_agentbench.engine.research_runs import ResearchRuns
+from pytest_agentbench.engine.research.runs import ResearchRuns
 from pytest_agentbench.engine.servers import fixture_servers
 from pytest_agentbench.engine.threads import DaemonThreads
 from pytest_agentbench.models import Cassettes, TapedClient
@@ -25,6 +25,7 @@ from pytest_agentbench.workspaces import Sandboxes
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
+    from pytest_agentbench.engine.job import Job, Result
     from pytest_agentbench.models import ChatClient, Endpoints, Scripts, Tape
 
 
@@ -47,13 +48,13 @@ def agent_name(agent: Any) -> str:
 class Services:
     """What all runs of a session share. `endpoints` is made on the engine's loop at first use.
 
-    `on_spent(part, usages)` books what was paid, `over_budget(usage)` is why a run that has used so much already may
-    ask for nothing more. `drain(reason)` keeps the whole session from starting more runs, and
-    `drained()` is the reason once that is so. With `dry_run` nothing is run, only booked there. `asked_anew` are the
-    keys of kept votes that were asked for again. `coming()` is how many runs are about to begin. `catalogues` are the
-    tools of MCP servers, `session_servers` those servers that runs share; their programs start in `turns`. `openclaw`
-    is what runs of OpenClaw share, `research` what research reports do, which `research_subjects` hold or ask for.
-    `redactor` hides secrets in what is stored, which is below `output`.
+    `on_ended(job, result)` takes each job that has ended, however. `on_spent(part, usages)` books what was paid,
+    `over_budget(usage)` is why a run that has used so much already may ask for nothing more. `drain(reason)` keeps the
+    whole session from starting more runs, and `drained()` is the reason once that is so. With `dry_run` nothing is run,
+    only booked there. `asked_anew` are the keys of kept votes that were asked for again. `coming()` is how many runs
+    are about to begin. `catalogues` are the tools of MCP servers, `session_servers` those servers that runs share;
+    their programs start in `turns`. `openclaw` is what runs of OpenClaw share, `research` what research reports do,
+    which `research_subjects` hold or ask for. `redactor` hides secrets in what is stored, which is below `output`.
     """
 
     registry: Registry
@@ -69,6 +70,7 @@ class Services:
     output: Path
     research_subjects: tuple[Path, ...] = ()
     over_budget: Callable[[Usage], str | None] = lambda usage: None
+    on_ended: Callable[[Job, Result], None] | None = None
     reuse_runs: bool = True
     reuse_evaluations: bool = True
     dry_run: DryRun | None = None

@@ -39,14 +39,20 @@ def deal(indices: Sequence[int], workers: int) -> list[list[int]]:
 class ControllerLink:
     """The controller's side: hands out channels, adds up what workers spend, keeps their limits, tells them to stop.
 
-    `spend(part, spendings)` books what was paid, `drain(reason)` is for what a worker cannot go on after. `in_flight`
-    is how many runs one worker makes at a time. `culprits` are the items that crashed a worker, with what is said of
-    them: another worker reports them, because it can make their rows. `unplaced` are crashes that no worker could take
-    over. `no_more_restarts` says that xdist does not replace a worker that died.
+    `spend(part, spendings)` books what was paid, `drain(reason)` is for what a worker cannot go on after,
+    `expect(runs)` is told how many runs all workers together are to make, by each of them, in a thread of its own.
+    `in_flight` is how many runs one worker makes at a time. `culprits` are the items that crashed a worker, with what
+    is said of them: another worker reports them, because it can make their rows. `unplaced` are crashes that no worker
+    could take over. `no_more_restarts` says that xdist does not replace a worker that died.
     """
 
-    def __init__(self, spend: Callable[[Part, Sequence[Spending]], None], drain: Callable[[str], None]) -> None:
-        self.spend, self.drain = spend, drain
+    def __init__(
+        self,
+        spend: Callable[[Part, Sequence[Spending]], None],
+        drain: Callable[[str], None],
+        expect: Callable[[int], None],
+    ) -> None:
+        self.spend, self.drain, self.expect = spend, drain, expect
         self.lines: list[Line] = []
         self.throttles = ControllerThrottles()
         self.cases = 0
@@ -124,6 +130,8 @@ class ControllerLink:
         if kind == "cases":
             self.cases += rest[0]
             self.in_flight = max(self.in_flight, rest[1])
+            if rest[0]:
+                self.expect(rest[0])  # each worker has collected all
             for order in tuple(self.told.items()):  # it takes the place of one that crashed
                 line.send(order)
         elif kind == "warnings":

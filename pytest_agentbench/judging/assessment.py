@@ -26,7 +26,8 @@ class Assessment:
 
     `messages` are those that an iteration begins with, by its number from 1; secrets are removed from them already.
     `parse` reads a reply, or raises InvalidReply. `aggregate` takes all iterations of all judge runs, and raises
-    ValueError where none succeeded. `repetitions` is how often a judge run asks.
+    ValueError where none succeeded. `repetitions` is how often a judge run asks. `shuffled` says that the rubric comes
+    in another order each time.
     """
 
     messages: Callable[[int], list[dict[str, str]]]
@@ -34,6 +35,7 @@ class Assessment:
     parse: Callable[[str], JudgeVerdict]
     aggregate: Callable[[Sequence[JudgeIteration]], JudgeResult]
     repetitions: Callable[[JudgeRunConfig], int]
+    shuffled: bool = False
 
 
 def assessment(

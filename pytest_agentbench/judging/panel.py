@@ -123,7 +123,9 @@ async def _iterate(
         judge_run_id=run.judge_run_id,
         judge_id=config.judge_id,
         model=asker.name,
+        scripted=asker.scripted,
         repetition=repetition,
+        shuffled=assessment.shuffled,
         status=asked.status,
         verdict=asked.verdict,
         error=asked.error,
@@ -139,6 +141,7 @@ class _Asker:
 
     name: str
     sender: Callable[[int], Send]
+    scripted: bool = False
 
 
 def _asker(
@@ -158,7 +161,7 @@ def _asker(
         options = numbered_options(chat, config.options, repetition)
         return chat_sender(chat, case.case_id, asked.response_format, options)
 
-    return _Asker(chat.model.requested_model, sender)
+    return _Asker(chat.model.requested_model, sender, chat.model.scripted)
 
 
 async def _from_plugin(

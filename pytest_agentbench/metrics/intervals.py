@@ -18,6 +18,9 @@ Interval = tuple[float, float]
 Z = 1.959963984540054
 """The normal distribution's 97.5 % quantile."""
 
+_ROUNDING = 1e-12
+"""What differs by less, as a share of the values, differs by rounding."""
+
 _MOST_EXACT = 30
 """Degrees of freedom up to which Student's quantile is computed exactly."""
 
@@ -39,17 +42,39 @@ def wilson_interval(passed: float, n: float) -> Interval | None:
 def pass_rate_interval(groups: Sequence[tuple[int, int]]) -> Interval | None:
     """The 95 % Wilson interval of the overall pass rate; a group is one case's (passed, judged) repetitions.
 
-    The sample size is the effective one (Kish 1965): runs divided by the design effect, at least one per case.
+    The sample size is the effective one (Kish 1965): runs divided by the design effect, at least what they are worth
+    where all repetitions of a case agree, which is the number of cases where each has as many.
     """
     groups = [group for group in groups if group[1]]
     passed, n = sum(group[0] for group in groups), sum(group[1] for group in groups)
     if len(groups) in (0, 1, n):
         return wilson_interval(passed, n)
-    rate, cases = passed / n, len(groups)
+    rate, cases, fewest = passed / n, len(groups), n**2 / sum(m**2 for _, m in groups)
     clustered = cases / (cases - 1) * fsum((c - m * rate) ** 2 for c, m in groups) / n**2
     independent = rate * (1 - rate) / n
-    effective = min(n, max(cases, n * independent / clustered)) if clustered and independent else cases
+    effective = min(n, max(fewest, n * independent / clustered)) if clustered and independent else fewest
     return wilson_interval(rate * effective, effective)
+
+
+def samples_of(groups: Sequence[Sequence[float]]) -> list[Sequence[float]]:
+    """The groups that have values. Where only one does, its values are the sample, each a group of its own."""
+    known = [group for group in groups if group]
+    return [(value,) for value in known[0]] if len(known) == 1 else known
+
+
+def standard_error(groups: Sequence[Sequence[float]]) -> float | None:
+    """The standard error of the mean over all values, clustered; a group is one case's scores.
+
+    None for fewer than two values, and where the cases do not differ: an error of 0 would be no honest figure.
+    """
+    groups = samples_of(groups)
+    if len(groups) < 2:
+        return None
+    n, cases = sum(map(len, groups)), len(groups)
+    middle = fsum(map(fsum, groups)) / n
+    spread = fsum((fsum(group) - len(group) * middle) ** 2 for group in groups)
+    error = sqrt(cases / (cases - 1) * spread) / n
+    return error if error > _ROUNDING * max(abs(value) for group in groups for value in group) else None
 
 
 def mean_interval(groups: Sequence[Sequence[float]], *, comparisons: int = 1) -> Interval | None:
@@ -60,15 +85,12 @@ def mean_interval(groups: Sequence[Sequence[float]], *, comparisons: int = 1) ->
     Student's t with (number of cases - 1) degrees of freedom; not clipped to the score's scale. None for fewer than two
     values, and where the cases do not differ: three perfect scores do not say how far the next one may lie.
     """
-    groups = [group for group in groups if group]
-    if len(groups) == 1:
-        groups = [(value,) for value in groups[0]]
-    if len({fsum(group) / len(group) for group in groups}) < 2:
+    groups = samples_of(groups)
+    error = standard_error(groups)
+    if error is None:
         return None
-    n, cases = sum(map(len, groups)), len(groups)
-    middle = fsum(map(fsum, groups)) / n
-    spread = cases / (cases - 1) * fsum((fsum(group) - len(group) * middle) ** 2 for group in groups) / n**2
-    half = t_quantile(cases - 1, comparisons) * sqrt(spread)
+    middle = fsum(map(fsum, groups)) / sum(map(len, groups))
+    half = t_quantile(len(groups) - 1, comparisons) * error
     return middle - half, middle + half
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from pytest_agentbench.metrics.passages import said
 from pytest_agentbench.metrics.registry import Measured, MetricContext, metric
-from pytest_agentbench.records import AnswerVerdict, Usage
+from pytest_agentbench.records import AnswerVerdict, Model, Usage
 
 if TYPE_CHECKING:
     from pytest_agentbench.judging import Asked
@@ -39,7 +39,8 @@ async def llm_judgement(
 
     `model` is the judge's model id. Votes are kept in `context.cache` and asked once. Details: `votes`, their
     `agreement` (the share of pairs that agree, None for a single vote), the `reason` of the first vote on the winning
-    side, how many were `cached` and how many `failed`, the `model`. A blank answer is incorrect without asking.
+    side, how many were `cached` and how many `failed`, the `model` and whether it is `scripted`. A blank answer is
+    incorrect without asking.
     Raises JudgeError where no vote came, ValueError for a blank reference (not in compat) and for options out of range.
     """
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
@@ -58,7 +59,7 @@ async def llm_judgement(
     votes = await asyncio.gather(
         *(_vote(client, messages, context, number, compat) for number in range(1, repetitions + 1))
     )
-    return _counted(votes, client.model.requested_model)
+    return _counted(votes, client.model)
 
 
 async def _vote(
@@ -95,7 +96,7 @@ async def _vote(
         return asked
 
 
-def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: str) -> Measured:
+def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: Model) -> Measured:
     """The majority, what explains it, and what the votes that were asked for now have used."""
     from pytest_agentbench.judging import VoteError
 
@@ -105,11 +106,12 @@ def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: str) 
     all_verdicts = [vote if isinstance(vote, AnswerVerdict) else vote.verdict for vote in votes]
     verdicts = [verdict for verdict in all_verdicts if verdict is not None]
     if not verdicts:
-        raise VoteError(model, asked, usage or Usage())
+        raise VoteError(model.requested_model, asked, usage or Usage())
     correct = sum(verdict.correct for verdict in verdicts) * 2 > len(verdicts)
     reason = next(verdict.reason for verdict in verdicts if verdict.correct == correct)
     details = _details(verdicts, reason)
-    details |= {"cached": len(votes) - len(asked), "failed": len(votes) - len(verdicts), "model": model}
+    details |= {"cached": len(votes) - len(asked), "failed": len(votes) - len(verdicts)}
+    details |= {"model": model.requested_model, "scripted": model.scripted}
     return Measured(float(correct), details, usage)
 
 

@@ -21,7 +21,7 @@ from pytest_agentbench.models.completions_http import (
 from pytest_agentbench.models.conversation import NoScript, message_text
 from pytest_agentbench.models.ledger import Ledger, Spent
 from pytest_agentbench.models.limits import AdaptiveLimit, Rate
-from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
+from pytest_agentbench.models.pricing import DEFAULT_BASE_URL, read_usage
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, as_form, invalid, json_object, read_json
 from pytest_agentbench.models.reply import ChatReply, ToolCall
 from pytest_agentbench.models.routes import (
@@ -113,6 +113,7 @@ __all__ = [
     "read_body",
     "read_json",
     "read_request",
+    "read_usage",
     "reasoning_key",
     "rendered",
     "resolve_model",

@@ -77,12 +77,17 @@ class JudgeVerdict(Record):
 
 
 class JudgeIteration(Record):
-    """One iteration of one judge run: a verdict, or why there is none after all re-asking."""
+    """One iteration of one judge run: a verdict, or why there is none after all re-asking.
+
+    `scripted` judges answer from scripts. `shuffled` says that the rubric came in an order of this iteration's own.
+    """
 
     judge_run_id: str
     judge_id: str
     model: str
+    scripted: bool = False
     repetition: int
+    shuffled: bool = False
     status: Literal["success", "invalid_output", "provider_error"]
     verdict: JudgeVerdict | None = None
     error: str | None = None

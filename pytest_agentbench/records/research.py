@@ -231,6 +231,7 @@ class ResearchScores(Record):
     `statements_left_out` counts the others. `strategic` has the judge's eight scores (1-5) with their reasons,
     `knowledge` the texts of new units with their qualities (0-1). `summary` is the report's row in a business report,
     `config` what differs from the seed's values in the configuration that it was scored with, `judge` what that took.
+    `judge_model` is who was asked, None where nobody was; it may have answered from scripts.
     """
 
     row_id: RowId
@@ -248,3 +249,5 @@ class ResearchScores(Record):
     config: dict[str, Any] = Field(default_factory=dict)
     compat: bool = False
     judge: dict[str, StageCost] = Field(default_factory=dict)
+    judge_model: str | None = None
+    judge_scripted: bool = False

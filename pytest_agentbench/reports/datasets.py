@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_agentbench.reports.breakdown import Entry, breakdown
+from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
 from pytest_agentbench.reports.gate import Counts
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.reports.statistics import mean, mean_interval, pair, pass_rate_interval
 
 FINAL_SCORE = "final_score"
 """What scores a dataset that a judge scored (0-10); any other is scored by a metric (0-1)."""
-
-_VERDICTS = {"passed": True, "failed": False}
 
 
 def dataset_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -28,12 +27,13 @@ def dataset_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _result(rows: Sequence[Row]) -> dict[str, Any]:
     counts = Counts.of(row["outcome"] for row in rows)
-    cases: dict[str, list[Row]] = defaultdict(list)
+    cases: dict[CaseKey, list[Row]] = defaultdict(list)
     for row in rows:
-        cases[_case(row)].append(row)
-    verdicts = [[_VERDICTS[row["outcome"]] for row in group if row["outcome"] in _VERDICTS] for group in cases.values()]
+        cases[case_key(row)].append(row)
+    judged = [list(filter(has_verdict, group)) for group in cases.values()]
+    verdicts = [[row["outcome"] == "passed" for row in group] for group in judged]
     scorer = _scorer(rows)
-    scores = [[score for row in group if (score := _score(row, scorer)) is not None] for group in cases.values()]
+    scores = [[score for row in group if (score := _score(row, scorer)) is not None] for group in judged]
     return {
         "dataset": rows[0]["dataset"],
         "model_id": rows[0]["model_id"],
@@ -45,18 +45,13 @@ def _result(rows: Sequence[Row]) -> dict[str, Any]:
         "scored_by": scorer,
         "mean_score": mean([score for group in scores for score in group]),
         "score_ci95": pair(mean_interval(scores)),
-        "metrics": _metrics(list(cases.values())),
+        "metrics": _metrics(rows, judged),
         "breakdown": breakdown([_entry(row, scorer) for row in rows]) if _may_group(rows) else [],
     }
 
 
 def _may_group(rows: Sequence[Row]) -> bool:
     return any(row["fields"] or row["tags"] for row in rows)
-
-
-def _case(row: Row) -> str:
-    """The node id without model and repetition: two config roots may have a dataset of the same name."""
-    return str(row["nodeid"].rpartition("[")[0])
 
 
 def _scorer(rows: Sequence[Row]) -> str | None:
@@ -73,15 +68,16 @@ def _score(row: Row, scorer: str | None) -> float | None:
 
 
 def _entry(row: Row, scorer: str | None) -> Entry:
-    return Entry(row["fields"], row["tags"], _score(row, scorer), _VERDICTS.get(row["outcome"]), _case(row))
+    score, passed = (_score(row, scorer), row["outcome"] == "passed") if has_verdict(row) else (None, None)
+    return Entry(row["fields"], row["tags"], score, passed, case_key(row))
 
 
-def _metrics(cases: Sequence[Sequence[Row]]) -> dict[str, Any]:
-    """The mean of each metric with its interval, over the runs that have a score; None where none has."""
-    scores: dict[str, list[list[float]]] = defaultdict(list)
-    for rows in cases:
-        for name in dict.fromkeys(name for row in rows for name in row["metrics"]):
-            scores[name].append([score for row in rows if (score := row["metrics"].get(name)) is not None])
+def _metrics(rows: Sequence[Row], judged: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    """The mean of each metric of `rows` with its interval, over the runs with a verdict that have a score, by case."""
+    scores = {
+        name: [[score for row in group if (score := row["metrics"].get(name)) is not None] for group in judged]
+        for name in dict.fromkeys(name for row in rows for name in row["metrics"])
+    }
     return {
         name: {"mean": mean([score for group in groups for score in group]), "ci95": pair(mean_interval(groups))}
         for name, groups in scores.items()

@@ -9,6 +9,9 @@ from typing import Any
 
 from pytest_agentbench.reports.text import apart
 
+MIN_COMPLETION = 0.95
+"""The share of runs that must reach a verdict, where nobody says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -64,33 +67,48 @@ class Gate:
 
 
 def gate(
-    counts: Counts, fail_under: float | None, min_completion: float = 0.95, other_failures: Sequence[str] = ()
+    counts: Counts,
+    fail_under: float | None,
+    min_completion: float = MIN_COMPLETION,
+    other_failures: Sequence[str] = (),
+    *,
+    compared: bool = False,
 ) -> Gate:
     """Decide. Fails below either fraction, where nothing was judged, and for each of `other_failures` (sentences).
 
     `other_failures` tell what fails a gated session whatever its pass rate: collection errors, failures of tests that
-    are not cases, cases that must pass (`case_failures`), a session that stopped early.
+    are not cases, cases that must pass (`case_failures`), a session that stopped early, regressions. A session that is
+    `compared` with another is gated without `fail_under` too.
     """
-    if fail_under is None:
+    if fail_under is None and not compared:
         return Gate(None, counts.pass_rate, counts.completion)
     reasons = [*_shortfalls(counts, fail_under, min_completion), *other_failures]
     return Gate(not reasons, counts.pass_rate, counts.completion, fail_under, min_completion, tuple(reasons))
 
 
-def _shortfalls(counts: Counts, fail_under: float, min_completion: float) -> list[str]:
+def _shortfalls(counts: Counts, fail_under: float | None, min_completion: float) -> list[str]:
     if counts.pass_rate is None or counts.completion is None:
         ended = f"{counts.errors} ended in infrastructure errors, {counts.skipped} were skipped"
-        return [f"No run was judged, so the pass rate is unknown ({fail_under:.3f} is wanted): {ended}."]
+        wanted = "" if fail_under is None else f" ({fail_under:.3f} is wanted)"
+        return [f"No run was judged, so the pass rate is unknown{wanted}: {ended}."]
     reasons = []
-    if counts.pass_rate < fail_under:
+    if fail_under is not None and counts.pass_rate < fail_under:
         rate, wanted = apart(counts.pass_rate, fail_under)
         reasons.append(f"Pass rate {rate} is below {wanted}: {counts.passed} of {counts.judged} judged runs passed.")
-    if counts.completion < min_completion:
-        share, wanted = apart(counts.completion, min_completion)
-        ran = counts.judged + counts.errors
-        ended = f"{counts.errors} of {ran} runs ended in infrastructure errors and were not judged"
-        reasons.append(f"Completion {share} is below {wanted}: {ended}.")
+    if (missing := incompletion(counts, min_completion)) is not None:
+        reasons.append(f"Completion {missing}")
     return reasons
+
+
+def incompletion(counts: Counts, min_completion: float) -> str | None:
+    """How far the completion is below what is wanted, the rest of a sentence that names it. None where it is not."""
+    if counts.completion is None or counts.completion >= min_completion:
+        return None
+    share, wanted = apart(counts.completion, min_completion)
+    ran = counts.judged + counts.errors
+    return (
+        f"{share} is below {wanted}: {counts.errors} of {ran} runs ended in infrastructure errors and were not judged."
+    )
 
 
 def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:

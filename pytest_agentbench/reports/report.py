@@ -12,22 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.reports.agreement.judges import judge_results
+from pytest_agentbench.reports.bootstrap import bootstrap_interval
+from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
 from pytest_agentbench.reports.datasets import dataset_results
 from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.reliability import by_k, flakiness, over_cases
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.reports.statistics import (
     mean,
     mean_interval,
     pair,
-    pass_at_k,
     pass_hat_k,
     pass_rate_interval,
     sd,
+    standard_error,
 )
 from pytest_agentbench.reports.tool_use import model_tool_use, overall_scores
 
 Report = dict[str, Any]
-Groups = dict[tuple[str, str, str], list[Row]]
 
 _UNKNOWN_COST = {"run": None, "judge": None}
 _SESSION: dict[str, Any] = {
@@ -55,19 +58,23 @@ def build_report(
     `selection`, `merged`. What it lacks is null or empty. `spent_usd` is what the session itself paid, `run` and
     `judge` (USD, None: unknown).
     """
-    by_model: dict[str, list[Row]] = defaultdict(list)
-    by_case: Groups = defaultdict(list)
+    by_case: dict[tuple[CaseKey, str], list[Row]] = defaultdict(list)
     for row in rows:
-        by_model[row["model_id"]].append(row)
-        by_case[row["nodeid"].rpartition("[")[0], row["case_id"], row["model_id"]].append(row)
+        by_case[case_key(row), row["model_id"]].append(row)
+    cases = [_case(repetitions) for repetitions in by_case.values()]
+    by_model: dict[str, list[tuple[list[Row], dict[str, Any]]]] = defaultdict(list)
+    for (_, model_id), repetitions, case in zip(by_case, by_case.values(), cases, strict=True):
+        by_model[model_id].append((repetitions, case))
     ungated = gate(Counts.of(row["outcome"] for row in rows), fail_under=None).as_dict()
     return {
         "schema_version": 1,
         "session": {**_SESSION, "gate": ungated, **session},
         "totals": {**_tally(rows), **_sums(rows), "spent_usd": dict(spent_usd or _UNKNOWN_COST)},
-        "models": [_model(rows_of_model) for rows_of_model in by_model.values()],
+        "models": [_model(*zip(*grouped, strict=True)) for grouped in by_model.values()],
+        "judges": judge_results(rows),
         "datasets": dataset_results(rows),
-        "cases": [_case(repetitions) for repetitions in by_case.values()],
+        "cases": cases,
+        "human": None,
         "runs": list(rows),
     }
 
@@ -160,16 +167,16 @@ def _sums(rows: Sequence[Row]) -> dict[str, Any]:
     return exact
 
 
-def _model(rows: Sequence[Row]) -> dict[str, Any]:
-    verdicts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    scores: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        if row["outcome"] in ("passed", "failed"):
-            verdict = verdicts[row["case_id"]]
-            verdict[0] += row["outcome"] == "passed"
-            verdict[1] += 1
-        if row["final_score"] is not None:
-            scores[row["case_id"]].append(row["final_score"])
+def _model(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """`groups` are the model's rows, case by case, and `cases` the entries of these in `cases[]`.
+
+    Rates and means are over the runs with a verdict; runs, money and tokens are of all.
+    """
+    rows = [row for group in groups for row in group]
+    by_case = [list(filter(has_verdict, group)) for group in groups]
+    judged = [row for group in by_case for row in group]
+    verdicts = [[float(row["outcome"] == "passed") for row in group] for group in by_case]
+    scores = [_scores(group) for group in by_case]
     first = rows[0]
     return {
         "model_id": first["model_id"],
@@ -178,31 +185,39 @@ def _model(rows: Sequence[Row]) -> dict[str, Any]:
         "own_agent": first["own_agent"],
         "predictions": first["predictions"],
         **_tally(rows),
-        "pass_rate_ci95": pair(pass_rate_interval([(passed, judged) for passed, judged in verdicts.values()])),
-        "mean_score": mean([score for group in scores.values() for score in group]),
-        "score_ci95": pair(mean_interval(list(scores.values()))),
-        "metrics": _means(row["metrics"] for row in rows),
+        "pass_rate_ci95": pair(pass_rate_interval([(int(sum(group)), len(group)) for group in verdicts])),
+        "pass_rate_se": standard_error(verdicts),
+        **over_cases(cases),
+        "mean_score": mean([score for group in scores for score in group]),
+        "score_ci95": pair(mean_interval(scores)),
+        "score_se": standard_error(scores),
+        "score_bootstrap_ci95": pair(bootstrap_interval(scores)),
+        "metrics": _means(rows, "metrics"),
         **_agreement(rows),
-        "judge": _means(row["judge"] or {} for row in rows),
-        "tool_use": model_tool_use(rows),
+        "judge": _means(rows, "judge"),
+        "tool_use": model_tool_use(judged),
         **_sums(rows),
-        "duration_seconds": _spread(row["duration_seconds"] for row in rows if row["outcome"] != "skipped"),
+        "duration_seconds": _spread(row["duration_seconds"] for row in judged),
     }
+
+
+def _scores(rows: Iterable[Row]) -> list[float]:
+    return [row["final_score"] for row in rows if row["final_score"] is not None]
 
 
 def _agreement(rows: Sequence[Row]) -> dict[str, Any]:
     """Mean agreement of votes by metric, where any metric has several votes."""
-    means = _means(row.get("agreement") or {} for row in rows)
+    means = _means(rows, "agreement")
     return {"agreement": means} if means else {}
 
 
-def _means(scores: Iterable[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """Means by name over the runs that have the score; null where none has."""
+def _means(rows: Iterable[Row], part: str) -> dict[str, float | None]:
+    """Means by name over the runs with a verdict that have the score; null where none has."""
     columns: dict[str, list[float]] = {}
-    for run in scores:
-        for name, score in run.items():
+    for row in rows:
+        for name, score in (row.get(part) or {}).items():
             column = columns.setdefault(name, [])
-            if score is not None:
+            if score is not None and has_verdict(row):
                 column.append(score)
     return {name: mean(column) for name, column in columns.items()}
 
@@ -223,9 +238,10 @@ def _spread(durations: Iterable[float | None]) -> dict[str, float | None]:
 
 def _case(rows: Sequence[Row]) -> dict[str, Any]:
     first, counts = rows[0], Counts.of(row["outcome"] for row in rows)
-    scores = [row["final_score"] for row in rows if row["final_score"] is not None]
+    scores = _scores(filter(has_verdict, rows))
     n, passed = counts.judged, counts.passed
     return {
+        "case": case_key(first)[0],
         "case_id": first["case_id"],
         "model_id": first["model_id"],
         "tags": first["tags"],
@@ -235,8 +251,8 @@ def _case(rows: Sequence[Row]) -> dict[str, Any]:
         "errors": counts.errors,
         "skipped": counts.skipped,
         "pass_rate": counts.pass_rate,
-        "pass_at_k": {str(k): pass_at_k(n, passed, k) for k in range(1, n + 1)} or None,
-        "pass_hat_k": {str(k): pass_hat_k(n, passed, k) for k in range(1, n + 1)} or None,
+        **by_k(n, passed),
+        "flakiness": flakiness(n, passed),
         "mean_score": mean(scores),
         "sd": sd(scores),
         "must_pass": first["must_pass"],

@@ -6,11 +6,14 @@ never transcripts.
 
 from __future__ import annotations
 
-from math import fsum, isfinite
+from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import Any
 
 from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, Model, RunArtifact, Usage
+from pytest_agentbench.reports.agreement.votes import named, votes_row
 from pytest_agentbench.reports.breakdown import groupable
+from pytest_agentbench.reports.statistics import finite
 from pytest_agentbench.reports.text import sendable
 from pytest_agentbench.reports.tool_use import tool_use_row
 
@@ -18,8 +21,6 @@ Row = dict[str, Any]
 
 MESSAGE_LIMIT = 1000
 CHECK_MESSAGE_LIMIT = 300
-_ABSURD = 1e100
-"""What no cost, duration or score comes near; squares of it can still be added up."""
 
 
 def run_row(
@@ -37,25 +38,25 @@ def run_row(
     outcome: str,
     message: str | None,
     predictions: str | None = None,
+    evaluation_path: str | None = None,
+    line: int | None = None,
+    judged: Sequence[Mapping[str, Any]] = (),
 ) -> Row:
     """One entry of report.json's `runs[]`. Unknown is None, never 0; NaN, infinities and 1e100 are unknown.
 
     `model` is the model that answered, or the name of the user's own agent where that is the subject. `outcome` is
     pytest's: passed, failed, error or skipped. `predictions` is the file that the answer comes from, and `model` then
-    what stands for a model. A run may be `reused` and its evaluation new: judged again.
+    what stands for a model. A run may be `reused` and its evaluation new: judged again. The paths of both are relative
+    to the output folder. `line`, from 1, is the case's in the node id's file. `judged` are models' verdicts on it, see
+    `engine.judged_by`.
     """
-    known = model if isinstance(model, Model) else None
-    judge = evaluation.judge if evaluation is not None else None
     thresholds = case.thresholds
     return {
         "nodeid": sendable(nodeid),
         "case_id": sendable(case.case_id),
-        "model_id": sendable(model.model_id if isinstance(model, Model) else model),
-        "label": _text(known.label) if known is not None else None,
-        "scripted": known is not None and known.scripted,
-        "own_agent": known is None,
-        "predictions": _text(predictions),
+        **_subject(model, predictions),
         "repetition": repetition,
+        "line": line,
         "tags": [sendable(tag) for tag in case.tags],
         "dataset": _text(case.dataset),
         "fields": groupable(case.metadata) if case.dataset is not None else {},
@@ -65,27 +66,48 @@ def run_row(
         "status": artifact.status if artifact is not None else None,
         "checks": [_check(result) for result in evaluation.checks] if evaluation is not None else [],
         **_metrics(evaluation.metrics if evaluation is not None else ()),
-        "judge": judge
-        and {
-            "overall": _finite(judge.overall),
-            **{dimension: _finite(score) for dimension, score in judge.dimensions.items()},
-            "expectations": _finite(judge.expectations),
-        },
+        "judge": _judge(evaluation),
+        **votes_row(case, "" if predictions is not None else model, evaluation),
         "tool_use": tool_use_row(evaluation),
-        "final_score": _finite(evaluation.final_score) if evaluation is not None else None,
+        "final_score": finite(evaluation.final_score) if evaluation is not None else None,
         "usage": _usage(artifact.usage) if artifact is not None else None,
         "cost_usd": {
             "run": _cost(artifact.usage) if artifact is not None else None,
             "judge": _judge_cost(artifact, evaluation),
         },
-        "duration_seconds": _finite(duration_seconds),
+        "duration_seconds": finite(duration_seconds),
         "reused": reused,
         "evaluation_reused": evaluation_reused,
         "cassette": _cassette(artifact, evaluation),
         "fingerprint": _text(artifact.fingerprint) if artifact is not None else None,
         "artifact": _text(artifact_path),
+        "evaluation": _text(evaluation_path),
         "message": _text(message, MESSAGE_LIMIT),
         **_research(case, evaluation),
+        **_judged(artifact, judged),
+    }
+
+
+def _subject(model: Model | str, predictions: str | None) -> Row:
+    known = model if isinstance(model, Model) else None
+    return {
+        "model_id": sendable(model.model_id if isinstance(model, Model) else model),
+        "label": _text(known.label) if known is not None else None,
+        "scripted": known is not None and known.scripted,
+        "own_agent": known is None,
+        "predictions": _text(predictions),
+    }
+
+
+def _judge(evaluation: Evaluation | None) -> dict[str, float | None] | None:
+    """The judge's scores, 0-10, its expectations 0-1."""
+    judge = evaluation.judge if evaluation is not None else None
+    if judge is None:
+        return None
+    return {
+        "overall": finite(judge.overall),
+        **{dimension: finite(score) for dimension, score in judge.dimensions.items()},
+        "expectations": finite(judge.expectations),
     }
 
 
@@ -135,18 +157,11 @@ def _check(result: CheckResult) -> Row:
 
 
 def _metrics(results: tuple[MetricResult, ...]) -> dict[str, dict[str, float | None]]:
-    """Scores by name, and the agreement of votes where there are several.
-
-    A metric used twice (with other arguments) is `name`, `name-2`, ...
-    """
+    """Scores by name, and the agreement of votes where there are several."""
     scores: dict[str, float | None] = {}
     agreement: dict[str, float | None] = {}
-    for result in results:
-        name, used = sendable(result.name), 1
-        while name in scores:
-            used += 1
-            name = f"{sendable(result.name)}-{used}"
-        scores[name] = _finite(result.score)
+    for name, result in named(results):
+        scores[name] = finite(result.score)
         agreed = result.details.get("agreement")
         if isinstance(agreed, int | float) and 0 <= agreed <= 1:
             agreement[name] = float(agreed)
@@ -165,6 +180,24 @@ def _research(case: Case, evaluation: Evaluation | None) -> dict[str, dict[str, 
             "evaluation": scored and scored.fingerprint,
         }
     }
+
+
+def _judged(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What models said of the run, and its id, by which people's labels name it. Nothing of what none has judged."""
+    if artifact is None or not judged:
+        return {}
+    verdicts = [
+        {
+            "by": sendable(each["by"]),
+            "judge": each["judge"],
+            "rubric": each["rubric"],
+            "models": [sendable(model) for model in each["models"]],
+            "passed": each["passed"],
+            "score": finite(each["score"]),
+        }
+        for each in judged
+    ]
+    return {"run_id": sendable(artifact.run_id), "judged": verdicts}
 
 
 def _usage(usage: Usage) -> dict[str, int | None]:
@@ -192,12 +225,7 @@ def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> 
 
 def _cost(usage: Usage) -> float | None:
     """USD; less than nothing is unknown."""
-    return _finite(usage.cost_usd) if usage.cost_usd is not None and usage.cost_usd >= 0 else None
-
-
-def _finite(value: float | None) -> float | None:
-    """A plain float: execnet refuses subclasses (numpy's), JSON has no NaN, and sums of the absurd no value."""
-    return float(value) if value is not None and isfinite(value) and abs(value) < _ABSURD else None
+    return finite(usage.cost_usd) if usage.cost_usd is not None and usage.cost_usd >= 0 else None
 
 
 def _text(text: str | None, limit: int | None = None) -> str | None:

@@ -89,7 +89,7 @@ class Column:
     @property
     def width(self) -> int:
         """Cells that the widest entry takes."""
-        return max(text.cells(self.title), *(sum(text.cells(part) for part, _ in row) for row in self.rows))
+        return max([text.cells(self.title), *(sum(text.cells(part) for part, _ in row) for row in self.rows)])
 
 
 def column(title: str, rank: int, cells: Iterable[str | list[Segment]], align: str = ">") -> Column:

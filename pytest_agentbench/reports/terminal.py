@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.reports import text
+from pytest_agentbench.reports.cases import CaseKey, case_key
+from pytest_agentbench.reports.figures import cost, model_marks, subject, tokens, totals_lines
 from pytest_agentbench.reports.report import Report
 from pytest_agentbench.reports.table import (
     Column,
@@ -23,18 +26,19 @@ from pytest_agentbench.reports.table import (
     write_titles,
 )
 from pytest_agentbench.reports.terminal_breakdown import write_breakdown
+from pytest_agentbench.reports.terminal_human import write_human
+from pytest_agentbench.reports.terminal_reliability import write_reliability
 from pytest_agentbench.reports.tool_use import tool_use_line
 
 LISTED = 5
 """How many of the slowest runs and of the worst cases are named."""
-MARKS = {"scripted": "scripted, not a model", "own_agent": "your own agent"}
-TAPED = {"recorded": "on", "replayed": "from"}
 _NAME_WIDTH = 16
 _SHORTEST = 0.01
 
 
-def write_summary(terminalreporter: Terminal, report: Report, path: str | None = None) -> None:
-    """Write the `agentbench` section: models, groups of datasets, slowest runs, worst cases, totals, gate, report.json.
+def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[str, Path] | None = None) -> None:
+    """Write the `agentbench` section: models, groups of datasets, slowest runs, worst cases, totals, gate, and the
+    files that were written, by what they are.
 
     `-q` leaves out the lists, `-qq` and `--no-summary` all but a gate that failed; a session without a run has that
     and its warnings.
@@ -48,17 +52,24 @@ def write_summary(terminalreporter: Terminal, report: Report, path: str | None =
         if quiet < 1:
             write_breakdown(terminalreporter, report, style)
             _write_tool_use(terminalreporter, report, style)
+            write_reliability(terminalreporter, report, style)
+            write_human(terminalreporter, report, style)
             _write_slowest(terminalreporter, report, style)
             _write_worst(terminalreporter, report, style)
             terminalreporter.line("")
-        for line in _totals(report["totals"], style):
+        for line in totals_lines(report["totals"], style):
             terminalreporter.write_line(line)
+        if "comparison" in report:
+            from pytest_agentbench.reports.comparison.terminal import write_comparison
+
+            write_comparison(terminalreporter, report["comparison"])
     if quiet < 2 or not report["runs"]:
         for warning in report["session"]["warnings"]:
             terminalreporter.write_line(f"warning: {text.visible(warning)}", yellow=True)
     _write_gate(terminalreporter, report["session"]["gate"], only_failure=quiet >= 2)
-    if path is not None and quiet < 2:
-        terminalreporter.write_line(f"report: {text.visible(path)}")
+    if quiet < 2:
+        for what, path in (written or {}).items():
+            terminalreporter.write_line(f"{what}: {text.visible(str(path))}")
 
 
 def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
@@ -67,11 +78,7 @@ def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
     write_titles(reporter, columns)
     for row, model in enumerate(models):
         write_row(reporter, columns, row)
-        marks = [mark for name, mark in MARKS.items() if model[name]]
-        marks += [f"predictions from {text.visible(model['predictions'])}"] if model["predictions"] else []
-        marks += [f"{model['reused']} of {model['runs']} runs reused{_anew(model)}"] if model["reused"] else []
-        marks += [f"{model[how]} {how} {link} cassettes" for how, link in TAPED.items() if model[how]]
-        if marks:
+        if marks := model_marks(model):
             reporter.write_line(f"  {'; '.join(marks)}", yellow=model["scripted"], light=not model["scripted"])
 
 
@@ -97,7 +104,7 @@ def _columns(report: Report, style: Style) -> list[Column]:
         label = "" if model["label"] in (None, model["model_id"]) else f" ({model['label']})"
         return style.clip(model["model_id"] + label, max(_NAME_WIDTH, style.width // 4))
 
-    add(_subject(models), 0, name, "<")
+    add(subject(models), 0, name, "<")
     add("runs", 2, lambda model: str(model["runs"]))
     if any(model["errors"] for model in models):
         add("errors", 3, lambda model: [(str(model["errors"]), {"yellow": model["errors"] > 0})])
@@ -108,16 +115,10 @@ def _columns(report: Report, style: Style) -> list[Column]:
         add("", 8, lambda model: bar_cell(model["pass_rate"], wanted), "<")
     add("95 % CI", 5, lambda model: interval_text(model["pass_rate_ci95"], style))
     _add_scores(add, models, style)
-    add("cost", 4, lambda model: _cost(model, style))
-    add("tokens", 7, lambda model: _tokens(model, style))
+    add("cost", 4, lambda model: cost(model, style))
+    add("tokens", 7, lambda model: tokens(model, style))
     add("time/run", 6, lambda model: text.seconds(model["duration_seconds"]["mean"], style.dash))
     return columns
-
-
-def _subject(models: Sequence[Any]) -> str:
-    """What the rows of the table are."""
-    names = {"predictions": "predictions", "own_agent": "agent"}
-    return next((title for mark, title in names.items() if all(model[mark] for model in models)), "model")
 
 
 def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -> None:
@@ -132,24 +133,6 @@ def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -
     names = list(dict.fromkeys(name for model in models for name in model["metrics"]))
     for name in names[:2]:
         add(style.clip(name, _NAME_WIDTH), 8, lambda model, key=name: shown(model["metrics"].get(key)))
-
-
-def _cost(entry: Any, style: Style) -> str:
-    """Run and judge together; at least that where some of it is unknown."""
-    known = [value for value in entry["at_least"]["cost_usd"].values() if value is not None]
-    exact = None not in entry["cost_usd"].values()
-    if not exact and not any(known):
-        return style.dash
-    return ("" if exact else style.at_least) + text.money(sum(known))
-
-
-def _tokens(model: Any, style: Style) -> str:
-    """Input and output together; at least that where some of it is unknown."""
-    known = [model["at_least"]["tokens"][part] for part in ("input", "output")]
-    if known == [None, None]:
-        return style.dash
-    exact = None not in (model["tokens"]["input"], model["tokens"]["output"])
-    return ("" if exact else style.at_least) + text.count(sum(value or 0 for value in known))
 
 
 def _write_slowest(reporter: Terminal, report: Report, style: Style) -> None:
@@ -177,7 +160,7 @@ def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
         return (2.0 if rate is None else rate, float("inf") if score is None else score)
 
     worst = heapq.nsmallest(LISTED, bad, key=badness)
-    messages = _messages(report, {(case["case_id"], case["model_id"]) for case in worst})
+    messages = _messages(report, set(map(_place, worst)))
     reporter.line("")
     more = f" ({len(worst)} of {len(bad)})" if len(bad) > len(worst) else ""
     reporter.write_line(f"worst cases{more}", bold=True)
@@ -186,46 +169,24 @@ def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
     for case, name in zip(worst, names, strict=True):
         ran = case["repetitions"] - case["skipped"]
         came = "error" if not case["failed"] else "failed" if ran == 1 else f"{case['passed']} of {ran}"
-        message = messages.get((case["case_id"], case["model_id"]), "").partition("\n")[0]
+        message = messages.get(_place(case), "").partition("\n")[0]
         reporter.write(f"{came:>9}", red=bool(case["failed"]), yellow=not case["failed"])
         reporter.line(f"  {text.pad(name, width)}  {style.clip(message, style.width - width - 14)}".rstrip())
 
 
-def _messages(report: Report, keys: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def _place(case: Any) -> tuple[CaseKey, str]:
+    """Which entry of `cases[]` it is, as its runs say it; of a report that is older than `case`, none."""
+    return (case.get("case", ""), case["case_id"]), case["model_id"]
+
+
+def _messages(report: Report, keys: set[tuple[CaseKey, str]]) -> dict[tuple[CaseKey, str], str]:
     """The message of the first run of each case that did not pass."""
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[CaseKey, str], str] = {}
     for run in report["runs"]:
-        key = run["case_id"], run["model_id"]
+        key = case_key(run), run["model_id"]
         if key in keys and run["outcome"] in ("failed", "error") and run["message"]:
             found.setdefault(key, run["message"])
     return found
-
-
-def _totals(totals: Any, style: Style) -> list[str]:
-    parts = [f"{totals[name]} {name}" for name in ("passed", "failed", "skipped") if totals[name]]
-    parts += [f"{totals['reused']} reused{_anew(totals)}"] if totals["reused"] else []
-    if totals["errors"]:
-        parts.append(f"{totals['errors']} error{'s' if totals['errors'] > 1 else ''}")
-    line = f"{totals['runs']} run{'s' if totals['runs'] != 1 else ''}: {', '.join(parts)}"
-    known, exact = totals["at_least"]["cost_usd"], totals["cost_usd"]
-    shown = [
-        f"{part} {'' if exact[part] is not None else style.at_least}{text.money(known[part])}"
-        for part in known
-        if known[part]
-    ]
-    return [line, f"cost: {', '.join(shown)}{_paid_now(totals)}"] if shown else [line]
-
-
-def _anew(entry: Any) -> str:
-    return f" ({entry['rejudged']} judged anew)" if entry["rejudged"] else ""
-
-
-def _paid_now(totals: Any) -> str:
-    """What of it this session paid, where that is not all."""
-    spent = totals["spent_usd"].values()
-    if not (totals["reused"] or totals["replayed"]) or None in spent:
-        return ""
-    return f"; of that paid now: {text.money(sum(spent))}"
 
 
 def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
@@ -233,9 +194,8 @@ def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
         return
     if gate["passed"]:
         rate, wanted, completion = gate["pass_rate"], gate["fail_under"], gate["completion"]
-        said = (
-            f"pass rate {rate:.3f} (wanted {wanted:g}), completion {completion:.3f} (wanted {gate['min_completion']:g})"
-        )
+        required = "" if wanted is None else f" (wanted {wanted:g})"
+        said = f"pass rate {rate:.3f}{required}, completion {completion:.3f} (wanted {gate['min_completion']:g})"
         reporter.write_line(f"gate passed: {said}", green=True)
         return
     reporter.write_line("gate failed:", red=True, bold=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_agentbench.metrics import RULES, TOOL_USE_METRICS, judges_cv_percent
 from pytest_agentbench.records import TOOL_USE_DIMENSIONS, Evaluation
+from pytest_agentbench.reports.cases import CaseKey, case_key
 from pytest_agentbench.reports.statistics import mean, mean_interval, pair, wilson_interval
 
 Row = dict[str, Any]
@@ -44,10 +45,10 @@ def model_tool_use(rows: Sequence[Row]) -> dict[str, Any] | None:
     tasks, of a task the mean of its repetitions; what is unknown of a task is left out, so that `tasks` of a figure may
     be fewer. The total is thereby the task-weighted mean of its groups.
     """
-    tasks: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    tasks: dict[CaseKey, list[Row]] = defaultdict(list)
     for row in rows:
         if row.get("tool_use") is not None:
-            tasks[row["nodeid"].rpartition("[")[0], row["case_id"]].append(row)
+            tasks[case_key(row)].append(row)
     if not tasks:
         return None
     by_servers: dict[int, list[Task]] = defaultdict(list)

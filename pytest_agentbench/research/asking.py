@@ -11,6 +11,7 @@ from pytest_agentbench.store import KeptReply
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import ChatClient, Ledger
+    from pytest_agentbench.records import Model
     from pytest_agentbench.store import Judgements, Redactor
 
 T = TypeVar("T")
@@ -71,7 +72,12 @@ class Asking:
     @property
     def model(self) -> str:
         """The judge's name in results."""
-        return self._client.model.requested_model
+        return self.judge.requested_model
+
+    @property
+    def judge(self) -> Model:
+        """The model that is asked."""
+        return self._client.model
 
     async def __call__(
         self,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.sources.quality import Doubt, find_doubts
 
 __getattr__ = lazy_exports(__name__, dict.fromkeys(("Doubt", "find_doubts"), "pytest_agentbench.sources.quality"))
+from pytest_agentbench.sources.record_problems import field_problem, refuse
 
 __all__ = [
     "CASE_FILES",
@@ -62,6 +63,7 @@ __all__ = [
     "assign_agents",
     "dataset_name",
     "deciders",
+    "field_problem",
     "find_cases",
     "find_doubts",
     "in_case_folder",
@@ -82,6 +84,7 @@ __all__ = [
     "read_predictions",
     "read_reports",
     "read_rows",
+    "refuse",
     "report_case",
     "row_case",
     "select",

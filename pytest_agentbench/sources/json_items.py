@@ -39,6 +39,7 @@ class Item(NamedTuple):
     """One value: its 1-based `line`, its `number` for a default id (that line in JSONL, a 0-based index in JSON).
 
     `raw` stands `offset` bytes behind the beginning of its file; values that stand in none have 0.
+    `column`, 1-based, is told of the elements of a document.
     """
 
     line: int
@@ -46,6 +47,7 @@ class Item(NamedTuple):
     raw: bytes
     value: Any
     offset: int = 0
+    column: int = 1
 
 
 class BadItem(NamedTuple):
@@ -223,13 +225,14 @@ def _document(content: bytes, inside: str, ahead: int) -> Iterator[Item | BadIte
     except UnicodeDecodeError as error:
         yield BadItem(*place(content[: error.start].decode(), error.start), explain(error)[1])
         return
-    line, seen, offset = 1, 0, ahead
+    line, line_start, seen, offset = 1, 0, 0, ahead
     try:
         for number, (start, end, value) in enumerate(_values(text, inside)):
             line += text.count("\n", seen, start)
+            line_start = max(line_start, text.rfind("\n", seen, start) + 1)
             offset += len(text[seen:start].encode())
             seen = start
-            yield Item(line, number, text[start:end].encode(), value, offset)
+            yield Item(line, number, text[start:end].encode(), value, offset, start - line_start + 1)
     except (ValueError, RecursionError) as error:
         offset, reason = explain(error)
         if isinstance(error, NoJSONValueError):

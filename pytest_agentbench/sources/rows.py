@@ -147,7 +147,7 @@ def _row(
     dataset: Dataset, path: Path, value: Item, index: int, firsts: dict[str, _Place], lacking: dict[str, Loc]
 ) -> Row | BadRow:
     """The value as a row. `firsts` maps the case ids so far to their places, `lacking` has fields that no row had."""
-    line, number, raw, item, _ = value
+    line, number, raw, item, *_ = value
     recipe = dataset.recipe
     try:
         if recipe is not None or dataset.parse is not None:

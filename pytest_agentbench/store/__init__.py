@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.lazy import lazy_exports
 from pytest_agentbench.store.archives import OUTPUT_TYPE, whole_archive, whole_file
 from pytest_agentbench.store.artifacts import PROFILE_FILE, Lane, Store
-from pytest_agentbench.store.files import make_folder, read_file, temporary_file, write_atomically
+from pytest_agentbench.store.files import lies_below, make_folder, read_file, temporary_file, write_atomically
 from pytest_agentbench.store.fingerprints import (
     Plain,
     canonical_json,
     evaluation_fingerprint_input,
     fingerprint,
+    judge_input,
+    metric_judge_input,
     plain,
+    rubric_input,
     run_fingerprint_input,
 )
 from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements, KeptReply
@@ -69,15 +72,19 @@ __all__ = [
     "fingerprint",
     "is_at_work",
     "is_verdict_on",
+    "judge_input",
+    "lies_below",
     "load_evaluation",
     "load_run",
     "make_folder",
+    "metric_judge_input",
     "plain",
     "pull_evaluation",
     "pull_run",
     "read_file",
     "read_history",
     "remove",
+    "rubric_input",
     "run_fingerprint_input",
     "share_evaluation",
     "share_run",

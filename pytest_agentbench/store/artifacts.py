@@ -183,8 +183,8 @@ class Lane:
                 return found, path
         return None
 
-    def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> Evaluation | None:
-        """The stored verdict on this very run, found like a run.
+    def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
+        """The stored verdict on this very run, with its path, found like a run.
 
         None where there is none, or one that errors kept from a verdict.
         """
@@ -193,7 +193,7 @@ class Lane:
             found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint)
             if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
                 keep_in_use(f"{self.output}/{path}")
-                return found
+                return found, path
         return None
 
     def places(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from io import BufferedRandom
+from pathlib import Path
 
 LARGEST = 256 * 2**20
 """Bytes of the largest file that is read back: what this package writes comes nowhere near it."""
@@ -65,6 +66,22 @@ def _write(path: str, flag: int, data: bytes) -> None:
             written += os.write(descriptor, data[written:])
     finally:
         os.close(descriptor)
+
+
+def lies_below(folder: str, path: str) -> bool:
+    """Whether a path that others wrote names something in the folder, wherever links lead that lie there.
+
+    Raises ValueError for what is no name of a file.
+    """
+    parts = path.replace("\\", "/").split("/")
+    if os.path.isabs(path) or os.path.splitdrive(path)[0] or ".." in parts:
+        return False
+    place = folder
+    for part in parts:
+        place = f"{place}/{part}"
+        if os.path.islink(place):  # a folder of runs has none, and resolving each path of 10,000 takes a second
+            return Path(os.path.realpath(f"{folder}/{path}")).is_relative_to(os.path.realpath(folder))
+    return True
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:

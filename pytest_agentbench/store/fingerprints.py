@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from pytest_agentbench.config import EvaluationProfile, RunProfile
-    from pytest_agentbench.records import Case, Message, Model
+    from pytest_agentbench.records import Case, Message, MetricSpec, Model
 
 SCHEMA_VERSION = 2
 """Part of every fingerprint: raised when the meaning of a stored run changes."""
@@ -158,6 +158,24 @@ def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[
         names.add("mcp_tasks")  # so that what was judged before there was such a setting keeps its place
     settings = profile.model_dump(exclude=names)
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
+
+
+def judge_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
+    """What makes a profile's judges this judge and no other: models, requests, prompt, how verdicts combine."""
+    names = {"judges", "judge_runs", "aggregation", "anchors", "mcp_tasks"}
+    settings = profile.model_dump(include=names)
+    return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
+
+
+def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
+    """The same of a metric that asks one of these models."""
+    return {**metric.model_dump(include={"name", "args", "compat"}), "judge_models": _judges(judge_models)}
+
+
+def rubric_input(case: Case) -> dict[str, Any]:
+    """What a case gives judges and people to measure a run by. What the agent was given, the run itself tells."""
+    names = ("title", "expectations", "rubric", "reference", "require_hard", "mcp_task")
+    return {name: getattr(case, name) for name in names}
 
 
 def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:

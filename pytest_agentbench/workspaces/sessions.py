@@ -13,12 +13,13 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
@@ -180,8 +181,24 @@ def _sweep(base: str, own: str) -> None:
         except OSError:  # it is another user's, no session's, or gone
             continue
         if held is not None:
+            _end_left(folder)
             _clear(folder)
             os.close(held)
+
+
+def _end_left(folder: str) -> None:
+    """Ends what a dead session was about to start: bwrap ends with its parent, but for a moment while it sets up."""
+    with suppress(OSError):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):  # it ended meanwhile, or is another user's
+                held = os.pidfd_open(int(pid))
+                try:
+                    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                    shown = {word for option, word in pairwise(words) if option == b"--bind"}
+                    if words[0].endswith(b"/bwrap") and any(word.startswith(f"{folder}/".encode()) for word in shown):
+                        signal.pidfd_send_signal(held, signal.SIGKILL)
+                finally:
+                    os.close(held)
 
 
 def _sessions(base: str) -> Iterator[str]:

@@ -40,6 +40,7 @@ FORMULAS = [("1/2", "0.5"), ("x + 1", "1 + x"), ("3", "4"), ("\\frac{1}{3}", "$\
 DOCUMENTS = [("[1, 2]", "[1,2]"), ('{"a": 1}', '{"a": 2}'), ("true", "true")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "pairs"),
     [*((name, ANSWERS) for name in TEXTS), ("math_equal", FORMULAS), ("json_match", DOCUMENTS)],

@@ -161,6 +161,7 @@ results = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(written=st.lists(results, max_size=4))
 def test_any_text_survives(written, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "any.json"

@@ -64,6 +64,7 @@ def test_a_policy_without_hooks_skips_them_and_says_how_to_allow_them(run_hook, 
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "outcome"),
     [
@@ -130,6 +131,7 @@ def test_printing_a_verdict_gives_none(run_hook):
     assert (result.outcome, result.outputs) == ("error", {"printed": '{"passed": true}'})
 
 
+@pytest.mark.slow
 def test_a_hook_by_import_path(run_hook):
     assert run_hook("", import_path="operator", callable_name="truth").outcome == "passed"
     result = run_hook("", import_path="not_installed.checks")
@@ -263,6 +265,7 @@ def test_a_hook_is_no_root_and_cannot_change_the_kernels_settings(run_hook):
     assert result.outcome == "passed", result
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_a_hook_reads_its_case_and_the_workspace_whoever_they_belong_to(run_hook, tmp_path):
     for file in (tmp_path / "case" / "expected.txt", tmp_path / "workspace" / "left.txt"):
@@ -297,6 +300,7 @@ def check():
 """
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_a_hook_reaches_a_listener_only_where_the_policy_allows_the_network(run_hook):
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -313,6 +317,7 @@ def test_a_hook_reaches_a_listener_only_where_the_policy_allows_the_network(run_
             assert connection.recv(3) == b"out"
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 @pytest.mark.parametrize("policy", [ALLOWED, WITH_NETWORK], ids=["no-network", "network"])
 def test_a_hook_sees_its_case_and_the_workspace_and_writes_neither(run_hook, tmp_path, policy):
@@ -367,6 +372,7 @@ def no_bubblewrap(monkeypatch, tmp_path):
     bubblewrap_problem.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED_HOOK.exists(), reason="the conformance data is not here")
 def test_a_hook_of_the_original_system_works_as_it_is(run_hook):
     result = run_hook(SHARED_HOOK.read_text(), path="hook.py", callable_name="check_output")

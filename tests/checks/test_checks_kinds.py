@@ -435,6 +435,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(json_values, json_values)
 def test_json_equality_is_an_equality(one, other):
     assert json_equal(one, one)
@@ -442,12 +443,14 @@ def test_json_equality_is_an_equality(one, other):
     assert includes(one, one)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=3), json_values, max_size=4), st.data())
 def test_a_mapping_includes_each_of_its_parts(whole, data):
     keys = data.draw(st.sets(st.sampled_from(sorted(whole)))) if whole else set()
     assert includes(whole, {key: whole[key] for key in keys})
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_any_text_is_json_or_a_value_error(text):
     for wrapped in (text, f"```json\n{text}\n```"):
@@ -457,6 +460,7 @@ def test_any_text_is_json_or_a_value_error(text):
             continue
 
 
+@pytest.mark.slow
 def test_ten_thousand_simple_checks_cost_little(check, tmp_path):
     declared = [{"check_id": f"c{at}", "declarative": {"kind": "final_response_present"}} for at in range(10_000)]
     case = Case.model_validate(

@@ -39,6 +39,7 @@ def test_hidden_tests_decide(bench: VerifierBench) -> None:
     assert result.actual == "assert 3 == 2 +  where 3 = median([3, 1, 2])"
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_command_decides_by_its_exit_code(bench: VerifierBench) -> None:
     bench.left({"answer.txt": "42\n"})
@@ -55,6 +56,7 @@ def test_a_command_decides_by_its_exit_code(bench: VerifierBench) -> None:
     assert bench.workspace.kind("check.sh") is None
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_command_may_write_a_result(bench: VerifierBench) -> None:
     def result(text: str, **expected: object) -> tuple[str, object]:
@@ -103,6 +105,7 @@ def test_all_that_is_expected_has_to_run(bench: VerifierBench) -> None:
     assert bench.tests("x = 1\n").message == "0 of 0 tests passed: tests/test_hidden.py did not run"
 
 
+@pytest.mark.slow
 @plainly
 def test_only_a_plain_pass_counts(bench: VerifierBench) -> None:
     text = """
@@ -169,6 +172,7 @@ def test_hidden_folders_take_the_place_of_what_is_there(bench: VerifierBench) ->
     assert result.outputs["printed"] == "oursoursoursaway\ndata\nname\nrun\nway\n"
 
 
+@pytest.mark.slow
 @plainly
 def test_a_folder_that_the_agent_locked_is_opened(bench: VerifierBench) -> None:
     bench.left({"solution.py": GOOD, "tests/test_hidden.py": "def test_odd(): pass\n"})
@@ -211,6 +215,7 @@ def test_each_verifier_has_a_folder_of_its_own(bench: VerifierBench) -> None:
     assert bench.workspace.kind("b") is None
 
 
+@pytest.mark.slow
 @everywhere
 def test_a_sandbox_that_cannot_verify_is_an_error(bench: VerifierBench) -> None:
     result = bench.tests(pytest={"plugins": ["no_such_plugin"]})

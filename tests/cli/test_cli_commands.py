@@ -228,6 +228,7 @@ def test_schemas_are_printed_and_written(run, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_command_goes_to_stderr(run, tmp_path):
     assert run("schema", "siute") == (1, [], ["there is no schema 'siute'; did you mean 'suite'?"])
     code, lines, errors = run("validate", tmp_path / "gone")
@@ -253,6 +254,7 @@ def test_help_names_every_command_and_imports_none_of_them():
     assert all(name in done.stdout for name in COMMANDS)
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early_is_no_error(tree):
     rows = "\n".join(json.dumps({"question": f"{number}?", "answer": "x"}) for number in range(5_000))
     root = tree({"rows.jsonl": rows})

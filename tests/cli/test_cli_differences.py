@@ -18,6 +18,7 @@ def lines(a, b):
     return [line for difference in differences(a, b) for line in shown(difference)]
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES)
 def test_equal_values_and_only_they_have_no_differences(a, b):
     assert list(differences(a, json.loads(json.dumps(a)))) == []
@@ -72,6 +73,7 @@ def test_line_ends_count():
     assert lines("one\r\n" * 20, "one\n" * 20)[1:] != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "b"),
     [

@@ -201,6 +201,7 @@ def test_no_value_of_a_key_is_shown(project):
             assert KEY not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_programs_of_mcp_servers(project):
     project.write(
         "run_profiles/p.yaml",

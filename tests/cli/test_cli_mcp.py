@@ -120,6 +120,7 @@ def test_a_commands_json_is_read_as_it_is(project: Project, run: Run) -> None:
     assert run("call", "Some Server:add", '{"a": 1, "b": 2}', "--profile", "trusted")[:2] == (0, ["3"])
 
 
+@pytest.mark.slow
 def test_a_call_prints_the_result_and_how_its_arguments_fit(project: Project, run: Run) -> None:
     project.servers(Test=project.server())
 

@@ -111,6 +111,7 @@ def test_runs_that_did_not_end_well_are_judged_by_nobody_and_counted_all_the_sam
     assert (rows[1]["outcome"], rows[1]["tool_use"]["rules"]) == ("failed", 1)
 
 
+@pytest.mark.slow
 def test_a_whole_campaign_is_the_weighted_mean_of_its_56_and_48_tasks(tmp_path, capsys):
     """Repetitions first become one figure of their task; a task without calls has no rates, but a score."""
     rows = [

@@ -73,6 +73,16 @@ def test_files_are_copied_as_they_are(live: Path, capture: Capture) -> None:
     assert [path.name for path in Path("cases/agents").iterdir()] == ["helper"]
 
 
+def test_editors_find_its_schema_where_the_project_keeps_one(live: Path, capture: Capture) -> None:
+    Path("pytest.ini").touch()
+    main(["schema", "agent", "--output", ".schemas"])
+    assert capture()[0] == 0
+    path = Path("cases/agents/helper/agent.yaml")
+    line = path.read_text().splitlines()[0]
+    assert line == "# yaml-language-server: $schema=../../../.schemas/agent.schema.json"
+    assert (path.parent / line.partition("=")[2]).samefile(".schemas/agent.schema.json")
+
+
 def test_links_and_special_files_are_listed_and_never_followed(live: Path, capture: Capture) -> None:
     (live / "passwd").symlink_to("/etc/passwd")
     (live / "folder").symlink_to("/etc")

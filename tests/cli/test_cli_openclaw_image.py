@@ -140,6 +140,7 @@ def image(stand_ins: StandIns, capsys: pytest.CaptureFixture[str]) -> Image:
     return call
 
 
+@pytest.mark.slow
 def test_the_image_says_what_it_was_built_of_and_is_built_once(stand_ins: StandIns, image: Image) -> None:
     code, printed, _ = image()
     assert code == 0
@@ -194,6 +195,7 @@ def test_it_is_built_anew_where_it_is_not_what_was_asked_for(stand_ins: StandIns
     assert "is up to date" in image("--tag", tag)[1]
 
 
+@pytest.mark.slow
 def test_a_strangers_image_keeps_its_name(stand_ins: StandIns, image: Image) -> None:
     stand_ins.set_images({**stand_ins.images, "debian:12": {"id": "d", "labels": {"of": "others"}}})
     code, _, errors = image("--tag", "debian:12")
@@ -203,6 +205,7 @@ def test_a_strangers_image_keeps_its_name(stand_ins: StandIns, image: Image) -> 
     assert image("--tag", "debian:12", "--rebuild")[0] == 0
 
 
+@pytest.mark.slow
 def test_the_base_is_pulled_where_it_is_missing(stand_ins: StandIns, image: Image) -> None:
     code, printed, _ = image(base="far:1")
     assert code == 0
@@ -212,6 +215,7 @@ def test_the_base_is_pulled_where_it_is_missing(stand_ins: StandIns, image: Imag
     assert "the image 'gone:1' is not on this machine and cannot be pulled (no such host)" in errors
 
 
+@pytest.mark.slow
 def test_an_image_that_does_not_run_is_not_there(stand_ins: StandIns, image: Image) -> None:
     image()
     before = stand_ins.images

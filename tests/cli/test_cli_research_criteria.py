@@ -78,6 +78,7 @@ def test_weights_of_the_configuration_are_not_asked_for(judge: RaceJudge) -> Non
     assert judge.asked == {"criteria": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "changed", "reason"),
     [

@@ -183,6 +183,7 @@ def test_a_row_that_failed_is_the_only_one_that_is_asked_again(
     assert said("out/fact_result.txt")["n_scored"] == "2"
 
 
+@pytest.mark.slow
 def test_stages_one_by_one_give_what_all_give_at_once(site: Site, judge: FactJudge) -> None:
     write("reports.jsonl", report("a", ARTICLE.format(site=site.url)))
     assert fact("--raw-data-path", "reports.jsonl", "--output-dir", "whole", "--allow-private", "127.0.0.1") == 0

@@ -146,6 +146,7 @@ def test_replies_that_are_cut_off_are_asked_for_in_smaller_pieces(site: Site, ju
     assert judge.asked == asked
 
 
+@pytest.mark.slow
 def test_a_reply_that_stays_cut_off_fails_its_row_alone(site: Site, judge: FactJudge) -> None:
     judge.says["extract"] = lambda reply, shown: (
         {"content": "{", "finish_reason": "length"} if "Endless" in shown else reply

@@ -265,6 +265,7 @@ def test_files_that_hold_no_queries(
     assert not Path("query_scores.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [

@@ -153,6 +153,7 @@ def cut(reply: Any) -> Any:
     return json.dumps(reply)[:-40]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
@@ -210,6 +211,7 @@ def test_compat_takes_criteria_as_the_original_does(judge: RaceJudge) -> None:
     assert len(judge.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_reply_at_the_limit_of_tokens_is_not_asked_for_again(judge: RaceJudge) -> None:
     judge.says["race"] = lambda reply, shown, before: {"content": cut(reply), "finish_reason": "length"}
     assert race("--limit", "1") == 1

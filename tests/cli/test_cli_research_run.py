@@ -194,6 +194,7 @@ def test_a_stage_that_cannot_be_run_is_told_and_the_others_go_on(
     assert reasons in found.err
 
 
+@pytest.mark.slow
 def test_criteria_that_are_there_stay_as_they_are(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     criteria = project / "data/criteria_data/criteria.jsonl"
     before = criteria.read_text(encoding="utf-8")

@@ -106,6 +106,7 @@ def test_list_shows_tasks(call):
     )
 
 
+@pytest.mark.slow
 def test_the_schema_of_servers_files(project, call):
     code, lines = call("schema", "--output", "schemas")
     assert code == 0

@@ -118,6 +118,7 @@ def test_what_is_wrong_is_told_with_its_place(errors, text, message):
     assert all(line.split(":")[0].isdigit() for line in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["{{" * 1_000_000, "{{ a }}" * 500_000 + "{{", "{{ " + "a " * 1_000_000 + "!}}"])
 def test_a_template_of_megabytes_is_read_at_once(text):
     begun = time.process_time()

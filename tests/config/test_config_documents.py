@@ -35,6 +35,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(values)
 def test_what_pyyaml_writes_is_read_back(value):
     text = yaml.safe_dump(value, allow_unicode=True)

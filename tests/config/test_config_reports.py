@@ -104,6 +104,7 @@ def test_other_names_are_other_files(name):
     assert not is_reports_name(name)
 
 
+@pytest.mark.slow
 def test_the_schema_knows_the_parts():
     validator = Draft202012Validator(json_schemas()["reports"])
     assert validator.is_valid({"schema_version": 1, **WHOLE, "parts": ["race"]})

@@ -28,6 +28,7 @@ def check(**fields: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_there_is_a_valid_schema_for_every_kind(schemas):
     assert schemas.keys() == KINDS.keys()
     for schema in schemas.values():

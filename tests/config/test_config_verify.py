@@ -94,6 +94,7 @@ def test_a_source_stays_below_the_config_root(tmp_path: Path) -> None:
         case(tmp_path / "root", "verify: {command: x, files: {a: ../outside.py}}\n")
 
 
+@pytest.mark.slow
 def test_editors_know_every_field() -> None:
     definitions = json_schemas()["test_case"]["$defs"]
     for name in ("CaseVerifier", "PytestTests", "Expected"):

@@ -13,6 +13,7 @@ PARTS = st.sampled_from(["run", "judge"])
 SPENDINGS = st.tuples(st.none() | st.floats(0, 10), st.none() | st.integers(0, 10_000))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(PARTS, SPENDINGS), min_size=1, max_size=50), st.floats(0.1, 100))
 def test_a_budget_adds_up_and_stops_at_its_limit(booked, limit):
     budget = Budget(limit)

@@ -601,6 +601,7 @@ def test_an_object_that_its_fixture_changes_is_another_agent_each_time(project, 
     assert [each["callable"]["mode"] for each in found] == ["slow", "fast"]
 
 
+@pytest.mark.slow
 def test_agents_of_a_brief_fixture_are_not_kept(project, agents):
     Agent = project.load().Agent
     gone = []
@@ -661,6 +662,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(PLAIN, PLAIN)
 def test_values_are_told_apart_as_json_tells_them_apart(one, other):
     told = [canonical_json(Values(Path("/nowhere")).of(value)) for value in (one, other)]

@@ -48,6 +48,7 @@ async def ok(job, runner):
     return Result(path=job.case_id)
 
 
+@pytest.mark.slow
 @given(
     count=st.integers(1, 40),
     concurrency=st.integers(1, 8),
@@ -56,7 +57,7 @@ async def ok(job, runner):
     suspects=st.sets(st.integers(0, 39)),
     naps=st.lists(st.integers(0, 3), min_size=40, max_size=40),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_job_runs_once_and_gives_its_own_result(count, concurrency, window, groups, suspects, naps):
     ran, most, runners = [], [0], [object(), object(), object()]
 

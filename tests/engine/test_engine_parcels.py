@@ -34,6 +34,7 @@ def written(made):
     return hooks(Parcels()).pytest_report_to_serializable(config=None, report=made)
 
 
+@pytest.mark.slow
 @given(PROPERTIES, ROWS)
 def test_a_report_arrives_as_it_was_sent(properties, row):
     data = execnet.loads(execnet.dumps(written(report(properties, row))))

@@ -66,7 +66,7 @@ def linked(budget=None):
         if reason := budget.book(part, spendings):
             link.tell("drain", reason)
 
-    link = ControllerLink(spend, lambda reason: link.tell("drain", reason))
+    link = ControllerLink(spend, lambda reason: link.tell("drain", reason), lambda runs: None)
     link.lines = [Line(Channel(gone=True)), Line(channel := Channel())]
     return link, channel
 

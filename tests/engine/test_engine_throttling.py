@@ -87,7 +87,7 @@ def test_no_more_than_the_limit_are_in_flight_over_all_workers(controller, in_fl
     assert busy.most == in_flight
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 4), st.lists(st.sampled_from(["ok", "error", "cancel"]), min_size=1, max_size=20))
 def test_slots_come_back_however_a_request_ends(in_flight, fates):
     async def use(throttle, fate):
@@ -134,6 +134,7 @@ def test_a_worker_that_dies_gives_back_what_it_held_and_waited_for(controller):
     assert len(alive.run(go_on)) == 2
 
 
+@pytest.mark.slow
 def test_one_worker_gets_the_whole_rate_when_the_others_are_idle(controller):
     async def main(throttles):
         throttle = throttles.throttle("model", (64, 6000, None))  # 100 a second
@@ -146,6 +147,7 @@ def test_one_worker_gets_the_whole_rate_when_the_others_are_idle(controller):
     assert 0.4 <= busy.run(main) < 0.8
 
 
+@pytest.mark.slow
 def test_the_rate_holds_over_all_workers(controller):
     times = []
 
@@ -161,6 +163,7 @@ def test_the_rate_holds_over_all_workers(controller):
     assert 79 / 200 <= max(times) - began < 79 / 200 + 0.5
 
 
+@pytest.mark.slow
 def test_tokens_are_settled_in_the_controller(controller):
     async def main(throttles):
         throttle = throttles.throttle("model", (8, None, 6000))  # 100 a second, so many at once

@@ -48,6 +48,7 @@ def test_the_share_of_equal_leaves(ground_truth, prediction, expected):
     assert score("json_match", ground_truth, prediction) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @given(values, st.randoms())
 def test_neither_layout_nor_the_order_of_keys_counts(value, rng: random.Random):
     def shuffled(value):
@@ -60,6 +61,7 @@ def test_neither_layout_nor_the_order_of_keys_counts(value, rng: random.Random):
     assert score("json_match", json.dumps(value), json.dumps(shuffled(value), indent=2, ensure_ascii=False)) == 1
 
 
+@pytest.mark.slow
 @given(values, values, st.booleans())
 def test_the_score_is_1_only_for_equal_values(one, other, ignore_order):
     value = score("json_match", json.dumps(one), json.dumps(other), ignore_order=ignore_order)
@@ -77,6 +79,7 @@ def typed(value):
     return (isinstance(value, bool), value)
 
 
+@pytest.mark.slow
 @given(st.lists(values, max_size=6), st.randoms())
 def test_lists_may_be_in_any_order_if_asked(items, rng: random.Random):
     other = rng.sample(items, len(items))

@@ -75,6 +75,7 @@ def test_a_process_that_dies_is_an_error_and_the_next_one_is_new():
     assert score("math_equal", "x+1", "$1+x$") == 1
 
 
+@pytest.mark.slow
 def test_threads_share_one_process():
     scores = {}
 
@@ -105,6 +106,7 @@ def test_the_process_ends_with_the_session():
         os.kill(int(done.stdout), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="environments of processes are not to be seen here")
 def test_the_process_gets_no_keys(monkeypatch):
     math_process._shared.close()

@@ -61,6 +61,7 @@ def squad_tokens(text: str) -> list[str]:
     return re.sub(r"\b(a|an|the)\b", " ", bare).split()
 
 
+@pytest.mark.slow
 @given(sentences, sentences)
 def test_f1_is_that_of_squad_for_english(one, other):
     expected, found = Counter(squad_tokens(one)), Counter(squad_tokens(other))
@@ -151,6 +152,7 @@ for name in ("bleu_score", "rouge_score", "math_equal"):
 """
 
 
+@pytest.mark.slow
 def test_a_metric_whose_library_is_missing_says_how_to_install_it():
     done = subprocess.run([sys.executable, "-c", MISSING], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
@@ -160,6 +162,7 @@ def test_a_metric_whose_library_is_missing_says_how_to_install_it():
     assert missing_extra("bleu_score") is None
 
 
+@pytest.mark.slow
 def test_libraries_are_not_imported_before_they_are_used():
     heavy = "{'regex', 'numpy', 'nltk', 'sympy', 'sacrebleu'}"
     code = f"import sys, pytest_agentbench.metrics; print({heavy} & {{*sys.modules}})"

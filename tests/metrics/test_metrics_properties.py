@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from metrics_samples import HOSTILE
 
@@ -72,8 +72,8 @@ CARRYING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "compat"), EACH)
-@settings(deadline=None)
 @given(ground_truth=texts, prediction=texts)
 def test_a_score_lies_between_0_and_1_whatever_the_texts(name, compat, ground_truth, prediction):
     if name == "math_equal":
@@ -85,6 +85,7 @@ def test_a_score_lies_between_0_and_1_whatever_the_texts(name, compat, ground_tr
         assert f"{name}: the ground truth" in str(error)  # noqa: PT017  not every ground truth is wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN)
 @given(data=st.data())
 def test_a_text_agrees_with_itself(name, data):

@@ -10,6 +10,7 @@ from pytest_agentbench.metrics import METRICS, measure, metric, pass_at_k, pass_
 from pytest_agentbench.records import MetricSpec
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.booleans(), min_size=1, max_size=8).flatmap(lambda ok: st.tuples(st.just(ok), st.integers(1, len(ok))))
 )

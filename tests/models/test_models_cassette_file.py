@@ -66,7 +66,8 @@ def exchange(request, **fields):
     return Exchange(asked="m", request=request, **{"reply": Answer(content="x"), **fields})
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=25)
 @given(st.lists(exchanges, max_size=4), texts.filter(bool), st.none() | st.floats(0, 1e9))
 def test_what_was_written_is_read(tmp_path_factory, found, name, seconds):
     cassette = Cassette(name, name, 2, name, seconds, tuple(found))
@@ -74,7 +75,7 @@ def test_what_was_written_is_read(tmp_path_factory, found, name, seconds):
     assert read_cassette(path) == cassette
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 3), max_size=6), st.data())
 def test_requests_that_go_on_are_written_once(tmp_path_factory, steps, data):
     """Of conversations in any order, each the beginning of others or not."""

@@ -175,6 +175,7 @@ def test_an_endpoint_that_bears_little_is_found_out_and_everything_still_answere
     assert endpoint.faults["429"] < 300  # without adapting, nearly every round of 64 would meet 60
 
 
+@pytest.mark.slow
 def test_connections_are_pooled_and_concurrency_is_kept():
     with FaultEndpoint(latency=0.05) as endpoint:
         ask(endpoint, *map(str, range(200)), model=model_at(endpoint, limits=Limits(max_concurrency=20)))

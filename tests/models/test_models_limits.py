@@ -99,6 +99,7 @@ def test_a_slot_is_free_after_everyone_gave_up():
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @given(st.integers(1, 8), st.lists(st.sampled_from(["ok", "429", "cancel", "error"]), max_size=40))
 def test_slots_are_never_lost_and_never_exceeded(ceiling, fates):
     async def use(limit: AdaptiveLimit, fate: str) -> None:
@@ -148,6 +149,7 @@ def run_on_clock(main) -> None:
         runner.run(main())
 
 
+@pytest.mark.slow
 @given(st.integers(1, 600), st.integers(1, 300))
 def test_no_minute_sees_more_than_the_rate_and_a_burst(per_minute, requests):
     times = []
@@ -211,6 +213,7 @@ def sent_at(throttle_of, requests, *, seconds=lambda number: 0.0, tokens=0):
     return sorted(times)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 2000), st.integers(1, 150), st.floats(0.1, 120), st.integers(1, 64), st.floats(0, 5))
 def test_no_stretch_of_time_sees_more_requests_than_the_rate(rpm, requests, window, in_flight, seconds):
     times = sent_at(lambda: Throttle(in_flight, rpm), requests, seconds=lambda number: seconds)

@@ -38,6 +38,7 @@ def ask(base_url: str, rounds: int, at_once: int) -> list[str | None]:
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_connections_are_kept_and_no_more_than_the_requests_in_flight():
     with FaultEndpoint(latency=0.01) as endpoint:
         answers = ask(endpoint.base_url, rounds=5, at_once=40)
@@ -51,6 +52,7 @@ def test_few_requests_share_one_connection_each():
     assert endpoint.connections <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
 def test_requests_go_through_the_environment_s_proxy(monkeypatch, variable):
     with FaultEndpoint() as proxy:

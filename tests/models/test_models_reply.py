@@ -94,6 +94,7 @@ def test_any_body_is_a_reply_or_a_failed_request(body):
         read_reply(body, "text/plain", LOCAL, attempts=1, seconds=0)
 
 
+@pytest.mark.slow
 @given(json_values, json_values, json_values, json_values)
 def test_any_shape_inside_is_a_reply_or_a_failed_request(content, calls, usage, finish):
     body = {

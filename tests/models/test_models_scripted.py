@@ -333,6 +333,7 @@ def test_other_programs_find_a_case_by_its_message(tmp_path):
         assert json.loads(verdict)["overall"]["score"] == 8
 
 
+@pytest.mark.slow
 def test_unknown_messages_routes_and_bodies_are_openai_errors(tmp_path):
     import httpx2
     import openai

@@ -19,7 +19,17 @@ import pytest_agentbench
 for module in pkgutil.walk_packages(pytest_agentbench.__path__, "pytest_agentbench."):
     if module.name != "pytest_agentbench.engine.scheduling" and "__main__" not in module.name:
         importlib.import_module(module.name)
-for name in ("openai", "httpcore2", "jsonschema", "regex", "filelock", "rich.table", "jsonpath", "requests"):
+for name in (
+    "openai",
+    "httpcore2",
+    "jsonschema",
+    "regex",
+    "filelock",
+    "rich.table",
+    "jsonpath",
+    "requests",
+    "scipy.stats",  # numpy is imported only once in a process
+):
     importlib.import_module(name)
 
 _OTHERS = ("hypothesispytest", "anyio", "timeout", "pytest_cov")

@@ -52,6 +52,7 @@ def model(bench, endpoint, **fields):
     bench.models({"model_id": "local", "base_url": endpoint.base_url, "api_key_env": "none", **fields})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", SOME_SLOW)
 @pytest.mark.parametrize(
     ("limit", "reason"),
@@ -124,6 +125,7 @@ def test_a_gate_fails_where_the_budget_kept_cases_from_running(bench):
     assert "The session stopped early: the budget is used up" in reason
 
 
+@pytest.mark.slow
 def test_what_is_reused_costs_no_budget(bench):
     bench.questions(6)
     with FaultEndpoint(answer=lambda _: PARIS) as endpoint:
@@ -141,6 +143,7 @@ def test_what_is_reused_costs_no_budget(bench):
     assert "cost: run $6.00; of that paid now: $0.0000" in sessions[3].text
 
 
+@pytest.mark.slow
 def test_what_was_judged_anew_is_said_everywhere(bench):
     bench.agent()
     for case_id in ("a", "b", "c"):

@@ -135,6 +135,7 @@ def test_an_unknown_request_shows_how_it_differs_from_the_nearest_one(bench, end
     assert not endpoint.requests
 
 
+@pytest.mark.slow
 def test_what_was_never_recorded_is_said(bench, endpoint):
     model(bench, endpoint)
     bench.case("a")
@@ -172,6 +173,7 @@ def test_an_agent_that_swallows_it_does_not_hide_a_missing_answer(bench, endpoin
     assert not list((bench.path / "outputs").rglob("run_1.json"))
 
 
+@pytest.mark.slow
 def test_a_missing_judge_is_an_error_and_no_verdict_of_the_others(bench, endpoint):
     model(bench, endpoint)
     path = bench.case("a", rubric={"criteria": [{"name": "short"}]})
@@ -190,6 +192,7 @@ def test_a_missing_judge_is_an_error_and_no_verdict_of_the_others(bench, endpoin
     finished.result.stdout.fnmatch_lines(["--- recorded (exchange 2)", "-*- Criterion: short", "+*- Criterion: brief"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
@@ -220,6 +223,7 @@ def test_a_broken_cassette_is_an_error_with_its_line(bench, endpoint, broken, sa
     assert bench.run("--model=gpt", REPLAY).outcomes == {"a[gpt]": "passed"}
 
 
+@pytest.mark.slow
 def test_a_missing_key_is_no_refusal_of_a_replay(bench, endpoint, monkeypatch):
     model(bench, endpoint)
     bench.case("a")
@@ -235,6 +239,7 @@ def test_a_missing_key_is_no_refusal_of_a_replay(bench, endpoint, monkeypatch):
 # -- recording
 
 
+@pytest.mark.slow
 def test_auto_replays_what_is_there_and_records_the_rest(bench, endpoint):
     model(bench, endpoint)
     path = bench.case("a", rubric={"criteria": [{"name": "short"}]})
@@ -278,6 +283,7 @@ def agentbench_runner():
 """
 
 
+@pytest.mark.slow
 def test_a_recording_that_was_interrupted_goes_on_where_it_was(bench, endpoint):
     """What the session itself cut off is no answer of anybody."""
     endpoint.choose = lambda message, nth: "hang" if message == "second" and nth == 0 else "ok"
@@ -294,6 +300,7 @@ def test_a_recording_that_was_interrupted_goes_on_where_it_was(bench, endpoint):
     assert [request.message for request in endpoint.requests] == ["second"]
 
 
+@pytest.mark.slow
 def test_record_asks_anew_and_keeps_nothing_else(bench, endpoint):
     model(bench, endpoint)
     bench.case("a")
@@ -308,6 +315,7 @@ def test_record_asks_anew_and_keeps_nothing_else(bench, endpoint):
     assert len(endpoint.requests) == 2
 
 
+@pytest.mark.slow
 def test_a_model_of_models_yaml_has_its_own_mode(bench, endpoint):
     model(bench, endpoint, cassettes="off")
     bench.case("a", rubric={"criteria": [{"name": "short"}]})
@@ -344,6 +352,7 @@ def test_only_the_final_reply_of_a_retried_request_is_kept(bench, endpoint, monk
     assert replayed.runs["a[gpt]"]["duration_seconds"] > 0.5  # the back-off of the recording
 
 
+@pytest.mark.slow
 def test_an_outage_is_not_recorded_and_takes_no_cassette_away(bench, endpoint):
     model(bench, endpoint)
     bench.case("a")
@@ -358,6 +367,7 @@ def test_an_outage_is_not_recorded_and_takes_no_cassette_away(bench, endpoint):
     assert list(cassettes(bench).values()) == [cassette]
 
 
+@pytest.mark.slow
 def test_a_case_and_a_test_by_hand_are_one_recording(bench, endpoint):
     model(bench, endpoint)
     bench.case("a")
@@ -378,6 +388,7 @@ def test_a(agentbench_run):
     assert facts(replayed) == facts(recorded)
 
 
+@pytest.mark.slow
 def test_secrets_and_tags_stay_out_of_cassettes(bench, endpoint, monkeypatch):
     def leaky(body):
         return {"role": "assistant", "content": f"Paris. Your key is {secret}"}
@@ -508,6 +519,7 @@ def test_tool_calls_and_web_searches_are_replayed(bench, endpoint, monkeypatch):
     assert len(bench.lines("searches.txt")) == 3
 
 
+@pytest.mark.slow
 def test_a_planners_run_is_replayed_with_its_summaries_side_by_side(bench, endpoint, monkeypatch):
     def answer(body):
         asked, number = body["messages"][-1]["content"], next(draws.numbers)
@@ -533,6 +545,7 @@ def test_a_planners_run_is_replayed_with_its_summaries_side_by_side(bench, endpo
     assert endpoint.requests == []
 
 
+@pytest.mark.slow
 def test_the_workspace_may_lie_elsewhere(bench, endpoint, monkeypatch):
     def answer(body):
         results = [message["content"] for message in body["messages"] if message["role"] == "tool"]
@@ -644,6 +657,7 @@ class NoSchemas(FaultEndpoint):
         return await super()._respond(writer, "400" if "response_format" in body else fault, body)
 
 
+@pytest.mark.slow
 def test_a_refusal_of_the_request_itself_is_recorded(bench, endpoint, monkeypatch):
     """A judge's endpoint that knows no schemas: it is asked again without one."""
     said = (400, "response_format is not supported here", "invalid_request_error")
@@ -667,6 +681,7 @@ def test_a_refusal_of_the_request_itself_is_recorded(bench, endpoint, monkeypatc
     assert facts(replayed) == {"b[gpt]": facts(recorded)["b[gpt]"]}, replayed.text
 
 
+@pytest.mark.slow
 def test_a_run_that_timed_out_times_out_again(bench, endpoint, monkeypatch):
     endpoint.choose = in_order("hang")
     model(bench, endpoint)
@@ -687,6 +702,7 @@ def test_a_run_that_timed_out_times_out_again(bench, endpoint, monkeypatch):
 # -- beside the store
 
 
+@pytest.mark.slow
 def test_replays_and_runs_are_not_mixed_up_in_the_store(bench, endpoint):
     model(bench, endpoint)
     bench.case("a")

@@ -56,6 +56,7 @@ def test_a_named_data_file_is_read_as_its_descriptor_says(sums):
     assert collected(sums, "data/more.jsonl", "data/sums.jsonl")[1] == "data/sums.jsonl::sums.0[agent]"
 
 
+@pytest.mark.slow
 def test_it_runs_selects_and_reruns_what_failed(sums):
     finished = sums.run()
     assert finished.outcomes == {f"sums.{n}[agent]": "failed" if n == 3 else "passed" for n in range(4)}
@@ -166,6 +167,7 @@ def agentbench_runner():
     assert sums.run("data").outcomes == {"sums.0[agent]": "passed"}
 
 
+@pytest.mark.slow
 def test_a_class_beside_the_descriptor_reads_the_rows(sums):
     sums.write(
         "data/sum_items.py",
@@ -212,6 +214,7 @@ def test_descriptors_in_a_cases_folder_and_of_other_tools_are_left_alone(sums):
     assert collected(sums) == ["cases/capital/test.yaml::capital[agent]"]
 
 
+@pytest.mark.slow
 def test_a_session_whose_only_yaml_is_another_tools_loads_nothing(bench):
     bench.write("dataset.yaml", "train: images\n")
     bench.write(

@@ -49,6 +49,7 @@ def test_without_a_history_the_costs_are_unknown(paid):
     assert not (bench.path / "outputs/runs").exists()
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_reused_and_the_rest_is_expected_to_cost_as_much(paid):
     bench, endpoint = paid
     bench.run("--model=local", "-k", "one or two")
@@ -85,6 +86,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 def test_a_changed_prompt_is_to_run_and_a_changed_rubric_to_judge(bench):
     bench.write("cases/evaluation_profiles/judged.yaml", JUDGE)
     soft = {"soft_expectations": [{"text": "is friendly"}]}
@@ -135,6 +137,7 @@ def test_without_cases_nothing_runs(bench):
     assert not (bench.path / "ran.txt").exists()
 
 
+@pytest.mark.slow
 def test_an_own_agent_is_told_from_its_older_self(bench):
     bench.agent(ECHO_TO_FILE)
     bench.questions(3)

@@ -83,6 +83,7 @@ def test_stop_on_runner_error_ends_the_session_after_an_error(bench, workers):
     assert "execution_policy.stop_on_runner_error of run profile 'strict'" in finished.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("args", "most"), [((), 16), (("--agentbench-concurrency", "5"), 5)])
 def test_as_many_runs_are_in_flight_as_allowed(bench, args, most):
     bench.agent(COUNTING)
@@ -110,6 +111,7 @@ async def agent(case):
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", SOME_SLOW)
 def test_a_used_up_budget_skips_the_rest(bench, workers):
     bench.agent(COSTLY.replace("COST)", "0.5)"))
@@ -163,6 +165,7 @@ def test_a_dead_engine_is_an_error_of_each_pending_item(bench, workers):
     assert all("the engine died" in message and "the scheduler broke" in message for message in messages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", SOME_SLOW)
 def test_interrupt_ends_soon_and_keeps_what_is_done(bench, workers):
     bench.agent(
@@ -249,6 +252,7 @@ async def agent(case):
     assert finished.outcomes == {"cases/many.q0[agent]": "failed"}
 
 
+@pytest.mark.slow
 def test_a_blocking_coroutine_holds_up_only_the_engine(bench):
     bench.agent(
         HEAD
@@ -263,6 +267,7 @@ async def agent(case):
     assert bench.run().report["totals"]["passed"] == 8
 
 
+@pytest.mark.slow
 def test_items_keep_their_own_results_in_any_order(bench):
     bench.agent(
         HEAD

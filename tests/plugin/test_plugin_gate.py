@@ -25,6 +25,7 @@ def cases(bench, *, passed=0, failed=0, broken=0, skipped=0, **fields):
             bench.case(f"{says.lower()}{number}", metadata={"says": says}, **fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("counts", "args", "exit_status", "reason"),
     [
@@ -54,6 +55,7 @@ def test_the_gate_decides_the_exit_status(bench, counts, args, exit_status, reas
         assert gate["reasons"][0] in finished.text
 
 
+@pytest.mark.slow
 def test_without_a_gate_pytests_own_rule_stands(bench):
     cases(bench, passed=9, failed=1)
     finished = bench.run()
@@ -92,6 +94,7 @@ def test_a_gate_cannot_pass_what_could_not_be_collected_at_all(bench):
     assert finished.exit not in (0, 5)
 
 
+@pytest.mark.slow
 def test_a_case_that_must_pass_fails_the_gate(bench):
     cases(bench, passed=9)
     bench.case("vital", metadata={"says": "Rome"}, must_pass=True)
@@ -100,6 +103,7 @@ def test_a_case_that_must_pass_fails_the_gate(bench):
     assert finished.report["session"]["gate"]["reasons"] == ["vital [agent] must pass: 0 of 1 runs passed."]
 
 
+@pytest.mark.slow
 def test_thresholds_over_repetitions_replace_must_pass(bench):
     bench.agent(
         "import itertools, pytest\n"

@@ -44,6 +44,7 @@ def done(bench):
     return done
 
 
+@pytest.mark.slow
 def test_nothing_of_it_reaches_the_terminal_as_it_is(done):
     shown = _OURS.sub("", done.text)
     assert "decoy" in shown

@@ -59,6 +59,7 @@ def again(bench, *args):
 BOTH, NEITHER, RUN_ONLY = (True, True), (False, False), (True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -83,6 +84,7 @@ def test_an_edit_of_anything_else_makes_nothing_again(project, name):
     assert again(project, "cases") == {"one": BOTH, "two": BOTH}
 
 
+@pytest.mark.slow
 def test_what_an_agents_fixture_asks_for_counts(bench, monkeypatch):
     """The nearest fixture of the name; where one overrides another, both."""
     bench.agent(
@@ -276,6 +278,7 @@ JUDGED = {
 }
 
 
+@pytest.mark.slow
 def test_a_scripted_judge_judges_again_once_its_script_changes(project):
     rubric = {"criteria": [{"name": "right", "what_good_looks_like": "Says Paris"}]}
     args = ("--agentbench-evaluation-profile", "judged")
@@ -308,6 +311,7 @@ def test_a_hook_is_run_again_once_it_or_what_it_imports_changes(project):
     assert again(project, *args) == {"one": BOTH}
 
 
+@pytest.mark.slow
 def test_a_plugins_check_or_metric_is_applied_again_once_its_code_changes(project):
     added = """
 from pytest_agentbench import Verdict
@@ -331,6 +335,7 @@ def pytest_agentbench_metrics(): return {"same": same}
     assert again(project) == {"one": BOTH, "two": BOTH, "three": BOTH}
 
 
+@pytest.mark.slow
 def test_a_plugins_runner_and_its_tools_are_part_of_the_run(bench):
     added = """
 from pytest_agentbench import SearchResult, Tool
@@ -352,6 +357,7 @@ def pytest_agentbench_tools():
     assert again(bench, "--model", "m") == {"one": NEITHER, "two": NEITHER}
 
 
+@pytest.mark.slow
 def test_a_search_backend_is_part_of_runs_that_may_search(project, monkeypatch):
     context = {"context": {"llm_probe": {"tools": ["web_search"]}}}
     project.case("two", input={"messages": [{"role": "user", "content": "?"}], **context})
@@ -367,6 +373,7 @@ def test_a_search_backend_is_part_of_runs_that_may_search(project, monkeypatch):
     assert again(project) == {"one": BOTH, "two": BOTH}
 
 
+@pytest.mark.slow
 def test_what_pytest_takes_for_its_root_changes_nothing(bench):
     """Without an ini file it is the common parent of all that the command line names, options' values included."""
     bench.path.joinpath("conftest.py").write_text(ECHO_TO_FILE)

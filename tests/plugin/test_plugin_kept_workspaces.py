@@ -48,6 +48,7 @@ def stored(project):
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_files_are_checked_again_without_another_run(project):
     project.case("one", metadata={"left": "files"}, deterministic_checks=[ANSWER])
     assert runs(project) == ["one"]
@@ -64,6 +65,7 @@ def test_files_are_checked_again_without_another_run(project):
     assert runs(project, "--agentbench-rejudge") == []
 
 
+@pytest.mark.slow
 def test_the_archive_lies_beside_the_run(project):
     project.case("one", metadata={"left": "files"}, deterministic_checks=[ANSWER])
     runs(project)
@@ -96,6 +98,7 @@ def test_secrets_are_not_kept(project, monkeypatch):
     assert b"key: [redacted]" in archive.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
 def test_a_run_whose_files_are_lost_is_made_again(project, damage):
     project.case("one", metadata={"left": "files"}, deterministic_checks=[ANSWER])
@@ -115,6 +118,7 @@ def test_a_run_whose_files_are_lost_is_made_again(project, damage):
     assert runs(project, "--agentbench-rejudge") == []
 
 
+@pytest.mark.slow
 def test_what_there_is_no_room_for_takes_none_from_the_others(project, tmp_path, monkeypatch):
     for case_id, size in (("big", 200_000), ("small", 30_000)):
         text = "It is Paris." + "x" * size
@@ -127,6 +131,7 @@ def test_what_there_is_no_room_for_takes_none_from_the_others(project, tmp_path,
     assert "no room to restore a workspace" in project.finished.runs["big[agent]"]["message"]
 
 
+@pytest.mark.slow
 def test_files_that_no_check_looks_at_may_be_lost(project):
     project.case("one", metadata={"left": "files"})
     runs(project)
@@ -135,6 +140,7 @@ def test_files_that_no_check_looks_at_may_be_lost(project):
     assert runs(project, "--agentbench-rejudge") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("looked_at", "again"),
     [("answer.txt", False), ("link", True), ("./link", True), ("link/below", True), ("linked", False)],
@@ -149,6 +155,7 @@ def test_a_check_of_what_could_not_be_kept_runs_the_case_again(project, looked_a
     assert project.finished.outcomes == first
 
 
+@pytest.mark.slow
 def test_a_workspace_that_is_too_large_is_not_kept(project):
     project.case("one", metadata={"left": "much"}, deterministic_checks=[ANSWER])
     runs(project)
@@ -174,6 +181,7 @@ def test_a_hook_looks_at_the_files_again(project):
     assert project.finished.outcomes == {"one[agent]": "passed"}, project.finished.text
 
 
+@pytest.mark.slow
 def test_a_hand_written_test_finds_the_files_of_a_stored_run(project):
     project.case("one", metadata={"left": "files"})
     source = "import pytest\n\n@pytest.mark.agentbench('one')\ndef test_it(agentbench_run, agentbench_workspace):\n"

@@ -42,6 +42,7 @@ def test_a_mark_names_a_case_by_id_or_path(project, mark):
     assert finished.exit == 0
 
 
+@pytest.mark.slow
 def test_a_marked_case_may_name_outside_files_where_the_run_profile_says_so(project):
     project.write("outside.txt", "Capital of France?")
     project.profile("outside", allow_outside_paths=True)

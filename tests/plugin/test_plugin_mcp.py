@@ -36,6 +36,7 @@ def test_tools_of_servers_are_called_by_the_names_that_a_provider_takes(mcp: Mcp
     assert mcp.names() == ["one"]
 
 
+@pytest.mark.slow
 def test_of_one_server_and_ten_that_distract_one_process_is_started(mcp: McpBench) -> None:
     distracting = {f"Idle{n}": mcp.server(f"idle{n}") for n in range(10)}
     mcp.servers(Real=mcp.server("real"), **distracting)
@@ -54,6 +55,7 @@ def test_of_one_server_and_ten_that_distract_one_process_is_started(mcp: McpBenc
     assert mcp.names() == []
 
 
+@pytest.mark.slow
 def test_of_runs_that_begin_together_one_lists_a_server(mcp: McpBench) -> None:
     mcp.servers(Slow=mcp.server("slow", "--start-seconds", "0.3"))
     for number in range(8):
@@ -63,6 +65,7 @@ def test_of_runs_that_begin_together_one_lists_a_server(mcp: McpBench) -> None:
     assert mcp.names() == ["slow"]
 
 
+@pytest.mark.slow
 def test_calls_that_come_first_together_start_a_server_once(mcp: McpBench) -> None:
     mcp.servers(Test=mcp.server("one"))
     mcp.case("calls", servers=["Test"])
@@ -76,6 +79,7 @@ def test_calls_that_come_first_together_start_a_server_once(mcp: McpBench) -> No
     assert mcp.names() == ["one"]
 
 
+@pytest.mark.slow
 def test_state_of_a_server_is_the_run_s_own_or_the_session_s(mcp: McpBench) -> None:
     mcp.servers(Own=mcp.server("own"), Shared=mcp.server("shared", scope="session"))
     twice = [("Own__count", {}), ("Own__count", {}), ("Shared__count", {})]
@@ -106,6 +110,7 @@ def test_a_server_that_dies_in_a_call_fails_this_call_only(mcp: McpBench) -> Non
     assert mcp.names() == ["one", "one"]
 
 
+@pytest.mark.slow
 def test_a_shared_server_that_one_run_ends_again_and_again_serves_the_others(mcp: McpBench) -> None:
     mcp.servers(Test=mcp.server("shared", scope="session"))
     mcp.case("a-dies", *[("Test__die", {})] * 4, servers=["Test"])
@@ -134,6 +139,7 @@ def test_what_a_server_writes_is_part_of_what_the_run_left(mcp: McpBench) -> Non
     assert [(change["path"], change["change"]) for change in artifact["changes"]] == [("server.log", "added")]
 
 
+@pytest.mark.slow
 def test_the_declaration_nearest_to_the_run_wins(mcp: McpBench) -> None:
     def says(who: str) -> dict[str, Any]:
         return mcp.server(who, env={"WHO": who})
@@ -239,6 +245,7 @@ def test_a_server_whose_tools_are_known_needs_its_program_only_when_it_is_called
     assert finished.outcomes == {"calls[demo]": "passed"}
 
 
+@pytest.mark.slow
 def test_a_server_that_lists_no_tools_is_an_error_and_no_skip(mcp: McpBench) -> None:
     mcp.servers(Mute=mcp.server("mute", "--no-list"), Dead=mcp.server("dead", "--die-at-start", "--say", "no licence"))
     mcp.case("mute", servers=["Mute"])
@@ -280,6 +287,7 @@ def test_a_key_in_a_result_is_not_stored(mcp: McpBench, monkeypatch: pytest.Monk
     assert b"of-the-server-alone" not in stored
 
 
+@pytest.mark.slow
 def test_a_run_is_another_one_where_its_servers_are(mcp: McpBench) -> None:
     script = mcp.bench.write("cases/tools/server.py", SERVER.read_text())
     args = ["-I", "server.py", "--log", str(mcp.log)]  # which it writes itself
@@ -302,6 +310,7 @@ def test_a_run_is_another_one_where_its_servers_are(mcp: McpBench) -> None:
     assert re.fullmatch("[0-9a-f]{64}", told["env"]["KEY"])
 
 
+@pytest.mark.slow
 def test_a_later_version_of_a_server_is_listed_again(mcp: McpBench) -> None:
     version = mcp.bench.write("cases/version", "1.0")
     script = f'exec python3 -I {SERVER} --version "$(cat {version})" --tools $(wc -c < {version}) --log {mcp.log}'
@@ -316,6 +325,7 @@ def test_a_later_version_of_a_server_is_listed_again(mcp: McpBench) -> None:
     assert (same - few, more - few) == (0, 3)
 
 
+@pytest.mark.slow
 def test_a_broken_catalogue_is_made_again(mcp: McpBench) -> None:
     mcp.servers(Test=mcp.server("one"))
     mcp.case("quiet", servers=["Test"])

@@ -42,6 +42,7 @@ def run(mcp: McpBench, *options: str):
     return mcp.bench.run("--model=gpt", "--agentbench-run-profile=here", *options, "cases")
 
 
+@pytest.mark.slow
 def test_a_replay_needs_no_server(mcp: McpBench) -> None:
     mcp.servers(Test=mcp.server("one"))
     mcp.bench.case("calls", mcp_servers=["Test"])
@@ -64,6 +65,7 @@ def test_a_replay_needs_no_server(mcp: McpBench) -> None:
     assert asked.count("mcp:Test") == 1 + len(CALLS) - 1  # the list, and what the toolbox passed on
 
 
+@pytest.mark.slow
 def test_a_call_that_was_not_recorded_is_an_error_of_the_replay(mcp: McpBench) -> None:
     mcp.servers(Test=mcp.server("one"))
     mcp.bench.case("calls", mcp_servers=["Test"])

@@ -78,6 +78,7 @@ def serves(mcp: McpBench, monkeypatch: pytest.MonkeyPatch) -> McpBench:
     return mcp
 
 
+@pytest.mark.slow
 def test_a_server_that_a_conftest_started_serves_every_case(serves: McpBench) -> None:
     finished = serves.run()
 
@@ -92,6 +93,7 @@ def test_its_port_makes_a_run_no_other_one(serves: McpBench) -> None:
     assert serves.run().runs["asks[demo]"]["reused"]
 
 
+@pytest.mark.slow
 def test_a_hand_written_test_has_it_too(serves: McpBench) -> None:
     serves.bench.write(
         "cases/test_by_hand.py",
@@ -110,6 +112,7 @@ def test_it(agentbench_run):
     assert finished.outcomes == {"asks[demo]": "passed", "test_it[demo]": "passed"}, finished.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["session", "function"])
 def test_it_holds_for_the_cases_below_its_conftest(mcp: McpBench, scope: str) -> None:
     mcp.bench.agent(declares(repr({"A": mcp.server("upper")})))

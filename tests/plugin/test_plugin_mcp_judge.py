@@ -78,12 +78,23 @@ def test_five_iterations_with_five_prompts_are_kept(project: Bench, endpoint: Fa
         assert told in shown
 
 
+@pytest.mark.parametrize(("shuffle", "order"), [("axes", "shuffled"), ("none", None)])
+def test_votes_say_whether_each_saw_an_order_of_its_own(project: Bench, shuffle: str, order: str | None) -> None:
+    finished = session(project, mcp_tasks={"shuffle": shuffle})
+    [votes] = only(finished)["judge_votes"]
+    assert (votes["scores"], votes.get("order")) == ([8.0] * 5, order)
+    assert finished.report is not None
+    swap = finished.report["judges"][0]["order_swap"]
+    assert swap is None if order is None else (swap["pairs"], swap["changed"]) == (10, 0)
+
+
 def test_a_second_session_asks_nothing(project: Bench, endpoint: FaultEndpoint) -> None:
     session(project)
     assert only(session(project))["reused"]
     assert len(endpoint.requests) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "more"),
     [
@@ -130,6 +141,7 @@ def test_a_sample_of_the_iterations_counts(project: Bench, endpoint: FaultEndpoi
     assert (json.loads(file.read_text())["sampled"], len(endpoint.requests)) == (2, 3)
 
 
+@pytest.mark.slow
 def test_a_run_that_timed_out_is_judged_by_nobody_and_counted(project: Bench, endpoint: FaultEndpoint) -> None:
     project.agent(HEAD + "async def agent(case):\n    await asyncio.sleep(60)\n")
     profile = {"schema_version": 1, "run_profile_id": "short", "title": "Short", "run_timeout_seconds": 0.2}
@@ -150,6 +162,7 @@ def test_what_says_the_default_changes_nothing(project: Bench, endpoint: FaultEn
     assert len(endpoint.requests) == 5
 
 
+@pytest.mark.slow
 def test_a_new_concrete_text_is_judged_again(project: Bench, endpoint: FaultEndpoint) -> None:
     """The agent does not see it, so that the run still counts; the judge does."""
     session(project)
@@ -171,6 +184,7 @@ def test_a_judge_that_never_keeps_the_contract_is_an_error(project: Bench, endpo
     assert len(endpoint.requests) == 3
 
 
+@pytest.mark.slow
 def test_verdicts_are_recorded_and_replayed(project: Bench, endpoint: FaultEndpoint) -> None:
     numbers = iter(range(4, 9))
     endpoint.answer = lambda body: reply(next(numbers))

@@ -53,6 +53,7 @@ def offered(mcp: McpBench, *tasks: dict[str, Any], **profile: Any) -> list[list[
     return [artifact["trace"][-1]["content"].split() for artifact in artifacts]
 
 
+@pytest.mark.slow
 def test_the_task_s_own_list_comes_first(mcp: McpBench) -> None:
     listed = ["Idle07", "Idle03", "Idle11"]
 

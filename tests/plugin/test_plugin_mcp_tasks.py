@@ -70,6 +70,7 @@ def collected(bench, *args):
     return [line.rpartition("::")[2] for line in result.result.outlines if "::" in line]
 
 
+@pytest.mark.slow
 def test_a_task_is_an_item_that_tags_and_ids_select(tasks):
     everything = ["maps_000[agent]", "maps_001[agent]", "trip_000[agent]"]
     assert collected(tasks) == collected(tasks, "cases/tasks.json") == everything
@@ -99,6 +100,7 @@ def test_a_metric_of_the_command_line_decides_tasks(tasks):
     assert {run["metrics"]["says_maps"] for run in finished.runs.values()} == {1.0}
 
 
+@pytest.mark.slow
 def test_the_profile_says_which_text_the_agent_gets(tasks):
     tasks.profile("detailed", task_text="detailed")
     for profile, word in (((), "Fuzzy"), (("--agentbench-run-profile", "detailed"), "Detailed")):
@@ -109,6 +111,7 @@ def test_the_profile_says_which_text_the_agent_gets(tasks):
         assert outputs == [f"{word} trip_000 with Google Maps, Weather Data"]
 
 
+@pytest.mark.slow
 def test_a_broken_task_is_an_error_of_its_own(tasks):
     broken = {
         "server_tasks": [*TASKS["server_tasks"], {"server_name": "Google Maps", "tasks": [{"task_id": "bad"}, 5]}]
@@ -122,6 +125,7 @@ def test_a_broken_task_is_an_error_of_its_own(tasks):
     finished.result.assert_outcomes(passed=3, errors=2)
 
 
+@pytest.mark.slow
 def test_two_files_with_a_task_of_one_id(tasks):
     tasks.write(
         "cases/zz.json", json.dumps([task("maps_000", servers=["Google Maps"]), task("new", servers=["Google Maps"])])
@@ -139,6 +143,7 @@ def test_predictions_answer_tasks(tasks):
     assert [*finished.outcomes.values()] == ["passed", "failed", "failed"]
 
 
+@pytest.mark.slow
 def test_a_server_that_nobody_declares_is_an_error_of_its_tasks(tasks):
     more = [task("other", servers=["Weather Dta"])]
     tasks.write("cases/more.json", json.dumps(more))

@@ -1,6 +1,7 @@
 """Sessions whose agent is OpenClaw: its stub on a stub engine always, the stub in docker, the real program in docker.
 
-What is the same in all three is one test with three tiers; the two of docker are slow.
+What is the same in all three is one test with three tiers; the two of docker are slow. The real program is asked only
+what its stub could get wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def project(request: pytest.FixtureRequest, bench: Bench, monkeypatch: pytest.Mo
         yield project
 
 
-@pytest.mark.parametrize("project", [STUB, IN_DOCKER, REAL], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("project", [STUB, IN_DOCKER], indirect=True)
 def test_a_turn_that_writes_a_file(project: Project) -> None:
     project.case("one", "Produce report.md.")
     project.script("one", steps(REPORT, says="report.md is written."))
@@ -120,6 +122,7 @@ def test_an_agent_that_crashes_has_failed(project: Project) -> None:
     assert project.tier.containers() == []
 
 
+@pytest.mark.parametrize("project", [SLOW_STUB, IN_DOCKER], indirect=True)
 def test_a_link_that_leads_out_is_told_and_not_followed(project: Project) -> None:
     project.case("link", "Produce report.md.")
     project.script("link", steps(shell("ln -s /etc/passwd report.md"), says="report.md is written."))
@@ -134,14 +137,22 @@ def test_a_link_that_leads_out_is_told_and_not_followed(project: Project) -> Non
     assert [name for name, content in project.stored() if secret in content] == []
 
 
-@pytest.mark.parametrize(("fault", "said"), [("404", "does not exist"), ("503", "Overloaded")])
-def test_what_the_provider_refuses_is_an_error_and_no_failure(project: Project, fault: str, said: str) -> None:
+@pytest.mark.parametrize("project", [SLOW_STUB], indirect=True)
+def test_what_the_provider_does_not_know_is_an_error_and_no_failure(project: Project) -> None:
+    asks_a_provider_that_refuses(project, "404", requests=1, said="does not exist")
+
+
+def test_what_the_provider_refuses_is_an_error_and_no_failure(project: Project) -> None:
+    asks_a_provider_that_refuses(project, "503", requests=2, said="Overloaded")
+
+
+def asks_a_provider_that_refuses(project: Project, fault: str, *, requests: int, said: str) -> None:
     project.profile(runner_defaults={"retries": 1})
     project.case("asked", "Produce report.md.")
     with FaultEndpoint(always(fault)) as endpoint:
         project.bench.models({"model_id": "gpt", "base_url": endpoint.base_url, "api_key_env": "none"})
         finished = project.run(model="gpt")
-        assert len(endpoint.requests) == (1 if fault == "404" else 2)
+        assert len(endpoint.requests) == requests
     row = finished.runs["asked[gpt]"]
     assert (row["outcome"], row["status"]) == ("error", "provider_error"), finished.text
     assert said in row["message"]
@@ -257,7 +268,7 @@ def test_the_judge_sees_the_turns_the_calls_the_diff_and_the_outputs(project: Pr
         assert shown in prompt, shown
 
 
-@pytest.mark.parametrize("project", [IN_DOCKER, REAL], indirect=True)
+@pytest.mark.parametrize("project", [IN_DOCKER], indirect=True)
 def test_an_agent_that_takes_all_memory_is_stopped(project: Project) -> None:
     project.profile(sandbox={"type": "auto", "memory_mb": project.tier.memory_mb})
     hog = f"python3 -c 'held = [bytearray(2**20) for _ in range({2 * project.tier.memory_mb})]'"

@@ -132,6 +132,7 @@ def test_hooks_that_are_off_decide_nothing(bench):
     assert outcomes == {"mine": "skipped", "paris": "passed"}
 
 
+@pytest.mark.slow
 def test_a_judge_decides_at_its_threshold(bench):
     judge_profile(bench, aggregation={"method": "median", "pass_threshold": 0.6})
     for case_id, score in (("good", 6), ("bad", 5.9), ("mute", None)):

@@ -63,6 +63,7 @@ def test_the_planner_runs_a_case_and_its_runs_are_reused(project: Bench) -> None
     assert all(row["reused"] for row in session(project).runs.values())
 
 
+@pytest.mark.slow
 def test_settings_of_the_planner_are_part_of_its_own_runs_alone(project: Bench) -> None:
     before, after = fingerprints(session(project)), fingerprints(session(project, max_rounds=1))
     assert before["llm_probe"] == after["llm_probe"]
@@ -86,6 +87,7 @@ def test_runs_of_the_planner_have_a_limit_of_their_own_where_the_profile_has_non
     assert (run_limit(shorter, "mcp_planner"), run_limit(shorter, "llm_probe")) == (5, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cassettes", "tokenizer"), [("off", "o200k_base"), ("record", None)])
 def test_requests_of_a_cassette_do_not_depend_on_an_installed_tokenizer(
     project: Bench, monkeypatch: pytest.MonkeyPatch, cassettes: str, tokenizer: str | None

@@ -112,6 +112,7 @@ def look(artifact, context):
 """
 
 
+@pytest.mark.slow
 def test_what_a_run_leaves_and_hooks_and_verifiers_print_of_it_shows_no_key(bench, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", SECRET)
     bench.write("conftest.py", LEAVING)

@@ -83,13 +83,19 @@ def test_a_machine_with_nothing_pays_nothing(machines):
     assert essence(machines.report) == essence(paid)
 
 
+def results(output: Path) -> list[str]:
+    """The files of runs and evaluations in an output folder."""
+    files = [*output.glob("runs/**/*"), *output.glob("evaluations/**/*")]
+    return sorted(path.relative_to(output).as_posix() for path in files if path.is_file())
+
+
 def test_what_a_judge_was_shown_travels(machines):
     machines.ask("first")
     machines.ask("second")
     first, second = (machines.bench.path / machine for machine in ("first", "second"))
-    names = sorted(path.relative_to(first).as_posix() for path in first.rglob("*") if path.is_file())
+    names = results(first)
     assert any("prompt.user" in name for name in names)
-    assert names == sorted(path.relative_to(second).as_posix() for path in second.rglob("*") if path.is_file())
+    assert names == results(second)
     for name in names:
         if "prompt" in name or "fingerprint_input" in name:
             assert json.loads((second / name).read_text()) == json.loads((first / name).read_text())
@@ -97,6 +103,7 @@ def test_what_a_judge_was_shown_travels(machines):
             assert (second / name).read_bytes() == (first / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_an_edited_rubric_asks_the_judge_only_and_once(machines):
     machines.ask("first")
     machines.campaign.case("two", good="Says Paris, and why")
@@ -117,12 +124,14 @@ def test_a_suite_finds_what_the_whole_session_paid(machines):
     assert machines.ask("second", "--agentbench-suite=smoke") == (0, 0)
 
 
+@pytest.mark.slow
 def test_what_was_paid_before_the_store_was_named_goes_there(machines):
     machines.campaign.asked(*on("first"))
     assert machines.ask("first") == (0, 0)
     assert machines.ask("second") == (0, 0)
 
 
+@pytest.mark.slow
 def test_runs_made_anew_take_the_place_of_the_stored_ones(machines):
     machines.ask("first")
     machines.ask("second")
@@ -136,6 +145,7 @@ def runs(machine: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted(machine.rglob("run_1.json"))]
 
 
+@pytest.mark.slow
 def test_a_run_that_failed_is_made_again_elsewhere_unless_the_profile_reuses_it(machines):
     machines.campaign.subject_fault = "401"
     assert machines.ask("first", outcome="error") == (2, 0)
@@ -144,6 +154,7 @@ def test_a_run_that_failed_is_made_again_elsewhere_unless_the_profile_reuses_it(
     assert machines.ask("third") == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_timed_out_run_that_is_reused_by_profile_travels(machines):
     bench = machines.bench
     bench.profile("hasty", run_timeout_seconds=0.2, reuse_unsuccessful=True, policy={"max_concurrency": 2})
@@ -154,6 +165,7 @@ def test_a_timed_out_run_that_is_reused_by_profile_travels(machines):
     assert {row["status"] for row in machines.report["runs"]} == {"timed_out"}
 
 
+@pytest.mark.slow
 def test_votes_travel(bench, folder):
     store = f"--agentbench-store=file://{folder}"
     with FaultEndpoint() as endpoint:
@@ -207,6 +219,7 @@ def test_what_a_run_left_in_its_workspace_travels(bench, folder):
     assert bench.lines("runs.txt") == ["note"]
 
 
+@pytest.mark.slow
 def test_ini_names_the_store_and_the_command_line_another(bench, folder, tmp_path):
     other = tmp_path / "other"
     other.mkdir()

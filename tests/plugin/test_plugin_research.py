@@ -125,6 +125,7 @@ def test_what_cannot_be_measured_fails_a_threshold_only(project):
     assert finished.runs["drb.1[gpt]"]["metrics"]["efficiency"] is None
 
 
+@pytest.mark.slow
 def test_files_are_models_and_the_option_filters(project):
     project.rows("raw/claude.jsonl", report(1), report(2))
     every = project.bench.run(SCRIPTED)
@@ -195,6 +196,7 @@ def test_weights_of_the_configuration_are_honoured(project):
     assert metrics["race"] == pytest.approx(target / (target + other))
 
 
+@pytest.mark.slow
 def test_items_know_nothing_of_one_anothers_knowledge(project):
     every = project.bench.run(SCRIPTED)
     units = {name: row["metrics"]["knowledge_units"] for name, row in every.runs.items()}

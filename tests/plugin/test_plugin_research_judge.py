@@ -110,6 +110,7 @@ WEIGHTS = {"poet_weights": {"efficiency_value": 0.5, "quality_value": 0.5, "stra
 UNCHANGED = ("the weights", "a field of no use", "rows of others")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_changes_a_score_scores_again_and_nothing_else_does(project, endpoint, what):
     change, stages = CHANGES[what]
@@ -124,6 +125,16 @@ def test_what_changes_a_score_scores_again_and_nothing_else_does(project, endpoi
     assert asked(endpoint) == (stages or [])
 
 
+def test_a_judge_that_favours_what_it_sees_first_is_told_by_both_orders(project):
+    project.reports(parts=["race"], position_swap=True)
+    finished = project.bench.run(*JUDGED, "cases")
+    [judge] = finished.report["judges"]
+    assert (judge["judge"], judge["model"], judge["scripted"]) == ("race", "judge", False)
+    swap = judge["order_swap"]
+    assert (swap["order"], swap["pairs"], swap["changed"]) == ("swapped", 1, 1)
+    assert swap["mean_difference"] == pytest.approx(0.6 - 0.4)
+
+
 def test_reports_are_judged_side_by_side(project, endpoint):
     endpoint.latency = 0.1
     project.rows("raw/gpt.jsonl", report(1), report(2))
@@ -133,6 +144,7 @@ def test_reports_are_judged_side_by_side(project, endpoint):
     assert endpoint.peak == 2
 
 
+@pytest.mark.slow
 def test_the_judges_own_options_are_in_every_request_and_a_new_one_asks_anew(project, endpoint):
     profile = {"schema_version": 1, "evaluation_profile_id": "judged", "title": "Judged", "judge_runs": []}
     for temperature in (0.1, 0.7):
@@ -143,6 +155,7 @@ def test_the_judges_own_options_are_in_every_request_and_a_new_one_asks_anew(pro
         assert asked(endpoint) == ALL
 
 
+@pytest.mark.slow
 def test_rejudging_asks_everything_again(project, endpoint):
     project.bench.run(*JUDGED)
     asked(endpoint)
@@ -150,6 +163,7 @@ def test_rejudging_asks_everything_again(project, endpoint):
     assert asked(endpoint) == ALL
 
 
+@pytest.mark.slow
 def test_the_budget_ends_judging_of_a_report(project, endpoint):
     finished = project.bench.run(*JUDGED, "--agentbench-max-cost=2")
     row = finished.runs["drb.1[gpt]"]
@@ -161,6 +175,7 @@ def test_the_budget_ends_judging_of_a_report(project, endpoint):
     assert again.report["totals"]["spent_usd"]["judge"] < 5
 
 
+@pytest.mark.slow
 def test_judge_and_pages_are_recorded_and_replayed(project, endpoint, site):
     recorded = project.bench.run(*JUDGED, "--agentbench-cassettes=record")
     assert recorded.outcomes == {"drb.1[gpt]": "passed"}
@@ -194,6 +209,7 @@ def test_a_report_is_written_judged_and_measured_over_http(project, endpoint):
     assert len([1 for request in endpoint.requests if not is_judge(request.body)]) == 1
 
 
+@pytest.mark.slow
 def test_an_outage_of_the_judge_is_an_error_and_the_next_session_goes_on(project, endpoint):
     endpoint.choose = lambda message, nth: "401"
     finished = project.bench.run(*JUDGED)

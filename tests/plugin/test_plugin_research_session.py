@@ -109,6 +109,7 @@ def test_numbers_by_hand_and_what_judging_cost(project):
     assert judge["race"]["input_tokens"] > 0
 
 
+@pytest.mark.slow
 def test_items_that_errored_count_as_failed_with_their_reason(project, capsys):
     script(project, {"race": {"insight": []}})
     finished = session(project, "--model=gpt")
@@ -180,6 +181,7 @@ def test_ids_of_several_files_of_reports_are_told_apart(project):
     assert sorted(tasks) == ["drb.1", "drb.2", "other.1", "other.2"]
 
 
+@pytest.mark.slow
 def test_repetitions_are_reports_of_their_own_and_no_tasks_of_their_own(project):
     project.rows("query.jsonl", query(1), query(2))
     project.reports(reports=None)
@@ -228,6 +230,7 @@ def test_a_report_of_scores_in_units_of_their_own_can_be_merged(project):
     assert files("gpt")["summary"]["n_scored"] == 2
 
 
+@pytest.mark.slow
 def test_rows_can_be_chosen(project):
     session(project)
     assert poet("gpt", "--only-zh") == 0
@@ -247,6 +250,7 @@ def test_an_evaluation_that_is_gone_loses_its_report_alone(project, capsys):
     assert "outputs: found no evaluation" in report["lost"][0]
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_was_replaced_is_still_found(project):
     project.bench.run(SCRIPTED, "--model=gpt")
     before = session(project, "--model=gpt").report

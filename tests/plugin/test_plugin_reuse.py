@@ -99,6 +99,7 @@ def test_an_edited_prompt_asks_both(campaign):
     assert campaign.reused == [(True, True), (False, False)]
 
 
+@pytest.mark.slow
 def test_an_edit_that_is_taken_back_asks_for_nothing(campaign):
     campaign.asked()
     campaign.case("two", question="Which city is the capital of France?", good="Says Paris, and why")
@@ -116,6 +117,7 @@ def test_what_cannot_change_a_result_asks_for_nothing(campaign):
     assert campaign.asked("--agentbench-run-profile=wide", "--agentbench-concurrency=1") == (0, 0)
 
 
+@pytest.mark.slow
 def test_more_repetitions_ask_for_those_that_are_missing(campaign):
     assert campaign.asked("--agentbench-repetitions=3") == (6, 6)
     assert campaign.asked("--agentbench-repetitions=5", "-k", "one") == (2, 2)
@@ -148,6 +150,7 @@ def test_no_reuse_asks_for_all_of_it(campaign):
     assert campaign.asked() == (0, 0)
 
 
+@pytest.mark.slow
 def test_rejudge_asks_the_judge_only(campaign):
     campaign.asked()
     assert campaign.asked("--agentbench-rejudge") == (0, 2)
@@ -155,6 +158,7 @@ def test_rejudge_asks_the_judge_only(campaign):
     assert campaign.asked() == (0, 0)
 
 
+@pytest.mark.slow
 def test_an_outage_takes_nothing_of_what_was_paid(campaign):
     campaign.asked()
     campaign.subject_fault = "401"
@@ -171,6 +175,7 @@ def test_an_outage_of_the_judge_takes_no_verdict(campaign):
     assert campaign.reused == [(True, True)] * 2
 
 
+@pytest.mark.slow
 def test_another_suite_has_what_the_whole_session_paid(campaign):
     suite = {"schema_version": 1, "suite_id": "smoke", "title": "Smoke", "models": []}
     campaign.bench.write("cases/suites/smoke.yaml", {**suite, "case_selection": {"include_case_ids": ["one"]}})
@@ -279,6 +284,7 @@ def voted(bench, endpoint, *cases: str) -> None:
         bench.case(case_id, input=question, reference="Paris", metrics=metrics, deterministic_checks=None)
 
 
+@pytest.mark.slow
 def test_kept_votes_are_asked_for_anew_where_verdicts_are(bench):
     with FaultEndpoint() as endpoint:
         voted(bench, endpoint, "one", "two")

@@ -120,6 +120,7 @@ def test_cases_are_dealt_in_turn_with_models_and_repetitions_together(bench):
     assert [len(names) for names in dealt] == [12, 8]
 
 
+@pytest.mark.slow
 def test_parts_know_what_they_were_made_from(bench):
     """Another profile or an edited case is other inputs."""
     bench.agent()
@@ -227,6 +228,7 @@ def test_what_leaves_each_part_other_cases_to_deal_is_refused(bench, option):
     assert finished.report is None
 
 
+@pytest.mark.slow
 def test_what_only_orders_cases_does_not_shift_the_deal(bench):
     bench.agent()
     for case_id in "abcdef":

@@ -43,6 +43,7 @@ def artifacts(project, name: str = "run_1.json") -> list[Path]:
 # -- damage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut", "emptied", "foreign", "a folder"])
 @pytest.mark.parametrize("name", ["run_1.json", "final_result_1.json"])
 def test_a_damaged_file_costs_what_it_held_and_no_more(project, damage, name):
@@ -79,6 +80,7 @@ def test_workers_tell_of_damage_too(project):
     assert len(project.finished.report["session"]["warnings"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run_1.json", "final_result_1.json"])
 @pytest.mark.parametrize("option", ["--agentbench-concurrency=2", "--agentbench-no-reuse"])
 def test_what_a_newer_version_wrote_is_left_alone_and_nothing_is_paid(project, name, option):
@@ -151,6 +153,7 @@ def test_a_disk_that_is_full_already_is_said_before_anything_is_paid(bench, disk
     assert "No space left on device" in row["message"]
 
 
+@pytest.mark.slow
 def test_a_read_only_store_gives_what_it_holds(bench, disk):
     bench.agent(ECHO_TO_FILE)
     bench.case("one")
@@ -184,6 +187,7 @@ def test_an_empty_read_only_store_is_a_clear_error(bench, disk):
 # -- clocks and names
 
 
+@pytest.mark.slow
 def test_a_clock_that_was_set_back_changes_nothing(project):
     project.case("one")
     runs(project)

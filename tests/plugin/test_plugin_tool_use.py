@@ -188,6 +188,7 @@ def test_a_metric_with_a_threshold_decides_tasks_without_a_judge(task: Bench) ->
     assert [call["name"] for call in trace(task, row)] == [SHOWN[1], SHOWN[0], SHOWN[1]]
 
 
+@pytest.mark.slow
 def test_another_graph_measures_anew_without_another_run(task: Bench) -> None:
     arguments = ("--agentbench-metric", "dependency_compliance>=0.75", "cases")
     task.run(*arguments)

@@ -66,6 +66,7 @@ def test_several_verifiers_decide_together(project):
     ]
 
 
+@pytest.mark.slow
 def test_another_hidden_file_decides_the_same_run_again(project):
     decided(project)
     assert run(project).outcomes == {"one[agent]": "passed"}

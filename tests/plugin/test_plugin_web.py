@@ -112,6 +112,7 @@ def test_other_hosts_than_the_profiles_are_refused_to_scripts_too(bench):
     )
 
 
+@pytest.mark.slow
 def test_the_policy_is_part_of_runs_that_may_reach_the_web(bench):
     fetching(bench, "https://example.org/")
     bench.case("two")
@@ -142,6 +143,7 @@ def calls(url):
     return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
 
 
+@pytest.mark.slow
 def test_pages_are_recorded_and_replayed(bench, site, monkeypatch):
     url = url_of(site)
 

@@ -69,6 +69,7 @@ def test_each_run_works_on_its_own_copy_and_its_changes_are_stored(project):
     assert not list(project.temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_an_edited_template_makes_another_run(project):
     project.case("one", workspace="template")
     project.run()
@@ -140,6 +141,7 @@ def agent(case, context):
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("left", "line"),
     [
@@ -222,6 +224,7 @@ def test_workspaces_of_runs_that_did_not_pass_are_kept_on_request(project, worke
     assert "The run was made before; what it left is in runs/" in again.text
 
 
+@pytest.mark.slow
 def test_hand_written_tests_see_the_changes(project):
     project.case("one", workspace="template")
     project.write(

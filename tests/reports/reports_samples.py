@@ -52,9 +52,11 @@ def make_judge(overall: float = 4.2, **fields: Any) -> JudgeResult:
         "dimensions": {"task": 3.5, "spark": 6.0},
         "passed": overall >= 5,
         "usage": Usage(cost_usd=0.002),
+        "pass_threshold": 0.5,
+        "iterations": (),
         **fields,
     }
-    return JudgeResult(method="mean", pass_threshold=0.5, overall=overall, sampled=1, iterations=(), **settings)
+    return JudgeResult(method="mean", overall=overall, sampled=1, **settings)
 
 
 def make_evaluation(outcome: str = "failed", **fields: Any) -> Evaluation:

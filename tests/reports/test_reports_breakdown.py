@@ -153,6 +153,7 @@ entries_strategy = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(entries_strategy)
 def test_groups_of_a_field_hold_every_entry_once(entries):
     groups = breakdown(entries)
@@ -200,6 +201,7 @@ def metadata_of(number, rng):
     }
 
 
+@pytest.mark.slow
 def test_a_row_takes_little_memory():
     rng = random.Random(1)
     many = [metadata_of(number, rng) for number in range(5_000)]
@@ -277,6 +279,7 @@ def test_equal_names_below_two_roots_keep_their_cases_apart():
     assert (result["items"], result["runs"]) == (4, 4)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(any_text, any_text | st.floats() | st.integers() | st.booleans() | st.none()))
 def test_any_fields_can_be_sent_and_written(metadata):
     row = make_row(dataset="math", metadata=metadata)

@@ -33,6 +33,10 @@ def written(*forecasts):
     return [line.rstrip() for line in paper.lines if line]
 
 
+def test_without_a_model_that_runs_there_are_only_titles():
+    assert any("model  runs" in line for line in written())
+
+
 def test_a_row_for_each_model_with_what_is_known(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     known = Forecast("gpt4o", 500, 420, 80, 95, 5, Expected(1_200_000), Expected(1.25), Expected(0.5))

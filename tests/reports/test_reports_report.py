@@ -6,7 +6,7 @@ from math import fsum
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reports_samples import DEMO, MODEL, USAGE, make_row
 
@@ -51,7 +51,6 @@ rows_strategy = st.lists(
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(rows_strategy)
 def test_every_report_keeps_the_published_schema_and_adds_up(rows):
     verdict = gate(Counts.of(row["outcome"] for row in rows), 0.5)

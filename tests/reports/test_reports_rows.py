@@ -43,7 +43,8 @@ def full_row(**changes):
         judge=make_judge(expectations=0.75),
         final_score=4.2,
     )
-    given = {**NOTHING, "duration_seconds": 1.5, "artifact_path": "outputs/runs/run_2.json", "message": "no", **changes}
+    paths = {"artifact_path": "outputs/runs/run_2.json", "evaluation_path": "evaluations/final_result_2.json"}
+    given = {**NOTHING, **paths, "line": 7, "duration_seconds": 1.5, "message": "no", **changes}
     case = make_case(tags=("smoke",), must_pass=True, thresholds=Thresholds(pass_rate=0.5))
     return run_row(
         "cases/test.yaml::capital[gpt4o-r2]", case, MODEL, 2, make_run(), evaluation, outcome="failed", **given
@@ -60,6 +61,7 @@ def test_a_row_holds_what_the_records_say():
         "own_agent": False,
         "predictions": None,
         "repetition": 2,
+        "line": 7,
         "tags": ["smoke"],
         "dataset": None,
         "fields": {},
@@ -93,6 +95,7 @@ def test_a_row_holds_what_the_records_say():
         "cassette": None,
         "fingerprint": "ab12",
         "artifact": "outputs/runs/run_2.json",
+        "evaluation": "evaluations/final_result_2.json",
         "message": "no",
     }
 

@@ -42,15 +42,39 @@ def test_one_run_per_case_gives_the_plain_wilson_interval(outcomes):
     assert pass_rate_interval([(int(ok), 1) for ok in outcomes]) == wilson_interval(sum(outcomes), len(outcomes))
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 5).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), min_size=1))
-def test_repetitions_never_count_for_more_than_runs_or_less_than_cases(groups):
+def test_repetitions_never_count_for_more_than_runs_or_less_than_where_they_always_agree(groups):
     passed, n = sum(c for c, _ in groups), sum(m for _, m in groups)
     low, high = pass_rate_interval(groups)
-    runs, cases = wilson_interval(passed, n), wilson_interval(passed / n * len(groups), len(groups))
+    alike = n**2 / sum(m**2 for _, m in groups)
+    runs, cases = wilson_interval(passed, n), wilson_interval(passed / n * alike, alike)
     assert low <= passed / n <= high
     assert low <= runs[0] + 1e-12
     assert high >= runs[1] - 1e-12
     assert len(groups) == 1 or (low >= cases[0] - 1e-12 and high <= cases[1] + 1e-12)
+
+
+@pytest.mark.slow
+def test_the_effective_number_of_unequally_repeated_runs_is_that_of_statsmodels():
+    from statsmodels.api import OLS
+    from statsmodels.stats.proportion import proportion_confint
+
+    groups = [(3, 3), (1, 4), (0, 2), (5, 5), (2, 5), (0, 0), (1, 1)]
+    verdicts = [float(run < passed) for passed, n in groups for run in range(n)]
+    cases = [case for case, (_, n) in enumerate(groups) for _ in range(n)]
+    fit = OLS(verdicts, [1.0] * len(verdicts)).fit(cov_type="cluster", cov_kwds={"groups": cases})
+    rate = fit.params[0]
+    effective = rate * (1 - rate) / fit.bse[0] ** 2
+    assert 20 > effective > 5
+    expected = proportion_confint(rate * effective, effective, method="wilson")
+    assert pass_rate_interval(groups) == pytest.approx(expected)
+
+
+def test_a_case_that_ran_far_more_often_is_still_one_case():
+    """Its 30 runs and 3 others are worth 33^2 / (30^2 + 3) = 1.2 runs where those of a case agree, and not four."""
+    worth = 33**2 / 903
+    assert pass_rate_interval([(30, 30), (1, 1), (1, 1), (1, 1)]) == pytest.approx(wilson_interval(worth, worth))
 
 
 def test_repetitions_that_always_agree_count_once():

@@ -9,8 +9,9 @@ import sys
 import pytest
 from reports_samples import DEMO, MODEL, make_row
 
+from pytest_agentbench.cli.terminal import Standard
 from pytest_agentbench.records import Usage
-from pytest_agentbench.reports import Counts, build_report, gate
+from pytest_agentbench.reports import Counts, build_report, gate, write_summary
 from pytest_agentbench.reports.text import cells
 
 CONFTEST = """
@@ -19,7 +20,8 @@ from pathlib import Path
 from pytest_agentbench.reports import write_summary
 
 def pytest_terminal_summary(terminalreporter):
-    write_summary(terminalreporter, json.loads(Path("data.json").read_text("utf-8")), "outputs/report.json")
+    report = json.loads(Path("data.json").read_text("utf-8"))
+    write_summary(terminalreporter, report, {"report": Path("outputs/report.json")})
 """
 COMMAND = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py"]
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -85,6 +87,7 @@ def section(output):
     return lines[start : next(at for at, line in enumerate(lines) if at > start and " passed" in line and "==" in line)]
 
 
+@pytest.mark.slow
 def test_piped_output_is_plain_and_aligned(folder):
     save(folder, many_rows(), 0.9, ["sandbox 'local' gives no isolation"])
     lines = section(piped(folder, columns=100))
@@ -120,6 +123,7 @@ def test_piped_output_is_plain_and_aligned(folder):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80, 130])
 def test_a_terminal_gets_colours_within_its_width(folder, columns):
     save(folder, many_rows(), 0.1)
@@ -132,11 +136,13 @@ def test_a_terminal_gets_colours_within_its_width(folder, columns):
     assert ("━━━━━" in output) is (columns == 130)
 
 
+@pytest.mark.slow
 def test_a_gate_that_passed_says_by_how_much(folder):
     save(folder, [make_row(), make_row("failed", "b")], 0.5)
     assert "gate passed: pass rate 0.500 (wanted 0.5), completion 1.000 (wanted 0.95)" in piped(folder)
 
 
+@pytest.mark.slow
 def test_an_output_without_unicode_still_works(folder):
     save(folder, many_rows())
     assert "pass rate" in piped(folder, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
@@ -153,6 +159,7 @@ def test_quiet_sessions_say_less(folder):
     assert "pass rate  95" not in piped(folder, "--no-summary")
 
 
+@pytest.mark.slow
 def test_metrics_take_the_place_of_scores(folder):
     save(folder, [make_row("passed", "a", metric=1.0), make_row("failed", "b", metric=0.5)])
     lines = section(piped(folder))
@@ -180,6 +187,15 @@ def test_of_two_metrics_the_first_stays(folder):
     assert ("exact_match" in narrow, "similarity" in narrow) == (True, False)
 
 
+def test_cases_of_one_id_in_two_files_keep_their_own_messages(capsys):
+    one, other = (make_row("failed", message=f"check {name}: wrong") for name in ("one", "other"))
+    write_summary(Standard(), build_report([one, {**other, "nodeid": "cases/b/test.yaml::capital[gpt4o]"}], {}))
+    said = capsys.readouterr().out
+    assert "check one: wrong" in said
+    assert "check other: wrong" in said
+
+
+@pytest.mark.slow
 def test_repetitions_are_counted_by_case(folder):
     rows = [make_row("failed" if n % 3 else "passed", "flaky", repetition=n) for n in (1, 2, 3)]
     save(folder, rows)
@@ -228,6 +244,7 @@ def test_the_groups_of_a_dataset_are_a_table(folder):
     assert "breakdown" not in piped(folder, "-q")
 
 
+@pytest.mark.slow
 def test_of_many_groups_the_weakest_are_named(folder):
     save(folder, dataset_rows({f"l{n}": 0 if n == 17 else 1 + n % 4 for n in range(18)}))
     lines = groups_of(piped(folder, columns=80))

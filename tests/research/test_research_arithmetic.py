@@ -45,6 +45,7 @@ def judged(draw: st.DrawFn, *, pairwise: bool = True) -> tuple[RaceCriteria, dic
     return criteria, scored
 
 
+@pytest.mark.slow
 @given(judged())
 def test_race_is_a_share_and_the_two_reports_shares_sum_to_1(case) -> None:
     criteria, scored = case
@@ -63,6 +64,7 @@ def test_race_is_a_share_and_the_two_reports_shares_sum_to_1(case) -> None:
             assert mine + theirs == pytest.approx(1)
 
 
+@pytest.mark.slow
 @given(judged(pairwise=False))
 def test_pointwise_race_is_the_weighted_mean_of_the_scores_over_10(case) -> None:
     criteria, scored = case
@@ -77,6 +79,7 @@ def test_pointwise_race_is_the_weighted_mean_of_the_scores_over_10(case) -> None
     assert found.weighted_dimensions == pytest.approx(found.overall)
 
 
+@pytest.mark.slow
 @given(judged(), st.randoms(use_true_random=False))
 def test_the_order_case_and_blanks_of_a_reply_change_nothing(case, random) -> None:
     criteria, scored = case
@@ -91,6 +94,7 @@ def test_the_order_case_and_blanks_of_a_reply_change_nothing(case, random) -> No
     assert found.dimensions == pytest.approx(expected.dimensions)
 
 
+@pytest.mark.slow
 @given(judged(), st.sampled_from(["drop", "rename", "repeat"]), st.sampled_from(RACE_DIMENSIONS))
 def test_a_criterion_that_is_missing_renamed_or_repeated_gives_no_score(case, fault, name) -> None:
     criteria, scored = case
@@ -104,6 +108,7 @@ def test_a_criterion_that_is_missing_renamed_or_repeated_gives_no_score(case, fa
         race(criteria, {**scored, name: changed})
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 100), min_size=4, max_size=4).filter(any), st.lists(st.integers(1, 100), min_size=5))
 def test_full_marks_are_1_and_no_more_whatever_weights_sum_to(dimensions, weights) -> None:
     entries = [{"criterion": str(n), "weight": weight / 100} for n, weight in enumerate(weights)]
@@ -197,6 +202,7 @@ recorded = {
 }
 
 
+@pytest.mark.slow
 @given(st.builds(Interaction, **recorded))
 def test_interaction_scores_stay_on_their_scales(task: Interaction) -> None:
     found = interaction_efficiency(task)
@@ -234,6 +240,7 @@ def test_clamping(value) -> None:
     assert 0 <= clamped(value) <= 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(300, 500), min_size=FEWEST, max_size=60))
 def test_outliers_do_not_depend_on_the_scores_scale(values) -> None:
     assert outliers([value * 4.0 + 16 for value in values]) == pytest.approx(outliers(values))

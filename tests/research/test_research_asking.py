@@ -71,6 +71,7 @@ def test_what_never_keeps_the_form_has_no_score_and_is_not_kept(tmp_path):
     assert not list(tmp_path.rglob("*.json"))
 
 
+@pytest.mark.slow
 def test_a_reply_that_is_cut_off_is_not_asked_for_again(tmp_path):
     with Judge(cut('{"score": '), kept=tmp_path) as judge:
         with pytest.raises(ReplyCut) as caught:
@@ -82,6 +83,7 @@ def test_a_reply_that_is_cut_off_is_not_asked_for_again(tmp_path):
         assert judge.ask(question) == 2
 
 
+@pytest.mark.slow
 def test_that_a_divisible_question_was_too_long_is_kept(tmp_path):
     def divisible(asking):
         return question(asking, divisible=True)

@@ -73,6 +73,7 @@ def test_a_report_without_citations_has_no_accuracy(
     assert (found.counts.accuracy, found.counts.total, found.statistics.valid_rate) == (None, 0, None)
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_compared_fails_the_report_and_leaves_the_others_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_page_of_any_length_is_asked_about_in_few_requests(tmp_path: Path, mon
     assert (found.counts.supported, judge.asked["validate"]) == (2, 4)
 
 
+@pytest.mark.slow
 def test_many_statements_of_one_page_are_compared_in_halves_where_the_reply_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_piece_that_is_still_too_long() -> None:
         cleaned(judge)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
@@ -106,6 +107,7 @@ def test_chinese_words_count_one_by_one() -> None:
         assert len(judge.bodies) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step", ["{}. Pour water of {} degrees over the leaves, and wait.", "{}、用{}度的水冲泡茶叶，然后等待。"]
 )
@@ -131,6 +133,7 @@ def test_nothing_is_asked_about_an_article_without_words() -> None:
         assert judge.bodies == []
 
 
+@pytest.mark.slow
 @given(st.text(min_size=2))
 def test_halves_are_the_whole_text(text: str) -> None:
     first, second = halves(text)
@@ -139,6 +142,7 @@ def test_halves_are_the_whole_text(text: str) -> None:
     assert second
 
 
+@pytest.mark.slow
 @given(st.lists(st.text("ab [1]\n#", max_size=20)))
 def test_what_has_to_stay_is_in_the_article(lines: list[str]) -> None:
     article = "\n".join(lines)

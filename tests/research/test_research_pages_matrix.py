@@ -114,12 +114,14 @@ def test_what_no_site_is_asked_for(url: str, reason: str) -> None:
     assert reason in found
 
 
+@pytest.mark.slow
 def test_a_page_that_takes_too_long_is_given_up(site: PageSite) -> None:
     slow, quick = contents(f"{site.url}/slow", f"{site.url}/owls", settings=PageSettings(NETWORK, seconds=0.5))
     assert slow == f"scrape failed: {site.url}/slow: no complete answer within 0.5 s"
     assert quick == GOOD["/owls"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("robots", "path", "reason"),
     [

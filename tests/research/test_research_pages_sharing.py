@@ -71,6 +71,7 @@ def test_the_next_session_fetches_nothing_and_failures_again(tmp_path: Path) -> 
     assert json.loads(file.read_text())["url"] == f"{site.url}/owls"
 
 
+@pytest.mark.slow
 def test_a_file_that_was_cut_off_is_fetched_again(tmp_path: Path) -> None:
     with page_site() as site:
         [first] = contents(tmp_path, f"{site.url}/owls")
@@ -80,6 +81,7 @@ def test_a_file_that_was_cut_off_is_fetched_again(tmp_path: Path) -> None:
         assert site.seen["/owls"] == 2
 
 
+@pytest.mark.slow
 def test_what_is_kept_under_another_address_is_not_taken(tmp_path: Path) -> None:
     with page_site() as site:
         contents(tmp_path, f"{site.url}/page/1")
@@ -275,6 +277,7 @@ def test_a_session_that_is_left_leaves_nothing_running(tmp_path: Path) -> None:
         assert asyncio.run(leave(site)) == set()
 
 
+@pytest.mark.slow
 def test_connections_are_used_again_and_few_at_once(tmp_path: Path) -> None:
     with page_site() as site:
         settings = PageSettings(SETTINGS.network, concurrency=3)
@@ -285,6 +288,7 @@ def test_connections_are_used_again_and_few_at_once(tmp_path: Path) -> None:
     assert agents == {"pytest-agentbench (research: reads pages that reports cite)"}
 
 
+@pytest.mark.slow
 def test_a_crawl_delay_is_kept(tmp_path: Path) -> None:
     with page_site(b"User-agent: *\nCrawl-delay: 0.1") as site:
         begun = time.monotonic()

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.browser import NEEDS_BROWSER, browser
+from support.browser import NEEDS_BROWSER, browser, contrast, new_page
 from support.poet_rows import whole, without_facts
 
 from pytest_agentbench.config.poet_config import PoetConfig
@@ -179,7 +179,8 @@ hostile = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@pytest.mark.slow
+@settings(max_examples=25)
 @given(task=hostile, domain=hostile, model=hostile, reason=hostile, lost=hostile)
 def test_what_others_wrote_is_only_text(task, domain, model, reason, lost):
     rows = [
@@ -201,17 +202,17 @@ def test_a_browser_shows_the_page_sorts_it_by_keyboard_and_runs_nothing_of_other
     path = tmp_path / "report.html"
     path.write_text(html_of(rows, model=f"gpt {EVIL}"), encoding="utf-8")
     first = "document.querySelector('tr[id] th').textContent"
-    with browser(tmp_path / "profile") as shown:
+    with browser() as program, new_page(program) as shown:
         shown.open(path)
-        assert shown.value("document.title").startswith("POET report: gpt </title>")
+        assert shown.page.title().startswith("POET report: gpt </title>")
         assert shown.value("getComputedStyle(document.querySelector('.area')).fillOpacity") == "0.12"
         assert shown.value(first) == "0"
         titles = "Array.from(document.querySelector('tr[id]').closest('table').tHead.rows[0].cells)"
         shown.value(f"{titles}.find((cell) => cell.textContent === 'POET score').firstChild.focus()")
-        shown.press("Enter", 13)
+        shown.page.keyboard.press("Enter")
         assert shown.value(first) == EVIL
         assert shown.value("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "descending"
-        shown.press("Enter", 13)
+        shown.page.keyboard.press("Enter")
         assert shown.value(first) == "1"
         last = "Array.from(document.querySelectorAll('tr[id]')).at(-1).cells[3].textContent"
         assert shown.value(last) == "–"
@@ -227,25 +228,8 @@ def test_a_browser_shows_the_page_sorts_it_by_keyboard_and_runs_nothing_of_other
 def test_texts_can_be_told_from_their_ground_and_the_page_never_scrolls_sideways(tmp_path, scheme, width):
     path = tmp_path / "report.html"
     path.write_text(html_of([*many(), whole("w" * 300, domain="x" * 300)], model="m" * 300), encoding="utf-8")
-    with browser(tmp_path / "profile") as shown:
-        shown("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        shown("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+    with browser() as program, new_page(program, width=width, color_scheme=scheme) as shown:
         shown.open(path)
-        assert shown.value("document.documentElement.scrollWidth") <= width
+        assert not shown.scrolls_sideways()
         for selector in ("body", ".note", "td", "thead th", "svg text", "svg .tick", "main a", ".card dt"):
-            assert shown.value(CONTRAST % selector) >= 4.5, selector
-
-
-CONTRAST = """(() => {
-  const bright = (colour) => {
-    const parts = colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255);
-    const [r, g, b] = parts.map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const element = document.querySelector("%s");
-  const ink = getComputedStyle(element)[element instanceof SVGElement ? "fill" : "color"];
-  let at = element;
-  while (getComputedStyle(at).backgroundColor === "rgba(0, 0, 0, 0)") at = at.parentElement;
-  const [low, high] = [bright(ink), bright(getComputedStyle(at).backgroundColor)].sort((a, b) => a - b);
-  return (high + 0.05) / (low + 0.05);
-})()"""
+            assert contrast(shown, selector) >= 4.5, selector

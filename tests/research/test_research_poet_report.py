@@ -304,7 +304,7 @@ rows_of_any_kind = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows_of_any_kind, st.integers(0, 3))
 def test_totals_add_up(rows, not_reached):
     report = poet_report(rows, "gpt", CONFIG, not_reached=not_reached)

@@ -133,6 +133,7 @@ def test_the_name_of_a_domain_is_only_a_name():
     assert "Review reports on {n} {0} %s: mean" in found(rows + ELSEWHERE)["weak_domain"].text
 
 
+@pytest.mark.slow
 def test_domains_and_dimensions_that_differ_by_chance_alone_are_seldom_called_weak():
     random.seed(8)
     called = {"weak_domain": 0, "weakest_dimension": 0}

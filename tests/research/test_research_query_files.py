@@ -38,6 +38,7 @@ def table(header: list[str], rows: list[list[str]], delimiter: str = ",") -> str
     return text.getvalue()
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(st.tuples(st.integers(0, 10**9), TEXT, TEXT), min_size=1),
     encoding=st.sampled_from(["utf-8", "utf-8-sig"]),
@@ -56,6 +57,7 @@ def test_a_table_says_the_same_in_any_form(
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(GBK, min_size=1))
 def test_chinese_in_gbk(contents: list[str]) -> None:
     told: list[str] = []

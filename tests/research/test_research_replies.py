@@ -106,6 +106,7 @@ def test_a_pointwise_reply_has_scores_of_its_own() -> None:
     assert "target_score" in refused(pairs(), _SINGLES)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.text(max_size=200) | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
 def test_no_reply_whatever_becomes_a_score(text) -> None:

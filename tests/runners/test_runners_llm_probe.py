@@ -146,6 +146,7 @@ def test_a_provider_error_leaves_the_trace_so_far() -> None:
     assert trace.usage.total_tokens == 15
 
 
+@pytest.mark.slow
 def test_a_run_that_is_cut_off_keeps_its_trace_and_finished_tools() -> None:
     calls = [("list_files", {}), ("exec_shell", {"command": "sleep 60"})]
     with told(assistant(None, *calls)) as (model, _):

@@ -80,6 +80,7 @@ def test_an_agent_without_a_prompt_needs_no_file(tmp_path: Path) -> None:
     assert not examined.prompt_file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_spec", [IN_STUB, IN_REAL])
 def test_what_openclaw_refuses_is_an_error_at_its_place_in_the_agents_file(make_spec: MakeSpec, tmp_path: Path) -> None:
     agent = make_agent(tmp_path, agent={"prompt": PROMPT, "unheardOf": 1}, agents_defaults={"unknownSetting": True})
@@ -93,6 +94,7 @@ def test_what_openclaw_refuses_is_an_error_at_its_place_in_the_agents_file(make_
     assert "systemPromptOverride" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_image_without_openclaw_is_not_to_be_had(tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()

@@ -246,6 +246,7 @@ def test_a_bad_request_is_refused_before_the_model_is_asked(tmp_path, content, s
     assert requests == []
 
 
+@pytest.mark.slow
 def test_an_outage_is_told_once_retries_are_over_and_ends_its_turn(tmp_path):
     async def run(model: Model) -> None:
         async with served(model, tmp_path, retries=1, text=None) as it:
@@ -302,6 +303,7 @@ def test_a_request_that_the_provider_refuses_is_told_in_its_words(tmp_path):
         asyncio.run(run(model))
 
 
+@pytest.mark.slow
 def test_an_agent_that_waits_long_hears_from_the_stream_and_of_a_late_failure_too(tmp_path, monkeypatch):
     monkeypatch.setattr(relay_module, "_PATIENCE_SECONDS", 0.01)
 
@@ -367,6 +369,7 @@ def test_the_end_of_the_block_cancels_what_is_in_flight(tmp_path):
         asyncio.run(run(endpoint))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "latency"), [(8, 0.2), (24, 0.02)], ids=["as-many-as-may-be", "more"])
 def test_requests_side_by_side_are_in_flight_together_up_to_eight(tmp_path, count, latency):
     async def run(model: Model) -> None:

@@ -50,6 +50,7 @@ LOG = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(before=LOG, after=LOG, text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_the_reply_is_found_between_any_log_lines(before: list[str], after: list[str], text: str) -> None:
     output = "\n".join([*before, said({"text": text}), *after])
@@ -58,6 +59,7 @@ def test_the_reply_is_found_between_any_log_lines(before: list[str], after: list
     assert (reply.text, reply.error) == (text, None)
 
 
+@pytest.mark.slow
 @given(lines=LOG)
 def test_log_lines_alone_are_no_reply(lines: list[str]) -> None:
     assert find_reply("\n".join(lines)) is None
@@ -125,6 +127,7 @@ def test_lone_surrogates_become_question_marks() -> None:
     assert reply.text == "a?b"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flood",
     [

@@ -230,6 +230,7 @@ def test_a_call_that_hangs_is_given_up_and_the_run_goes_on() -> None:
     assert [result.is_error for result in results] == [True, False]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_cut_off_keeps_its_trace_and_finished_calls() -> None:
     async def hangs(_: dict[str, Any]) -> str:
         await asyncio.Event().wait()

@@ -114,6 +114,7 @@ def test_parameters_nest_no_deeper_than_can_be_stored(levels: int) -> None:
     assert len(parse_plan(GOOD.replace("1", "[" * 60 + "]" * 60)).calls) == 1
 
 
+@pytest.mark.slow
 @given(plans, st.sampled_from(["{}", "```json\n{}\n```", "Here it is: {}", "{}\nDone."]))
 def test_every_plan_is_read_as_it_was_written(written: dict[str, Any], frame: str) -> None:
     plan = parse_plan(frame.replace("{}", json.dumps(written)))
@@ -122,6 +123,7 @@ def test_every_plan_is_read_as_it_was_written(written: dict[str, Any], frame: st
     assert [(call.tool, call.parameters) for call in plan.calls] == expected
 
 
+@pytest.mark.slow
 @given(plans, st.sampled_from([False, "false", "FALSE"]))
 def test_a_stop_calls_nothing_whatever_stands_beside_it(written: dict[str, Any], stop: object) -> None:
     assert parse_plan(json.dumps({**written, "should_continue": stop})).calls == ()

@@ -293,6 +293,7 @@ near_json = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(st.binary(max_size=80) | near_json.map(b"".join))
 def test_no_content_crashes_it(write, content):
@@ -315,6 +316,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.text(min_size=1).filter(str.strip), json_values), min_size=1, max_size=5),

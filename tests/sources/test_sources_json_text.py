@@ -15,6 +15,7 @@ def nested(levels: int, inner: Any) -> Any:
     return inner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", [1, "text", None, [], {}])
 def test_how_deep_a_value_lies(inner: Any) -> None:
     value = [nested(99, inner), "beside it"]

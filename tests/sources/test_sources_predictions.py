@@ -196,6 +196,7 @@ def test_an_object_comes_back_as_it_was_written(tmp_path_factory, predictions, i
     assert read_predictions(path) == predictions
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(min_size=1), JSON_VALUES, min_size=1))
 def test_records_come_back_as_they_were_written(tmp_path_factory, predictions):
     path = tmp_path_factory.mktemp("records") / "preds.jsonl"

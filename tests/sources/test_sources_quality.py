@@ -246,6 +246,7 @@ def test_any_text_can_be_looked_at(text):
     assert damage is None or 0 <= damage[0] < len(text)
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(codec="latin-1", categories=["L", "P", "S"]), min_size=1, max_size=20))
 def test_what_was_misread_once_is_noticed(text):
     misread = text.encode().decode("latin-1")

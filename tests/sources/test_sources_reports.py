@@ -140,6 +140,7 @@ def test_criteria_of_others_are_no_error(project):
     assert not any(isinstance(each, BadReport) for each in read_all_reports(opened(project)))
 
 
+@pytest.mark.slow
 @given(
     values=st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=5), max_size=3), min_size=1, max_size=5),
     blank=st.sampled_from(["", "  ", "\t"]),

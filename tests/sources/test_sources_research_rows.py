@@ -98,6 +98,7 @@ def test_half_a_character_stays_what_it_is(read):
     assert len(prompt_key(row.value.prompt)) == 64
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_prompts_are_joined_whatever_their_blanks_and_unicode_forms(prompt):
     words = prompt.split()
@@ -105,6 +106,7 @@ def test_prompts_are_joined_whatever_their_blanks_and_unicode_forms(prompt):
     assert prompt_key(prompt) == prompt_key(unicodedata.normalize("NFD", unicodedata.normalize("NFC", prompt)))
 
 
+@pytest.mark.slow
 @given(st.text("abc中 ", max_size=12), st.text("abc中 ", max_size=12))
 def test_prompts_that_differ_in_a_letter_are_not_joined(first, second):
     assert (prompt_key(first) == prompt_key(second)) == (first.split() == second.split())

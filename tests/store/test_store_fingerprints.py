@@ -58,11 +58,13 @@ def as_floats(value):
     return value
 
 
+@pytest.mark.slow
 @given(json_values)
 def test_canonical_json_is_json_of_the_same_value(value):
     assert json.loads(canonical_json(value)) == value
 
 
+@pytest.mark.slow
 @given(json_values)
 def test_neither_key_order_nor_number_notation_changes_it(value):
     assert canonical_json(as_floats(reordered(value))) == canonical_json(value)

@@ -75,6 +75,7 @@ def test_a_lock_is_there_while_it_is_held_and_names_its_process(tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_killed_holder_lets_go(tmp_path):
     with subprocess.Popen(
@@ -159,6 +160,7 @@ def test_a_file_system_without_locks_is_said_once(tmp_path, monkeypatch, caplog)
     assert ["has no locks" in record.getMessage() for record in caplog.records] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs limits of processes")
 def test_a_thousand_runs_hold_a_thousand_locks(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

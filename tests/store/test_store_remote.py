@@ -112,7 +112,7 @@ def test_a_run_and_its_verdict_come_to_another_machine(tmp_path, machine):
     assert second.pull() == run
     assert second.pull_verdict(run)
     assert second.lane.find_run("sum", 1, KEY)[0] == run
-    assert second.lane.find_evaluation(run, VERDICT) == verdict
+    assert second.lane.find_evaluation(run, VERDICT)[0] == verdict
     folder = tmp_path / "b" / second.lane.evaluations / "sum"
     assert json.loads((folder / "judge_1.prompt.user.json").read_text()) == [{"text": "judge\nthis"}]
     covered = tmp_path / "b" / second.lane.runs / "sum/run_1.fingerprint_input.json"

@@ -33,9 +33,9 @@ def lane(tmp_path, said):
 def test_a_run_and_its_verdict_are_found(lane):
     path = lane.write_run(artifact(), RUN_INPUT)
     done = evaluation(fingerprint=B, run_id="r1")
-    lane.write_evaluation(1, done)
+    verdict = lane.write_evaluation(1, done)
     assert lane.find_run("sum", 1, A) == (artifact(), path)
-    assert lane.find_evaluation(artifact(), B) == done
+    assert lane.find_evaluation(artifact(), B) == (done, verdict)
 
 
 @pytest.mark.parametrize(("case_id", "repetition", "key"), [("sum", 1, B), ("sum", 2, A), ("sums", 1, A)])
@@ -67,7 +67,8 @@ def test_a_superseded_run_and_verdict_are_found(lane):
     for key, run_id, name in ((A, "r1", "run_1.aaaaaaaa"), (B, "r2", "run_1.bbbbbbbb"), (C, "r3", "run_1")):
         found, path = lane.find_run("sum", 1, key)
         assert (found.run_id, path.rpartition("/")[2]) == (run_id, f"{name}.json")
-        assert lane.find_evaluation(found, key).run_id == run_id
+        verdict, path = lane.find_evaluation(found, key)
+        assert (verdict.run_id, path.rpartition("/")[2]) == (run_id, f"{name.replace('run', 'final_result')}.json")
 
 
 def test_what_judges_said_moves_with_the_verdict(lane, tmp_path):
@@ -87,7 +88,7 @@ def test_no_error_takes_a_verdict_away(lane):
     lane.write_evaluation(1, done)
     for fingerprint in (None, B, B):
         lane.write_evaluation(1, evaluation(outcome="error", fingerprint=fingerprint, run_id="r1"))
-        assert lane.find_evaluation(artifact(), B) == done
+        assert lane.find_evaluation(artifact(), B)[0] == done
 
 
 @pytest.mark.parametrize("status", ["failed", "timed_out", "invalid", "provider_error"])

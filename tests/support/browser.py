@@ -1,110 +1,98 @@
 """A real browser without a window, for pages that this package writes; `NEEDS_BROWSER` skips where there is none.
 
-It is driven by the DevTools protocol over two pipes, and reaches no network: every host resolves to nothing.
+It reaches nothing but 127.0.0.1: every name resolves to nothing. While a browser is open, no other event loop can run
+in the thread (playwright's own does), so a browser is a fixture of one module at most.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
 NEEDS_BROWSER = pytest.mark.skipif(PROGRAM is None, reason="needs chromium (Debian: apt-get install chromium)")
+TIMEOUT = 15_000
+"""Milliseconds until what is waited for is taken for missing."""
+OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
-class Page:
-    """A page that is open, and what the browser complained of since."""
+@dataclass(frozen=True)
+class Shown:
+    """A page that is open, with what the browser complained of and asked for since."""
 
-    def __init__(self, commands: int, replies: int) -> None:
-        self._commands, self._replies = commands, os.fdopen(replies, "rb", closefd=False)
-        self._id = 0
-        self._session: str | None = None
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        target = self("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self(f"{domain}.enable")
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    """Console errors and warnings (a refusal by the content policy is one), exceptions nothing caught."""
+    requests: list[str] = field(default_factory=list)
 
-    def open(self, path: Path) -> None:
-        """Returns once the page has loaded."""
+    def open(self, place: Path | str, fragment: str = "") -> None:
+        """Loads a file or a URL; returns once it has loaded."""
         self.requests.clear()
-        self("Page.navigate", url=path.as_uri())
-        while self._read().get("method") != "Page.loadEventFired":
-            pass
-
-    def __call__(self, method: str, **params: Any) -> dict[str, Any]:
-        self._id += 1
-        message = {"id": self._id, "method": method, "params": params}
-        if self._session is not None:
-            message["sessionId"] = self._session
-        os.write(self._commands, json.dumps(message).encode() + b"\0")
-        while (reply := self._read()).get("id") != self._id:
-            pass
-        assert "error" not in reply, reply
-        return reply["result"]
+        self.page.goto((place.as_uri() if isinstance(place, Path) else place) + fragment)
 
     def value(self, expression: str) -> Any:
         """What the JavaScript expression comes to."""
-        result = self("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in result, result
-        return result["result"].get("value")
+        return self.page.evaluate(expression)
 
-    def press(self, key: str, code: int) -> None:
-        """Presses and releases a key."""
-        text = {"Enter": "\r", "Tab": None}[key]
-        pressed = {"key": key, "code": key, "windowsVirtualKeyCode": code, **({"text": text} if text else {})}
-        self("Input.dispatchKeyEvent", type="keyDown", **pressed)
-        self("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
-
-    def _read(self) -> dict[str, Any]:
-        data = bytearray()
-        while (byte := self._replies.read(1)) != b"\0":
-            assert byte, "the browser has ended"
-            data += byte
-        message = json.loads(data)
-        params = message.get("params", {})
-        if message.get("method") == "Log.entryAdded":
-            self.complaints.append(params["entry"]["text"])
-        elif message.get("method") == "Runtime.exceptionThrown":
-            self.complaints.append(params["exceptionDetails"]["text"])
-        elif message.get("method") == "Network.requestWillBeSent":
-            self.requests.append(params["request"]["url"])
-        return message
+    def scrolls_sideways(self) -> bool:
+        """Whether the page is wider than its window."""
+        return bool(self.value("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
 @contextmanager
-def browser(profile: Path) -> Iterator[Page]:
-    """A browser with an empty page; ended at the end of the block."""
+def browser() -> Iterator[Browser]:
+    """A browser; ended at the end of the block."""
     assert PROGRAM is not None
-    their_commands, commands = os.pipe()
-    replies, their_replies = os.pipe()
-    script = f'exec 3<&{their_commands} 4>&{their_replies}; exec "$@"'
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    process = subprocess.Popen(
-        [
-            *("bash", "-c", script, "bash", PROGRAM, *options, "--remote-debugging-pipe"),
-            *("--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}", "about:blank"),
-        ],
-        pass_fds=(their_commands, their_replies),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(their_commands)
-    os.close(their_replies)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox", "--disable-gpu", OFFLINE])
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+@contextmanager
+def new_page(of: Browser, *, width: int = 1280, height: int = 800, **context: Any) -> Iterator[Shown]:
+    """An empty page of a visitor who has been nowhere yet. `context`: `color_scheme="dark"`, `reduced_motion=...`."""
+    visitor = of.new_context(viewport={"width": width, "height": height}, **context)
+    visitor.set_default_timeout(TIMEOUT)
     try:
-        yield Page(commands, replies)
+        shown = Shown(visitor.new_page())
+        shown.page.on("console", lambda message: _noted(message, shown.complaints))
+        shown.page.on("pageerror", lambda error: shown.complaints.append(str(error)))
+        shown.page.on("request", lambda request: shown.requests.append(request.url))
+        yield shown
     finally:
-        process.kill()
-        process.wait()
-        os.close(commands)
-        os.close(replies)
+        visitor.close()
+
+
+def _noted(message: ConsoleMessage, complaints: list[str]) -> None:
+    if message.type in ("error", "warning"):
+        complaints.append(message.text)
+
+
+CONTRAST = """(selector) => {
+  const bright = (colour) => {
+    const parts = colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255);
+    const [r, g, b] = parts.map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const element = document.querySelector(selector);
+  const ink = getComputedStyle(element)[element instanceof SVGElement ? "fill" : "color"];
+  let at = element;
+  while (getComputedStyle(at).backgroundColor === "rgba(0, 0, 0, 0)") at = at.parentElement;
+  const [low, high] = [bright(ink), bright(getComputedStyle(at).backgroundColor)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}"""
+
+
+def contrast(shown: Shown, selector: str) -> float:
+    """The contrast of the first such element's text with its ground (WCAG 2.2): 1 to 21, 4.5 is wanted."""
+    return float(shown.page.evaluate(CONTRAST, selector))

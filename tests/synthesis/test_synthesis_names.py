@@ -73,6 +73,7 @@ def test_the_words_of_a_name(name: str) -> None:
 names = st.from_regex(r"[a-z]{2,8}(_[a-z]{2,8}){1,3}", fullmatch=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(names, st.text(), st.text())
 def test_a_tool_that_is_named_is_found_in_any_text(name: str, before: str, after: str) -> None:
@@ -87,6 +88,7 @@ def test_a_name_within_a_longer_word_is_none(name: str, more: str) -> None:
     assert list(named_in(name + more, [catalogue])) == []
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1), st.text(min_size=1), st.text())
 def test_any_name_and_any_text_can_be_checked(server: str, name: str, text: str) -> None:
     list(named_in(text, [Catalogue(server, (tool(server, name, text),))]))

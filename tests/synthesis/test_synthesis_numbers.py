@@ -56,6 +56,7 @@ def test_a_text_keeps_its_own_numbers_in_any_order(values: list[str]) -> None:
     assert lost_numbers(detailed, " and ".join(reversed(values))) == []
 
 
+@pytest.mark.slow
 @given(st.lists(numbers, min_size=1, unique=True), st.data())
 def test_each_number_that_is_left_out_is_told(values: list[str], data: st.DataObject) -> None:
     left_out = data.draw(st.sampled_from(values))

@@ -22,6 +22,7 @@ REJECTED = {
 CALCULATING = {"Unit Converter", "Math MCP", "Medical Calculator", "Scientific Computing"}
 
 
+@pytest.mark.slow
 def test_most_real_tasks_pass() -> None:
     catalogues, rejected = real_catalogues(), {}
     tasks = real_tasks()

@@ -54,6 +54,7 @@ def test_a_task_outside_the_form(reply: str, said: str) -> None:
         read_generated(reply, [TIME, GIT])
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(anything)
 def test_any_reply_is_read_or_refused(reply: str) -> None:

@@ -89,6 +89,7 @@ def test_what_goes_wrong_is_an_answer(
     assert str(workspace.path) not in output.content
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["path", "content"]), st.text() | st.none() | st.integers(), max_size=2))
 def test_no_arguments_ever_raise(arguments: dict[str, Any]) -> None:
     workspaces = Workspaces()
@@ -114,6 +115,7 @@ def test_file_names_cannot_forge_lines(workspace: Workspace) -> None:
     assert content == "'a\\n[exit code 0]'  0 bytes\n'\\udcff'  0 bytes"
 
 
+@pytest.mark.slow
 def test_a_shell_command_shows_its_output_and_how_it_ended(workspace: Workspace) -> None:
     box = toolbox(workspace, "exec_shell", "read_file", sandboxed=True)
     good = call(box, "exec_shell", {"command": "printf hi; printf you > $TMPDIR/x"})

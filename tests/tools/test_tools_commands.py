@@ -108,6 +108,7 @@ def test_nothing_that_a_command_does_confuses_where_its_output_ends(kind: Sandbo
     assert answers[9] == "still here\n[exit code 0]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_time_out_ends_the_session_and_all_in_it_and_says_so(kind: SandboxKind) -> None:
     answers = in_session(
@@ -122,6 +123,7 @@ def test_a_time_out_ends_the_session_and_all_in_it_and_says_so(kind: SandboxKind
     assert "No such device or address" in answers[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_session_that_ended_is_replaced(kind: SandboxKind) -> None:
     answers = in_session(
@@ -150,6 +152,7 @@ def test_commands_of_one_turn_wait_for_each_other(kind: SandboxKind) -> None:
     assert asyncio.run(run()) == [f"{n}\n[exit code 0]" for n in (1, 11, 111)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_that_is_cancelled_leaves_no_half_command(kind: SandboxKind) -> None:
     async def run() -> str:
@@ -163,6 +166,7 @@ def test_a_call_that_is_cancelled_leaves_no_half_command(kind: SandboxKind) -> N
     assert asyncio.run(run()) == "<>\n[exit code 0]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_command_that_is_killed_takes_the_session_with_it(kind: SandboxKind) -> None:
     async def run() -> list[str]:
@@ -193,6 +197,7 @@ def test_a_session_needs_a_command_that_a_shell_can_take() -> None:
     assert "timeout_seconds: 1000000000 is greater than the maximum of 600" in number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_python_program_is_run_in_the_workspace(kind: SandboxKind) -> None:
     async def run() -> list[ToolOutput]:

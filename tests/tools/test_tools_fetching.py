@@ -141,6 +141,7 @@ def names(**addresses: str) -> Resolve:
     return resolve
 
 
+@pytest.mark.slow
 def test_a_page_is_its_text_and_where_it_came_from(site: str) -> None:
     page = fetch(f"{site}/to?/owls")
     assert page.text == "Owls\n\nGray owls\n\nNaïve more (/more)"
@@ -152,6 +153,7 @@ def test_a_page_is_its_text_and_where_it_came_from(site: str) -> None:
     assert page.sha256 == hashlib.sha256(HTML).hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "text"),
     [
@@ -170,6 +172,7 @@ def test_other_texts_come_as_they_are(site: str, path: str, text: str) -> None:
     assert fetch(site + path).text == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "size"), [("/long", 200_010), ("/bold", 200_013)])
 def test_a_long_page_is_cut_with_a_note(site: str, path: str, size: int) -> None:
     page = fetch(site + path)
@@ -178,6 +181,7 @@ def test_a_long_page_is_cut_with_a_note(site: str, path: str, size: int) -> None
     assert page.size == size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "problem"),
     [
@@ -291,6 +295,7 @@ def call(name: str, arguments: dict[str, Any], **context: Any) -> tuple[ToolOutp
     return asyncio.run(ask()), noted
 
 
+@pytest.mark.slow
 def test_the_tool_shows_the_page_and_the_trace_what_was_fetched(site: str) -> None:
     output, noted = call("web_fetch", {"url": f" {site}/to?/json "})
     assert output.content == f'{site}/json\nHTTP 200, application/json, 11 bytes\n\n{{"a": "ä"}}'

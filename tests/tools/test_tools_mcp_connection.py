@@ -97,6 +97,7 @@ def test_a_server_without_a_folder_starts_in_the_workspace() -> None:
     play(scene, args=("-I", str(SERVER)), cwd=None)
 
 
+@pytest.mark.slow
 def test_results_are_texts() -> None:
     async def scene(connection: Connection) -> None:
         async def text(tool: str, **arguments: Any) -> str:
@@ -144,6 +145,7 @@ def test_what_is_no_message_is_skipped_and_nowhere_told(
     assert secret not in captured.out + captured.err
 
 
+@pytest.mark.slow
 def test_a_result_of_megabytes_comes_whole_and_one_too_long_fails_its_call() -> None:
     async def scene(connection: Connection) -> None:
         huge, echo = await asyncio.gather(connection.call("huge", {}), connection.call("echo", {"text": "beside"}))
@@ -235,6 +237,7 @@ def test_a_server_that_never_reads_or_answers_costs_its_calls_alone() -> None:
     play(scene)
 
 
+@pytest.mark.slow
 def test_the_declared_limit_of_a_call_holds() -> None:
     async def scene(connection: Connection) -> None:
         assert await failure(connection, "hang") == "Test did not answer within 0.25 s"
@@ -242,6 +245,7 @@ def test_the_declared_limit_of_a_call_holds() -> None:
     play(scene, timeout_seconds=0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_death_fails_the_calls_that_wait_and_the_next_call_starts_it_once_more(kind: str) -> None:
     async def scene(connection: Connection) -> None:
@@ -412,6 +416,7 @@ def test_closing_in_the_middle_of_a_start_ends_it(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.slow
 def test_whoever_gives_up_waiting_for_a_start_does_not_end_it_for_others(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
@@ -426,6 +431,7 @@ def test_whoever_gives_up_waiting_for_a_start_does_not_end_it_for_others(tmp_pat
     play(scene, "--start-seconds", "0.2", "--log", str(log))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_does_not_come_up_is_told_with_its_last_words_and_no_key(kind: str) -> None:
     async def scene(connection: Connection) -> None:
@@ -492,6 +498,7 @@ def test_lists_come_whole_whatever_is_wrong_with_single_tools(caplog: pytest.Log
     assert "without a name" in caplog.text
 
 
+@pytest.mark.slow
 def test_lists_of_many_pages_come_whole() -> None:
     async def scene(connection: Connection) -> None:
         names = [tool.name for tool in (await connection.listing()).tools]
@@ -540,6 +547,7 @@ def test_older_protocols_are_spoken(protocol: str) -> None:
     play(scene, "--protocol", protocol)
 
 
+@pytest.mark.slow
 def test_an_unknown_protocol_is_refused() -> None:
     async def scene(connection: Connection) -> None:
         with pytest.raises(McpServerError, match="Unsupported protocol version from the server: 1999-01-01"):

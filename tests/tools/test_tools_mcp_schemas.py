@@ -146,6 +146,7 @@ PIECES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(PIECES, st.sampled_from(VALIDATORS))
 def test_what_the_library_finds_broken_is_broken(schema, draft):
     try:

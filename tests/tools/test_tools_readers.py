@@ -61,6 +61,7 @@ async def until(condition: Callable[[], list[int]]) -> list[int]:
     return await asyncio.to_thread(wait)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("which", "reason"), [(at_work, "its reader crashed"), (keepers, "could not be read (")])
 def test_a_reader_that_is_killed_is_replaced_and_its_page_an_error(which: Callable[[], list[int]], reason: str) -> None:
     async def kill() -> None:
@@ -77,6 +78,7 @@ def test_a_reader_that_is_killed_is_replaced_and_its_page_an_error(which: Callab
     asyncio.run(kill())
 
 
+@pytest.mark.slow
 def test_a_reader_that_was_killed_before_its_page_came_costs_the_page_nothing() -> None:
     async def kill() -> None:
         async with Readers(1) as readers:
@@ -104,6 +106,7 @@ def test_a_page_that_hangs_takes_its_time_and_no_other_pages() -> None:
     asyncio.run(both())
 
 
+@pytest.mark.slow
 def test_each_site_has_a_process_of_its_own_and_a_failure_ends_it() -> None:
     async def pids(*bodies: tuple[str, bytes]) -> list[int]:
         seen = []
@@ -128,6 +131,7 @@ def test_each_site_has_a_process_of_its_own_and_a_failure_ends_it() -> None:
     assert before != after
 
 
+@pytest.mark.slow
 def test_cancelled_reading_leaves_no_process_and_a_pool_that_works() -> None:
     async def cancel() -> None:
         async with Readers(1) as readers:
@@ -164,6 +168,7 @@ def test_a_long_text_comes_with_its_length() -> None:
     assert (found.title, found.description, found.text, found.length) == ("T", "D", "x" * 1000, 5000)
 
 
+@pytest.mark.slow
 def test_more_pages_than_readers_wait_for_each_other() -> None:
     async def ask() -> list[Reading]:
         async with Readers(2) as readers:

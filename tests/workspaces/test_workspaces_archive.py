@@ -63,8 +63,9 @@ names = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.tuples(names, names), st.binary(max_size=2_000), max_size=5))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_an_agent_wrote_comes_back(workspaces, tmp_path, written):
     there, back = workspaces.create("a"), workspaces.create("b")
     for (folder, name), content in written.items():
@@ -141,6 +142,7 @@ def test_a_large_file_is_not_kept(there, tmp_path):
         packed(there, tmp_path / "a.tar")
 
 
+@pytest.mark.slow
 def test_many_files_that_are_large_together_are_not_kept(there, tmp_path):
     for number in range(5):
         with (there.path / f"{number}").open("wb") as file:

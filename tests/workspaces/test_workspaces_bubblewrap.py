@@ -86,6 +86,7 @@ print(asyncio.run(run_isolated(command, Isolation("bubblewrap"), seconds=30)).en
 """
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 def test_of_the_folders_that_python_shares_it_sees_what_is_pythons(tmp_path: Path) -> None:
     """An environment in the project's own folder, made of a Python that is linked to from a folder in the home."""
@@ -280,6 +281,7 @@ print(json.dumps(asyncio.run(scene())))
 """
 
 
+@pytest.mark.slow
 @needs_bubblewrap
 @pytest.mark.skipif(
     subprocess.run(["unshare", "-Ur", "true"], check=False, capture_output=True).returncode != 0,

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.other_user import NOBODY, as_nobody, needs_root
 
@@ -134,7 +134,7 @@ LINES = st.sampled_from(["a", "b", "", "@@ -1 +1 @@", "--- a", "+++ b", "\\ No n
 TEXTS = st.builds(lambda lines, end: "\n".join(lines) + end, st.lists(LINES, max_size=30), st.sampled_from(["", "\n"]))
 
 
-@settings(deadline=None)
+@pytest.mark.slow
 @given(TEXTS, TEXTS)
 @example("a\na\na\na", "a\na\na\na\na")
 @example("\na\nb\nb\nb\nb", "\nb\nb\nb\nb\nb")

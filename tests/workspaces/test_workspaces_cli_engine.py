@@ -22,12 +22,14 @@ def executed(base: Path, engine: str, *commands: str) -> list[ExecResult]:
     return in_cli_container(base, engine, act)
 
 
+@pytest.mark.slow
 def test_a_command_ends_as_in_a_shell(tmp_path: Path, engine: str) -> None:
     results = executed(tmp_path, engine, "echo out; echo err >&2; exit 3", "kill -TERM $$", "no-such-program", "exit 0")
     assert [(each.exit_code, each.killed) for each in results] == [(3, None), (143, None), (127, None), (0, None)]
     assert results[0].output == "out\nerr\n"
 
 
+@pytest.mark.slow
 def test_its_folders_are_the_workspace_and_what_is_mounted(tmp_path: Path, engine: str) -> None:
     (tmp_path / "a, b").mkdir()
     (tmp_path / "a, b/given").write_text("mounted\n")
@@ -45,6 +47,7 @@ def test_its_folders_are_the_workspace_and_what_is_mounted(tmp_path: Path, engin
     in_cli_container(tmp_path, engine, act, mounts=[Mount(tmp_path / "a, b", "/run/agentbench")])
 
 
+@pytest.mark.slow
 def test_input_output_and_environment(tmp_path: Path, engine: str) -> None:
     given = bytes(range(256)) * 10_000
 
@@ -63,6 +66,7 @@ def test_input_output_and_environment(tmp_path: Path, engine: str) -> None:
     in_cli_container(tmp_path, engine, act)
 
 
+@pytest.mark.slow
 def test_arguments_reach_the_program_as_they_are(tmp_path: Path, engine: str) -> None:
     odd = ["a b", "$HOME", "'", '"', "-x", "--", "", "`id`", "ü\n"]
 
@@ -84,6 +88,7 @@ def test_a_time_limit_ends_everything_and_the_next_command_works(tmp_path: Path,
     in_cli_container(tmp_path, engine, act)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_command_is_left(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
         daemon = "setsid sh -c 'sleep 76420 & sleep 76421' & sleep 76422 & echo started"
@@ -94,6 +99,7 @@ def test_nothing_of_a_command_is_left(tmp_path: Path, engine: str) -> None:
     in_cli_container(tmp_path, engine, act)
 
 
+@pytest.mark.slow
 def test_a_cancelled_command_is_ended(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
         task = asyncio.ensure_future(sandbox.exec(["sh", "-c", "echo > begun; exec sleep 76430"], seconds=60))
@@ -130,6 +136,7 @@ def test_a_full_workspace(tmp_path: Path, engine: str) -> None:
     in_cli_container(tmp_path, engine, act, workspace_mb=5)
 
 
+@pytest.mark.slow
 def test_a_program_that_stays(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
         program = await sandbox.open(["sh", "-c", "echo err >&2; read line; echo $line; read line"], stderr="apart")

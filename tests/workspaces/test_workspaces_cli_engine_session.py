@@ -39,6 +39,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_removed_when_the_run_has_ended(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> int:
         return len(containers_at(engine, tmp_path))
@@ -47,6 +48,7 @@ def test_removed_when_the_run_has_ended(tmp_path: Path, engine: str) -> None:
     assert containers_at(engine, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_removed_where_a_command_still_runs(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
         running = asyncio.ensure_future(sandbox.exec(["sh", "-c", "echo > begun; sleep 60"], seconds=60))
@@ -92,6 +94,7 @@ def test_removed_where_a_start_is_cancelled(tmp_path: Path, engine: str) -> None
     assert containers_at(engine, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_one_that_cannot_be_made(tmp_path: Path, engine: str) -> None:
     async def act(sandboxes: Sandboxes) -> None:
         spec = replace(cli_spec(sandboxes, engine), mounts=(Mount(tmp_path / "none", "/run/agentbench"),))
@@ -123,6 +126,7 @@ def test_what_a_killed_session_left_at_another_engine_is_removed_by_the_next(tmp
     assert containers_at(engine, tmp_path) == []  # it has not closed its sandboxes: its end has removed them
 
 
+@pytest.mark.slow
 def test_containers_of_others_stay_where_an_engine_lists_them_too(tmp_path: Path, stub: str) -> None:
     program = tmp_path / "unfiltered"
     program.write_text(f'#!/bin/sh\n[ "$1" != ps ] || set -- ps --all --quiet --no-trunc\nexec {stub} "$@"\n')
@@ -187,6 +191,7 @@ def test_a_program_that_does_not_work_is_asked_once(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "asked\n"
 
 
+@pytest.mark.slow
 def test_a_local_image_that_is_missing_is_never_pulled(tmp_path: Path, stub: str) -> None:
     pulls = tmp_path / "pulls"
     program = tmp_path / "engine"

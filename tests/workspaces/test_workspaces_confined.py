@@ -158,6 +158,7 @@ def test_tmp_is_private_to_the_run(workspace: Workspace) -> None:
     assert workspace.entries() == []
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["a", "..", ".", "", "/", "tmp", "/tmp", "/etc", "link", "\udcff", "\ud800"]), max_size=6)
 )
@@ -192,6 +193,7 @@ def test_workspaces_are_fresh_private_and_swept(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_sweeps_trees_that_were_locked_or_nested_without_end(tmp_path: Path) -> None:
     workspaces = Workspaces(tmp_path)
     workspace = workspaces.create("deep")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pytest_agentbench.workspaces import (
     PathRefusedError,
     Workspace,
     Workspaces,
+    bubblewrap_problem,
     host_mark,
     session_is_dead,
 )
@@ -77,6 +79,7 @@ def swept(base: Path) -> list[str]:
     return sorted(path.name for path in base.iterdir())
 
 
+@pytest.mark.slow
 def test_a_session_is_dead_when_its_process_is_and_not_before(tmp_path, session):
     other = session("a")
     assert not session_is_dead(str(other.folder))
@@ -108,6 +111,27 @@ def test_the_next_session_removes_what_killed_ones_left_and_only_that(tmp_path, 
     assert swept(tmp_path) == ["agentbench-mine", "other"]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(bubblewrap_problem() is not None, reason="needs bubblewrap")
+def test_a_sandbox_that_a_killed_session_was_starting_is_ended_by_the_next(tmp_path, session):
+    dead, alive = session("a"), session("b")
+    dead.kill()
+    bwrap = [shutil.which("bwrap"), "--ro-bind", "/", "/"]
+    started = [
+        subprocess.Popen([*bwrap, "--bind", folder, "/tmp", "cat"], stdin=subprocess.PIPE)
+        for folder in (dead.folder / "1-a", alive.folder / "1-b")
+    ]
+    try:
+        left = swept(tmp_path)
+        assert started[0].wait(20) == -signal.SIGKILL
+        assert left == [alive.folder.name]
+        assert started[1].poll() is None
+    finally:
+        for each in started:
+            each.communicate()
+
+
+@pytest.mark.slow
 def test_a_link_to_a_dead_session_leads_nowhere(tmp_path, session):
     (tmp_path / "elsewhere").mkdir()
     dead = session("a")
@@ -118,6 +142,7 @@ def test_a_link_to_a_dead_session_leads_nowhere(tmp_path, session):
     assert (moved / "1-a" / "notes.txt").exists()
 
 
+@pytest.mark.slow
 @needs_root
 def test_another_users_dead_session_is_left_alone(tmp_path, session):
     dead = session("a").kill()
@@ -142,12 +167,14 @@ def test_kept_workspaces_survive_the_session_and_later_ones(tmp_path):
     assert swept(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_of_a_killed_session_the_kept_workspaces_stay(tmp_path, session):
     folder = session("keep", "other").kill()
     assert swept(tmp_path) == [folder.name]
     assert sorted(path.name for path in folder.iterdir()) == [".dead", ".kept", ".lock", "1-keep"]
 
 
+@pytest.mark.slow
 def test_a_dead_session_is_dead_while_its_lock_is_held_to_remove_its_folder(session):
     """Its containers are looked for meanwhile, and must not pass for those of one that lives."""
     dead = str(session("a").kill())
@@ -156,6 +183,7 @@ def test_a_dead_session_is_dead_while_its_lock_is_held_to_remove_its_folder(sess
     os.close(held)
 
 
+@pytest.mark.slow
 def test_the_mark_tells_temporary_folders_apart(tmp_path, monkeypatch):
     mark = host_mark()
     assert mark == host_mark()

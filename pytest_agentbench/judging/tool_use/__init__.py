@@ -61,6 +61,7 @@ def tool_use_assessment(
             seed=sampling_seed(artifact),
         ),
         repetitions=_repetitions,
+        shuffled=profile.mcp_tasks.shuffle != "none",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_agentbench.config import NetworkSettings
 from pytest_agentbench.engine.job import Job
-from pytest_agentbench.engine.research_runs import ResearchRuns
+from pytest_agentbench.engine.research.runs import ResearchRuns
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.taping import RESEARCH_PAGES
 from pytest_agentbench.models import Answer, Form, Refusal, Tape

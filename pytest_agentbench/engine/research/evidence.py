@@ -7,9 +7,9 @@ from dataclasses import asdict
 from itertools import islice
 
 from pytest_agentbench.config.poet_config import PoetConfig
-from pytest_agentbench.engine.research_results import Found
+from pytest_agentbench.engine.research.results import Found
 from pytest_agentbench.models import Ledger, clipped
-from pytest_agentbench.records import CitedStatement, CriterionScore, ResearchScores, ResearchTask, StageCost
+from pytest_agentbench.records import CitedStatement, CriterionScore, Model, ResearchScores, ResearchTask, StageCost
 from pytest_agentbench.research.report import Report
 
 _MOST_CRITERIA = 100
@@ -17,8 +17,13 @@ _MOST_STATEMENTS = 300
 _LONGEST = 500
 
 
-def evidence(task: ResearchTask, report: Report, found: Found, config: PoetConfig, ledger: Ledger) -> ResearchScores:
-    """The evidence of the parts that came to something, and what judging all of them took."""
+def evidence(
+    task: ResearchTask, report: Report, found: Found, config: PoetConfig, ledger: Ledger, judge: Model | None
+) -> ResearchScores:
+    """The evidence of the parts that came to something, and what judging all of them took.
+
+    `judge` is the model that was asked, None where none was.
+    """
     statements = list(_statements(found))
     strategic = found.score("strategic")
     return ResearchScores(
@@ -42,6 +47,8 @@ def evidence(task: ResearchTask, report: Report, found: Found, config: PoetConfi
         config=config.model_dump(mode="json", exclude_defaults=True),
         compat=task.scoring.compat,
         judge={stage: StageCost(**asdict(spent)) for stage, spent in ledger.stages.items() if spent.requests},
+        judge_model=judge and judge.requested_model,
+        judge_scripted=judge is not None and judge.scripted,
     )
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_agentbench.engine.job import Job
-from pytest_agentbench.engine.research_evidence import evidence
-from pytest_agentbench.engine.research_metrics import execution_metrics
-from pytest_agentbench.engine.research_pages import cited_pages
-from pytest_agentbench.engine.research_results import Failed, Found, results
+from pytest_agentbench.engine.research.evidence import evidence
+from pytest_agentbench.engine.research.metrics import execution_metrics
+from pytest_agentbench.engine.research.pages import cited_pages
+from pytest_agentbench.engine.research.results import Failed, Found, results
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.taping import paid
 from pytest_agentbench.engine.verdict import is_judged, wrote_nothing
@@ -22,6 +22,7 @@ from pytest_agentbench.models import Ledger
 from pytest_agentbench.records import (
     Case,
     MetricResult,
+    Model,
     Part,
     RaceCriteria,
     ResearchScores,
@@ -76,7 +77,7 @@ async def score_report(
     scorer = _Scorer(services, job, case, artifact, tape)
     found = await scorer.found()
     made = results(case.research.scoring, found, scorer.ledger.usages)
-    return made, evidence(case.research, scorer.report, found, scorer.config, scorer.ledger)
+    return made, evidence(case.research, scorer.report, found, scorer.config, scorer.ledger, scorer.judge)
 
 
 class _Scorer:
@@ -179,6 +180,11 @@ class _Scorer:
         domain, level = self.task.domain, self.task.complexity_level
         compat = self.task.scoring.compat
         return interaction_of(self.report, annotations, domain, level, self.config, self.material.row, compat=compat)
+
+    @property
+    def judge(self) -> Model | None:
+        """The model that was asked, None where none was."""
+        return self._asking.judge if self._asking is not None else None
 
     @property
     def asking(self) -> Asking:

@@ -1,0 +1,91 @@
+"""`agentbench compare A B`: whether B is better or worse than A, case by case."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_agentbench.reports.comparison import Comparison
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    from pytest_agentbench.options import parse_count
+
+    parser = subparsers.add_parser(
+        "compare",
+        help="compare two reports, or two models of one, case by case",
+        description="Compare the report.json B with A, its baseline: pass rates and scores of the cases that both "
+        "have, what became worse and better, and whether that is more than chance. Exit status: 1 where B is "
+        "significantly worse, where a case that must pass failed in B, or where too little could be compared; else 0.",
+    )
+    parser.add_argument("baseline", metavar="A", help="REPORT.json, or REPORT.json#MODEL for one of its models")
+    parser.add_argument("current", metavar="B", help="the same of what is compared with it")
+    parser.add_argument(
+        "--max-regressions", type=parse_count, metavar="N", help="exit status 1 too where more than N cases are worse"
+    )
+    parser.add_argument("--json", action="store_true", help="print the comparison as JSON instead")
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write B's page with the comparison here")
+    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the comparison as Markdown here")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the comparison, writes it where asked to."""
+    from pytest_agentbench.cli.terminal import Standard
+    from pytest_agentbench.reports import compare, read_campaign
+    from pytest_agentbench.reports.comparison.terminal import write_comparison, write_failures
+
+    here = Path.cwd()
+    baseline, _ = read_campaign(args.baseline, here)
+    current, report = read_campaign(args.current, here)
+    comparison = compare(baseline, current, args.max_regressions, _min_completion(report))
+    failures = [*comparison.failures, *_incomplete(comparison), *_case_failures(comparison, report)]
+    found = {**comparison.as_dict(), "failures": failures}
+    if args.markdown is not None:
+        _write_markdown(found, report, args.markdown)
+    if args.html is not None:
+        from pytest_agentbench.reports.html import write_page
+
+        write_page(report, args.html, comparison=found)
+    if args.json:
+        print(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        terminal = Standard()
+        write_comparison(terminal, found, full=True)
+        write_failures(terminal, failures)
+    return 1 if failures else 0
+
+
+def _min_completion(report: dict[str, Any]) -> float:
+    """What the session of a report was to reach, where it was gated."""
+    from pytest_agentbench.reports import MIN_COMPLETION
+
+    wanted: float | None = report["session"]["gate"]["min_completion"]
+    return MIN_COMPLETION if wanted is None else wanted
+
+
+def _incomplete(comparison: Comparison) -> list[str]:
+    """Sentences on models of which too many runs have no verdict in B."""
+    from pytest_agentbench.reports.gate import incompletion
+
+    missing = {model.model_id: incompletion(model.runs[1], comparison.min_completion) for model in comparison.models}
+    return [f"Completion of {model_id} {said}" for model_id, said in missing.items() if said is not None]
+
+
+def _case_failures(comparison: Comparison, report: dict[str, Any]) -> list[str]:
+    """Sentences on cases of the compared models that must pass and did not, or that miss their own threshold."""
+    from pytest_agentbench.reports import build_report, case_failures
+
+    models = {model.model_id for model in comparison.models}
+    strict = [row for row in report["runs"] if row["model_id"] in models and (row["must_pass"] or row["thresholds"])]
+    return case_failures(build_report(strict, {})["cases"])
+
+
+def _write_markdown(found: dict[str, Any], report: dict[str, Any], path: Path) -> None:
+    from pytest_agentbench.reports.ci import Places, comparison_markdown
+    from pytest_agentbench.research.files import write_text
+
+    write_text(path, comparison_markdown(found, report, Places(Path.cwd())))

@@ -1,0 +1,277 @@
+"""promptfoo's assertions as checks, expectations and references. What is code, or has no counterpart, is left out."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from pytest_agentbench.config import parse_yaml
+from pytest_agentbench.errors import ConfigError
+
+_PREFIX = "not-"
+_FROM_TEXT = re.compile(r"(not-)?([a-z][a-z0-9:-]*?)(?:\((\d+(?:\.\d+)?)\))?(?::(?!//)([\s\S]*))?")
+_CODE = {"javascript", "python", "ruby", "webhook"}
+_IGNORED = ("metric", "weight", "type", "value", "threshold", "$ref")
+_MUST_NOT = "It must not be so that: "
+
+
+class Unmapped(Exception):
+    """Why an assertion has no counterpart."""
+
+
+@dataclass
+class Decided:
+    """What decides a case."""
+
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    expectations: list[dict[str, Any]] = field(default_factory=list)
+    reference: str | None = None
+
+
+@dataclass(frozen=True)
+class _Assertion:
+    """`value` has its variables filled in; `negated` where the type began with `not-`."""
+
+    kind: str
+    negated: bool
+    value: Any
+    threshold: Any
+    weight: Any
+
+    def texts(self) -> list[str]:
+        """The value as a list of texts; one text stands for itself, with `-all` and `-any` for those between commas."""
+        value = self.value
+        if isinstance(value, str):
+            return [value] if not self.kind.endswith(("-all", "-any")) else _between_commas(value)
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(isinstance(each, str | int | float) and not isinstance(each, bool) for each in values):
+            raise Unmapped(f"found the value {value!r:.60}, expected a text")
+        return [str(each) for each in values]
+
+    def text(self) -> str:
+        """The value as one text that is not blank."""
+        texts = self.texts()
+        if len(texts) != 1 or not texts[0].strip():
+            raise Unmapped(f"found the value {self.value!r:.60}, expected a text")
+        return texts[0]
+
+    def number(self, what: str) -> float:
+        """The threshold."""
+        if not isinstance(self.threshold, int | float) or isinstance(self.threshold, bool) or self.threshold < 0:
+            raise Unmapped(f"found the threshold {self.threshold!r}, expected {what}")
+        return float(self.threshold)
+
+
+def from_text(text: str) -> dict[str, Any]:
+    """An assertion as a cell of a table has it: `contains: x`, `not-icontains: x`, `similar(0.8): x`; or a text"""
+    text = text.strip()
+    head, _, rest = text.partition(":")
+    if head in ("fn", "eval"):
+        return {"type": "javascript", "value": rest.strip()}
+    if head == "grade":
+        return {"type": "llm-rubric", "value": rest.strip()}
+    match = _FROM_TEXT.fullmatch(text)
+    if match is None or match[2] not in _KNOWN:
+        return {"type": "equals", "value": text}
+    threshold = {} if match[3] is None else {"threshold": float(match[3])}
+    return {"type": f"{match[1] or ''}{match[2]}", "value": (match[4] or "").strip() or None, **threshold}
+
+
+def decide(assertion: Mapping[str, Any], value: Any, decided: Decided) -> list[str]:
+    """Adds what stands for an assertion, whose `value` is filled in. Returns what its counterpart comes without.
+
+    :raises Unmapped: it has none.
+    """
+    given = str(assertion.get("type"))
+    kind = given.removeprefix(_PREFIX)
+    if kind in _CODE or assertion.get("transform") is not None or assertion.get("contextTransform") is not None:
+        raise Unmapped(f"{given} is code, which is not run; write a check or a Python hook")
+    if kind not in _MAPPED:
+        raise Unmapped(f"{given} has no counterpart{_HINTS.get(kind, '')}")
+    weight = assertion.get("weight", 1)
+    if weight == 0:
+        raise Unmapped(f"{given} has weight 0, so it decides nothing; every check here decides")
+    found = _Assertion(kind, given != kind, value, assertion.get("threshold"), weight)
+    before = len(decided.checks)
+    _MAPPED[kind](found, decided)
+    name = assertion.get("metric")
+    if isinstance(name, str) and name.strip():
+        for check in decided.checks[before:]:
+            check["description"] = name
+    return list(_left_out(found, assertion))
+
+
+def _left_out(found: _Assertion, assertion: Mapping[str, Any]) -> Sequence[str]:
+    said = [f"{name} of {found.kind} is left out" for name in sorted(assertion.keys() - set(_IGNORED))]
+    if found.kind in _GRADED and found.threshold is not None:
+        said.append(f"threshold of {found.kind} is left out: an expectation is met or not")
+    if found.kind not in _GRADED and found.weight != 1:
+        said.append(f"weight of {found.kind} is left out: every check decides")
+    return said
+
+
+def _check(decided: Decided, **declarative: Any) -> None:
+    decided.checks.append({"declarative": declarative})
+
+
+def _found(decided: Decided, pattern: str, *, negated: bool, ignore_case: bool = False) -> None:
+    pattern = rf"\A(?![\s\S]*(?:{pattern}))" if negated else pattern
+    _check(decided, kind="regex_match", pattern=pattern, **({"ignore_case": True} if ignore_case else {}))
+
+
+def _escaped(text: str) -> str:
+    return str(regex.escape(text, literal_spaces=True))
+
+
+def _contains(found: _Assertion, decided: Decided) -> None:
+    """`contains`, `icontains`, and both with `-any` and `-all`."""
+    patterns = [_escaped(text) for text in found.texts() if text]
+    if not patterns:
+        raise Unmapped("found no text to look for")
+    ignore_case = found.kind.startswith("i")
+    if found.kind.endswith("-all") and not found.negated:
+        for pattern in patterns:
+            _found(decided, pattern, negated=False, ignore_case=ignore_case)
+        return
+    if found.kind.endswith("-all"):  # not all of them
+        every = "".join(rf"(?=[\s\S]*{pattern})" for pattern in patterns)
+        _check(decided, kind="regex_match", pattern=rf"\A(?!{every})", **({"ignore_case": True} if ignore_case else {}))
+        return
+    _found(decided, "|".join(patterns), negated=found.negated, ignore_case=ignore_case)
+
+
+def _starts_with(found: _Assertion, decided: Decided) -> None:
+    pattern = _escaped(found.text())
+    _check(decided, kind="regex_match", pattern=rf"\A(?!{pattern})" if found.negated else rf"\A{pattern}")
+
+
+def _regex(found: _Assertion, decided: Decided) -> None:
+    pattern = found.text()
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        raise Unmapped(f"the pattern {pattern!r:.60} is none for Python: {error}") from error
+    _found(decided, pattern, negated=found.negated)
+
+
+def _equals(found: _Assertion, decided: Decided) -> None:
+    if isinstance(found.value, dict | list):
+        if found.negated:
+            raise Unmapped("not-equals of an object has no counterpart")
+        _check(decided, kind="json_path_equals", json_path="$", value=found.value)
+        return
+    text = str(found.value).lower() if isinstance(found.value, bool) else found.text()
+    if found.negated:
+        _check(decided, kind="regex_match", pattern=rf"\A(?!{_escaped(text)}\Z)")
+    else:
+        _check(decided, kind="metric", name="exact_match", reference=text)
+
+
+def _is_json(found: _Assertion, decided: Decided) -> None:
+    if found.negated:
+        raise Unmapped("not-is-json has no counterpart")
+    schema = found.value
+    if isinstance(schema, str):
+        try:
+            schema = parse_yaml(schema.encode(), Path("its schema")).data
+        except ConfigError as error:
+            raise Unmapped(str(error)) from error
+    if not isinstance(schema, dict | None):
+        raise Unmapped(f"found {schema!r:.60}, expected a JSON Schema")
+    _check(decided, kind="json_schema", schema=schema or {})
+
+
+def _rubric(found: _Assertion, decided: Decided) -> None:
+    weight = found.weight
+    if not isinstance(weight, int | float) or isinstance(weight, bool) or weight < 0:
+        raise Unmapped(f"found the weight {weight!r}, expected a number of at least 0")
+    for text in found.texts():
+        said = {"text": f"{_MUST_NOT}{text}" if found.negated else text}
+        decided.expectations.append(said if weight == 1 else {**said, "weight": float(weight)})
+
+
+def _factual(found: _Assertion, decided: Decided) -> None:
+    if found.negated or decided.reference is not None:
+        raise Unmapped(f"{'not-' if found.negated else 'a second '}{found.kind} has no counterpart")
+    decided.reference = found.text()
+
+
+def _cost(found: _Assertion, decided: Decided) -> None:
+    _positive(found)
+    _check(decided, kind="max_cost_usd", usd=found.number("dollars"))
+
+
+def _latency(found: _Assertion, decided: Decided) -> None:
+    _positive(found)
+    seconds = found.number("milliseconds") / 1000
+    if seconds == 0:
+        raise Unmapped("found the threshold 0, expected milliseconds")
+    _check(decided, kind="max_seconds", seconds=seconds)
+
+
+def _positive(found: _Assertion) -> None:
+    if found.negated:
+        raise Unmapped(f"not-{found.kind} has no counterpart")
+
+
+def _tool_used(found: _Assertion, decided: Decided) -> None:
+    wanted = found.value if isinstance(found.value, list) else [found.value]
+    for each in wanted:
+        said = {"name": each} if isinstance(each, str) else each
+        if not isinstance(said, dict) or not isinstance(said.get("name"), str) or said.keys() - {"name", "min"}:
+            raise Unmapped(f"found {each!r:.60}, expected the name of a tool, with min at most")
+        often = said.get("min", 1)
+        if type(often) is not int or often < 1 or (found.negated and "min" in said):
+            raise Unmapped(f"found min {often!r}, expected a number of calls")
+        kind = "tool_not_called" if found.negated else "tool_called"
+        _check(decided, kind=kind, name=said["name"], **({"min_count": often} if often > 1 else {}))
+
+
+def _between_commas(text: str) -> list[str]:
+    try:
+        [cells] = csv.reader([text.replace("\n", " ")], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError) as error:
+        raise Unmapped(f"{text!r:.60} is no list with commas: {error}") from error
+    return [cell.strip() for cell in cells if cell.strip()]
+
+
+_GRADED = ("llm-rubric", "g-eval", "model-graded-closedqa")
+_MAPPED: dict[str, Callable[[_Assertion, Decided], None]] = {
+    **dict.fromkeys(("contains", "icontains"), _contains),
+    **dict.fromkeys(("contains-any", "icontains-any", "contains-all", "icontains-all"), _contains),
+    **dict.fromkeys(_GRADED, _rubric),
+    **dict.fromkeys(("factuality", "model-graded-factuality"), _factual),
+    "starts-with": _starts_with,
+    "regex": _regex,
+    "equals": _equals,
+    "is-json": _is_json,
+    "cost": _cost,
+    "latency": _latency,
+    "trajectory:tool-used": _tool_used,
+}
+_HINTS = {
+    "contains-json": "; the check json_schema takes JSON, fenced or not",
+    "similar": "; the metric llm_judgement asks a model whether the meaning is the same",
+    "bleu": "; the metric bleu_score is another BLEU, so its thresholds differ",
+    "rouge-n": "; the metric rouge_score is ROUGE-L",
+    "levenshtein": "; the metric similarity is difflib's ratio",
+    "trajectory:tool-args-match": "; the check tool_called takes arguments",
+    "trajectory:step-count": "; the checks max_turns and tool_call_count count",
+    "human": "; `agentbench review` asks people",
+}
+_OTHERS = (
+    "agent-rubric answer-relevance classifier contains-html contains-sql contains-xml context-faithfulness "
+    "context-recall context-relevance conversation-relevance finish-reason gleu guardrails is-html is-refusal "
+    "is-sql is-valid-function-call is-valid-openai-function-call is-valid-openai-tools-call is-xml pi meteor "
+    "moderation perplexity perplexity-score similar:cosine similar:dot similar:euclidean tool-call-f1 skill-used "
+    "trajectory:goal-success trajectory:tool-sequence trace-error-spans trace-span-count trace-span-duration "
+    "search-rubric word-count "
+)
+_KNOWN = frozenset({*_MAPPED, *_HINTS, *_CODE, *_OTHERS.split()})
+"""Every type that a text may begin with; other texts are what the answer has to equal."""

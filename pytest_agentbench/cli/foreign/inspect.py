@@ -1,0 +1,144 @@
+"""Inspect's files: samples, or the log of an evaluation (.eval, .json), whose samples were answered already."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.cli.foreign.drafts import Gathered, Place
+from pytest_agentbench.cli.foreign.inspect_samples import Task, add_sample
+from pytest_agentbench.cli.foreign.rows import Row, filled, fit_row, parsed, read_rows, whole
+from pytest_agentbench.errors import ConfigError
+
+MAX_LOG = 1024**3
+"""Bytes of a log in JSON."""
+MAX_MEMBER = 256 * 1024 * 1024
+"""Bytes of one sample in an .eval file."""
+_ATTACHMENT = "attachment://"
+_PLAIN_SOLVERS = {"generate", "multiple_choice"}
+_OF_A_CASE = ("input", "target", "choices", "id", "metadata", "files", "setup", "sandbox")
+_OF_A_LOG = (*_OF_A_CASE, "output", "error", "attachments")
+
+
+def read(path: Path) -> Gathered:
+    """The samples of a file. Raises ConfigError where it cannot be read at all."""
+    gathered = Gathered()
+    if path.suffix == ".eval":
+        _add_archive(path, gathered)
+    elif path.suffix == ".json" and isinstance(header := whole(path, MAX_LOG), dict) and "eval" in header:
+        _add_log(header, read_rows(path, gathered, "samples", _OF_A_LOG), path, gathered)
+    else:
+        for number, row in enumerate(read_rows(path, gathered, inside="samples"), 1):
+            add_sample(row.value, row.place, _name(row.value, number), path.parent, gathered)
+    return gathered
+
+
+def _name(sample: Mapping[str, Any], number: int) -> str:
+    identifier = sample.get("id")
+    return str(identifier) if identifier not in (None, "") else f"sample-{number}"
+
+
+def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gathered: Gathered) -> None:
+    """One draft for each sample, with the answers of all its epochs."""
+    task = _task(header, Place(str(path)), gathered)
+    answers: dict[str, list[str]] = {}
+    for number, row in enumerate(samples, 1):
+        name = _name(row.value, number)
+        known = name in answers
+        if row.value.get("error"):
+            gathered.note(row.place, "error: its run ended with one, so it leaves no answer to score")
+        answers.setdefault(name, []).extend(_answers(row.value))
+        if not known:
+            sample = {key: _attached(row.value.get(key), row.value) for key in _OF_A_CASE}
+            add_sample(sample, row.place, name, path.parent, gathered, task)
+    gathered.drafts[:] = [replace(draft, answers=tuple(answers[draft.name])) for draft in gathered.drafts]
+
+
+def _task(header: Mapping[str, Any], place: Place, gathered: Gathered) -> Task:
+    """Scorer and system messages; what else the task did is named."""
+    about, plan = header.get("eval"), header.get("plan")
+    scorers = about.get("scorers") if isinstance(about, dict) else None
+    scorers = [scorer for scorer in scorers or () if isinstance(scorer, dict) and isinstance(scorer.get("name"), str)]
+    for other in scorers[1:]:
+        gathered.note(place, f"eval.scorers: {other['name']!r} is left out; the first, {scorers[0]['name']!r}, decides")
+    before = []
+    for step in (plan.get("steps") if isinstance(plan, dict) else None) or ():
+        name, params = str(step.get("solver")).rpartition("/")[2], step.get("params") or {}
+        template = filled(params.get("template"))
+        if name == "system_message" and template is not None and "{" not in template:
+            before.append({"role": "system", "content": template})
+        elif name not in _PLAIN_SOLVERS:
+            gathered.note(place, f"plan.steps: the solver {name!r} is code: say in the case or a runner what it did")
+    first = scorers[0] if scorers else {}
+    scorer = str(first["name"]).rpartition("/")[2] if first else None
+    return Task(scorer, first.get("options"), tuple(before))
+
+
+def _answers(sample: Mapping[str, Any]) -> tuple[str, ...]:
+    output = sample.get("output")
+    answer = filled(_attached(output.get("completion"), sample)) if isinstance(output, dict) else None
+    return () if answer is None or sample.get("error") else (answer,)
+
+
+def _attached(value: Any, sample: Mapping[str, Any]) -> Any:
+    """The value with the texts that the log keeps apart from it put back."""
+    attachments = sample.get("attachments") or {}
+    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+        return attachments.get(value.removeprefix(_ATTACHMENT), value)
+    if isinstance(value, list):
+        return [_attached(each, sample) for each in value]
+    return {key: _attached(each, sample) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def _add_archive(path: Path, gathered: Gathered) -> None:
+    """The same of an .eval file, which is a zip archive: one sample after the other is held whole."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{path}:1:1: cannot be read as a log of Inspect: {error}") from error
+    with archive:
+        names = {info.filename: info for info in archive.infolist()}
+        if "header.json" not in names:
+            raise ConfigError(f"{path}:1:1: found no header.json in it, expected the log of a finished evaluation")
+        samples = [names[name] for name in sorted(names) if name.startswith("samples/") and name.endswith(".json")]
+        header = _member(archive, names["header.json"], path)
+        _add_log(header, _samples(archive, samples, path, gathered), path, gathered)
+
+
+def _samples(
+    archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo], path: Path, gathered: Gathered
+) -> Iterator[Row]:
+    for info in members:
+        place = Place(f"{path}!{info.filename}")
+        try:
+            value = _member(archive, info, path)
+        except ConfigError as error:
+            gathered.lose(place, str(error))
+        else:
+            yield from fit_row(place, value, gathered, _OF_A_LOG)
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> dict[str, Any]:
+    """A JSON object of the archive."""
+    file = f"{path}!{info.filename}"
+    if info.file_size > MAX_MEMBER:
+        raise ConfigError(f"{file}:1:1: found {info.file_size:,} bytes, expected at most {MAX_MEMBER:,}")
+    try:
+        with archive.open(info) as member:
+            content = member.read(MAX_MEMBER + 1)
+    except NotImplementedError as error:
+        raise ConfigError(
+            f"{file}:1:1: compressed in a way that this Python cannot read ({error}); Inspect converts it: "
+            f"inspect log convert {path} --to json --output-dir DIR"
+        ) from error
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ConfigError(f"{file}:1:1: cannot be read: {error}") from error
+    value = parsed(content, file)
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file}:1:1: found {json.dumps(value)[:40]}, expected an object")
+    return value

@@ -1,0 +1,127 @@
+"""promptfoo's prompts: texts and lists of chat messages, in the config or in files beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.cli.foreign.drafts import Gathered
+from pytest_agentbench.cli.foreign.references import (
+    BadReference,
+    data_of,
+    is_reference,
+    named_files,
+    text_of,
+)
+from pytest_agentbench.cli.foreign.spots import Spot
+from pytest_agentbench.cli.foreign.templates import TemplateError, filled_in
+
+_ROLES = ("system", "user", "assistant")
+_SEPARATOR = re.compile(r"^---$", re.MULTILINE)
+_SEVERAL = (".txt",)
+_NAMES_FILES = re.compile(
+    r"\S.*\.(?:txt|md|j2|jsonl?|ya?ml|csv)|\S*/\S*\*|\S+\.(?:[cm]?[jt]s|py|rb|go|sh|exe)(?::\w+)?|exec:.+"
+)
+"""Prompts without `file://` that promptfoo takes for the names of files or programs."""
+_ELSEWHERE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://\S+\Z")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Messages whose texts may hold variables. `label` is what a test names it by."""
+
+    label: str
+    messages: tuple[Mapping[str, str], ...]
+
+    def asked(self, variables: Mapping[str, Any], before: str, after: str) -> tuple[dict[str, str], ...]:
+        """The messages with the variables' values; texts before and after go around the last message.
+
+        :raises TemplateError: a text needs more than values, or nothing is asked.
+        """
+        texts = [message["content"] for message in self.messages]
+        texts[-1] = f"{before}{texts[-1]}{after}"
+        asked = tuple(
+            {"role": message["role"], "content": filled_in(text, variables)}
+            for message, text in zip(self.messages, texts, strict=True)
+        )
+        if not any(message["role"] == "user" and message["content"].strip() for message in asked):
+            raise TemplateError("the prompt asks nothing: no text of a user is in it")
+        return asked
+
+
+def prompts_of(config: Spot, folder: Path, gathered: Gathered) -> list[Prompt]:
+    """The prompts of a config; those that cannot be used go to `gathered` as lost."""
+    given = config.below("prompts")
+    if given.value is None:
+        return [_prompt("{{prompt}}", "")]
+    prompts: list[Prompt] = []
+    for spot in given.each():
+        try:
+            prompts += _prompts(spot, folder)
+        except BadReference as error:
+            gathered.lose(spot.where, str(error))
+    return prompts
+
+
+def _prompts(spot: Spot, folder: Path) -> Iterator[Prompt]:
+    value, label = spot.value, ""
+    if isinstance(value, dict):
+        label = str(value.get("label") or value.get("id") or "")
+        if value.keys() - {"id", "label", "raw", "display", "name"}:
+            raise BadReference("it has settings of its own (function, config): ask for it in a test.yaml")
+        value = value.get("raw", value.get("id"))
+    if isinstance(value, list):
+        yield Prompt(label, _messages(value))
+    elif not isinstance(value, str) or not value.strip():
+        raise BadReference(f"found {value!r:.60}, expected a text or {{raw, label}}")
+    elif _ELSEWHERE.match(value):
+        raise BadReference(f"{value} is kept elsewhere; copy its text to a file in {folder}")
+    elif is_reference(value) or _NAMES_FILES.fullmatch(value):
+        for path in named_files(value, folder):
+            yield from _of_file(path, label or value)
+    else:
+        yield _prompt(value, label or value)
+
+
+def _of_file(path: Path, label: str) -> Iterator[Prompt]:
+    if path.suffix in (".yaml", ".yml"):
+        data = data_of(path)
+        yield Prompt(label, _messages(data)) if isinstance(data, list) else _prompt(text_of(path), label)
+        return
+    text = text_of(path)
+    pieces = _SEPARATOR.split(text) if path.suffix in _SEVERAL else [text]
+    if path.suffix == ".jsonl":
+        pieces = text.splitlines()
+    filled = [piece.strip() for piece in pieces if piece.strip()]
+    if not filled:
+        raise BadReference(f"{path} is empty")
+    for number, piece in enumerate(filled, 1):
+        yield _prompt(piece, label if len(filled) == 1 else f"{label}:{number}")
+
+
+def _prompt(text: str, label: str) -> Prompt:
+    """A text; a JSON list of messages stands for these."""
+    if text.lstrip().startswith("["):
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            data = None
+        if isinstance(data, list) and data and all(isinstance(each, dict) and "role" in each for each in data):
+            return Prompt(label, _messages(data))
+    return Prompt(label, ({"role": "user", "content": text},))
+
+
+def _messages(given: list[Any]) -> tuple[dict[str, str], ...]:
+    messages = []
+    for message in given:
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, str) or message.get("role") not in _ROLES:
+            raise BadReference(f"found {message!r:.60}, expected messages with a text each of {', '.join(_ROLES)}")
+        messages.append({"role": message["role"], "content": content})
+    if not messages:
+        raise BadReference("found no message")
+    return tuple(messages)

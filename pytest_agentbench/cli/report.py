@@ -1,0 +1,178 @@
+"""`agentbench report`: what a stored session found, for people, for spreadsheets and for CI."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+_EXTRAS = {"chart": ("vl_convert", "charts"), "parquet": ("pyarrow", "parquet")}
+_NAMES = {
+    "html": "page",
+    "markdown": "Markdown",
+    "csv": "CSV",
+    "parquet": "Parquet",
+    "chart": "chart",
+    "json": "report",
+}
+"""What an option's file is called in the output."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "report",
+        help="show what a session found, as a page, Markdown, CSV, Parquet, a chart, or for GitHub",
+        description="Print the summary of a session from its report.json, or write it in other forms. Of a session "
+        "that was killed before it wrote one, it is what its journal in the output folder has. Exit status: 0, "
+        "whatever the session's was; 1 where something cannot be read or written.",
+    )
+    parser.add_argument(
+        "source",
+        nargs="?",
+        type=Path,
+        default=Path("outputs"),
+        metavar="REPORT",
+        help="a report.json, or an output folder (default: outputs)",
+    )
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write the report for people here, one page")
+    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write a comment for a pull request here")
+    parser.add_argument("--csv", type=Path, metavar="PATH", help="write a table with a row for each run here")
+    parser.add_argument("--parquet", type=Path, metavar="PATH", help="the same as Parquet")
+    parser.add_argument("--chart", type=Path, metavar="PATH", help="write a PNG of mean score against cost per model")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write report.json here, such as of a killed session")
+    parser.add_argument(
+        "--github",
+        action="store_true",
+        help="add to the job summary and print annotations, as sessions in GitHub Actions do by themselves",
+    )
+    parser.add_argument("--human", type=Path, metavar="PATH", help="compare judges with the labels of this file")
+    parser.add_argument(
+        "--runs", type=Path, metavar="DIR", help="the output folder with the runs (default: the report's folder)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reads the report, writes what is asked for, or prints the summary."""
+    if (problem := _problem(args)) is not None:
+        print(f"agentbench report: {problem}", file=sys.stderr)
+        return 2
+    path, report = stored_report(args.source)
+    if args.human is not None:
+        from pytest_agentbench.reports import human_results, read_labels
+
+        report["human"] = human_results(report, read_labels(args.human), str(args.human))
+    for name, write in _writers(report, args.source, args.runs or _runs(args.source)).items():
+        if (target := getattr(args, name)) is not None:
+            write(target)
+            print(f"{_NAMES[name]}: {target}")
+    if args.github:
+        _tell_github(report, args.source)
+    elif not any(getattr(args, name) for name in _NAMES):
+        from pytest_agentbench.cli.terminal import Standard
+        from pytest_agentbench.reports import write_summary
+        from pytest_agentbench.reports.ci import unheeded
+
+        terminal = Standard()
+        with unheeded(terminal):
+            write_summary(terminal, report, {"report": path})
+    return 0
+
+
+def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
+    """The report of a report.json, a journal or an output folder, and the file that it is from.
+
+    In a folder it is the last session's: where that wrote no report.json there (it was killed, or still runs), its
+    journal's. What follows from the runs is worked out anew, so that reports of older versions have all of it. Raises
+    ConfigError.
+    """
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.reports import journals, read_journal, read_report
+
+    if not source.is_dir():
+        return source, read_journal(source) if source.suffix == ".journal" else _completed(read_report(source), source)
+    path = source / "report.json"
+    found = read_report(path) if path.is_file() else None
+    if journal := next(iter(journals(source)), None):
+        told = read_journal(journal)
+        if found is None or (told["session"]["started_at"] or "") > (found["session"]["started_at"] or ""):
+            return journal, told
+    if found is None:
+        raise ConfigError(
+            f"{source}: holds neither report.json nor the journal of a session; run pytest first, or name the "
+            "report.json or the output folder"
+        )
+    return path, _completed(found, path)
+
+
+def _completed(found: dict[str, Any], path: Path) -> dict[str, Any]:
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.reports import build_report
+
+    kept: dict[str, Any] = {name: found[name] for name in ("comparison", "human") if name in found}
+    try:
+        return {**build_report(found["runs"], found["session"], found["totals"].get("spent_usd")), **kept}
+    except OverflowError as error:
+        raise ConfigError(f"{path}: a number is too large to add up: {error}") from error
+
+
+def _runs(source: Path) -> Path:
+    """The output folder that a report belongs to."""
+    if source.is_dir():
+        return source
+    return source.parent.parent if source.suffix == ".journal" else source.parent
+
+
+def _problem(args: argparse.Namespace) -> str | None:
+    """Why this cannot be done, as far as that is known before anything is read."""
+    from pytest_agentbench.lazy import missing
+    from pytest_agentbench.reports.ci import on_github
+
+    for name, (module, extra) in _EXTRAS.items():
+        if getattr(args, name) is not None and (lacking := missing(module, extra)) is not None:
+            return f"--{name}: {lacking}"
+    given: dict[Path, str] = {args.source.resolve(): "the report itself"}
+    for name in _NAMES:
+        path: Path | None = getattr(args, name)
+        if path is not None and (taken := given.setdefault(path.resolve(), f"--{name}")) != f"--{name}":
+            return f"--{name}: found {path}, which is {taken} too"
+    if args.github and not (on_github() and os.environ.get("GITHUB_STEP_SUMMARY")):
+        return "--github: found no GITHUB_STEP_SUMMARY in the environment, expected a job of GitHub Actions"
+    return None
+
+
+def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, Callable[[Path], object]]:
+    """What writes the report to a path, by the option that asks for it."""
+    from pytest_agentbench.reports import export, outputs, write_report
+    from pytest_agentbench.reports.ci import Places, markdown
+    from pytest_agentbench.reports.html import write_page
+    from pytest_agentbench.research.files import write_text
+
+    return {
+        "html": lambda path: write_page(report, path, output=runs),
+        "markdown": lambda path: write_text(path, markdown(report, Places(_root(source, report)))),
+        "csv": lambda path: export.write_csv(report, path),
+        "parquet": lambda path: export.write_parquet(report, path),
+        "chart": lambda path: outputs.write_chart(report, path),
+        "json": lambda path: write_report(report, path),
+    }
+
+
+def _tell_github(report: dict[str, Any], source: Path) -> None:
+    from pytest_agentbench.cli.terminal import Standard
+    from pytest_agentbench.reports.ci import Places, job_summary, write_annotations
+
+    root = _root(source, report)
+    job_summary(report, Places(root), Path(os.environ["GITHUB_STEP_SUMMARY"]))
+    write_annotations(Standard(), report, root)
+
+
+def _root(source: Path, report: Mapping[str, Any]) -> Path:
+    """pytest's root directory, as far as that shows: the first folder from here or above the report with its cases."""
+    here = Path.cwd()
+    first = next((row["nodeid"].partition("::")[0] for row in report["runs"]), None)
+    folders = [here, *here.parents, *source.resolve().parents]
+    return here if first is None else next((folder for folder in folders if (folder / first).is_file()), here)

@@ -1,0 +1,133 @@
+"""`agentbench review [REPORT.json]`: people say of judged runs whether they passed, blind to what judges said."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_agentbench.cli.reviewing import Reviewable
+    from pytest_agentbench.records import Case
+    from pytest_agentbench.reports import Label
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "review",
+        help="say of judged runs whether they passed, to compare judges with people",
+        description="Show one judged run after the other, without its model and what the judge said, and ask whether "
+        "it passed. Each answer is appended to a file at once; what an annotator has said is not asked again, unless "
+        "the judge or the rubric has changed. Sessions, and agentbench report --human, compare judges with the file.",
+    )
+    default = Path("outputs/report.json")
+    parser.add_argument(
+        "report",
+        nargs="?",
+        type=Path,
+        default=default,
+        metavar="REPORT.json",
+        help=f"the report, or its folder (default: {default})",
+    )
+    parser.add_argument("--annotator", type=_name, metavar="NAME", help="who answers (default: the user's name)")
+    parser.add_argument("--sample", type=_positive, metavar="N", help="only N of the runs, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another order, another sample (default: 0)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        dest="human",
+        metavar="PATH",
+        help="the file of labels (default: human.jsonl, where sessions that are started here look for it)",
+    )
+    parser.add_argument(
+        "--runs", type=Path, metavar="DIR", help="the output folder with the runs (default: the report's folder)"
+    )
+    parser.add_argument(
+        "--cases", type=Path, action="append", metavar="PATH", help="where the cases are (default: .; repeatable)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Asks until nothing is left, the input ends or somebody says so."""
+    from pytest_agentbench.cli.reviewing import Reviewer, reviewable
+    from pytest_agentbench.cli.terminal import Standard
+    from pytest_agentbench.reports import HUMAN_FILE, read_labels, read_report
+
+    path = args.human or Path(HUMAN_FILE)
+    annotator = args.annotator or _user()
+    source = args.report / "report.json" if args.report.is_dir() else args.report
+    report = read_report(source)
+    labels = read_labels(path) if path.exists() else []
+    found = reviewable(report, _cases(args.cases or [Path()]), sample=args.sample, seed=args.seed)
+    said = _labels_of(annotator, labels)
+    todo = [each for each in found.runs if not _has_said(each, said)]
+    terminal = Standard()
+    terminal.write_line(_begin(found.runs, todo, annotator))
+    if found.without_case:
+        runs = f"{found.without_case} run{'' if found.without_case == 1 else 's'}"
+        why = "whose case is not here, or is another one since (run it again)"
+        terminal.write_line(f"left out: {runs} {why}", yellow=True)
+    added = Reviewer(path, annotator, args.runs or source.parent, terminal).ask(todo)
+    if added:
+        terminal.write_line(f"{added} label{'' if added == 1 else 's'} added to {path}")
+    return 0
+
+
+def _begin(runs: list[Reviewable], todo: list[Reviewable], annotator: str) -> str:
+    if not runs:
+        return "no run to review: a model has to have judged it, and its case has to be here as it was then"
+    done = len(runs) - len(todo)
+    said = f"; {annotator} has labelled {done} before" if done else ""
+    return f"{len(todo)} run{'' if len(todo) == 1 else 's'} to review{said}"
+
+
+def _labels_of(annotator: str, labels: list[Label]) -> dict[str, list[Label]]:
+    """What an annotator has said, by run."""
+    said: dict[str, list[Label]] = defaultdict(list)
+    for label in labels:
+        if label.annotator == annotator:
+            said[label.run_id].append(label)
+    return said
+
+
+def _has_said(run: Reviewable, said: Mapping[str, list[Label]]) -> bool:
+    mine = said.get(run.row["run_id"], ())
+    return all(any(label.is_of(judged) for label in mine) for judged in run.row["judged"])
+
+
+def _user() -> str:
+    from pytest_agentbench.errors import ConfigError
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError) as error:  # an id without a name, as in containers
+        raise ConfigError("this user has no name; say who answers: --annotator NAME") from error
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a name")
+    return text.strip()
+
+
+def _cases(paths: list[Path]) -> Iterator[Case]:
+    """The cases below the paths. What cannot be read is told on stderr: the runs of the others can be reviewed."""
+    from pytest_agentbench.cli.list import cases_below
+    from pytest_agentbench.cli.places import existing
+
+    problems: list[str] = []
+    yield from cases_below(existing(paths), problems)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1")
+    return int(text)

@@ -1,0 +1,51 @@
+"""`agentbench watch [OUTPUT]`: a page of this machine that shows a session while it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "watch",
+        help="show a session while it runs, as a page on loopback",
+        description="Serve a page on 127.0.0.1 that shows the newest session of an output folder as it goes on: before "
+        "it starts, while it runs, when it has ended or was killed, and the next one. Until Ctrl-C.",
+    )
+    parser.add_argument(
+        "output",
+        nargs="?",
+        type=Path,
+        default=Path("outputs"),
+        metavar="OUTPUT",
+        help="the session's output folder (default: %(default)s)",
+    )
+    parser.add_argument("--port", type=int, default=8766, help="port; 0 takes a free one (default: %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until it is interrupted. Exit status 2 where the port is taken or the output is no folder."""
+    from pytest_agentbench.cli.serve import HOST, listen, serve_app
+
+    if args.output.exists() and not args.output.is_dir():
+        return _refuse(f"{args.output}: is no folder; name the output folder of a session")
+    try:
+        listener = listen(args.port)
+    except (OSError, OverflowError) as error:
+        return _refuse(f"cannot listen on {HOST}:{args.port}: {error}; choose another --port, or 0 for a free one")
+    with listener:
+        from pytest_agentbench.cli.live_app import live_app
+        from pytest_agentbench.cli.live_data import LiveData
+        from pytest_agentbench.reports.html import live_page
+
+        print(f"watching {args.output}: http://{HOST}:{listener.getsockname()[1]}/  (Ctrl-C stops)", flush=True)
+        serve_app(live_app(LiveData(args.output.absolute()), live_page().encode()), listener)
+    return 0
+
+
+def _refuse(message: str) -> int:
+    print(f"agentbench watch: {message}", file=sys.stderr)
+    return 2

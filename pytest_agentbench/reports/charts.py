@@ -1,0 +1,240 @@
+"""Charts of a report as Vega-Lite specs: the page draws them, and `--agentbench-chart` makes a picture of one."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from math import fsum
+from typing import Any
+
+from pytest_agentbench.errors import visible
+from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
+from pytest_agentbench.reports.statistics import pair, pass_rate_interval
+
+Spec = dict[str, Any]
+Values = list[dict[str, Any]]
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+COLOURS = ("#0b62c4", "#b3450b", "#12753f", "#8a2aa8", "#9a6700", "#b0174f", "#0b7285", "#4b5563")
+"""Of models, in their order, on a light ground; the page has its own for a dark one."""
+MOST_TAGS = 20
+LONGEST_NAME = 120
+_NAMES = {"labelLimit": 180}
+_BY_MODEL = {"field": "model", "type": "nominal", "sort": None}
+_RATE = {"field": "pass_rate", "type": "quantitative", "title": "Pass rate", "axis": {"format": "%", "tickCount": 5}}
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart; `note` says in sentences what it shows and what it lacks. The table beside it is `spec.data.values`."""
+
+    id: str
+    title: str
+    note: str
+    spec: Spec
+
+
+def charts(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The page's charts as JSON values, without those that would be empty."""
+    found = [pass_rates(report), score_against(report, "cost"), score_against(report, "time"), by_tag(report)]
+    return [asdict(chart) for chart in found if chart.spec["data"]["values"]]
+
+
+@cache
+def chart_library() -> str | None:
+    """The script that draws specs in a page (Vega with Vega-Embed), None without the extra `charts`."""
+    try:
+        import vl_convert
+    except ImportError:
+        return None
+    script: str = vl_convert.javascript_bundle("globalThis.vegaEmbed = vegaEmbed;")
+    return script
+
+
+def sized(spec: Spec, width: int) -> Spec:
+    """The spec as a picture by itself: `width` pixels of plot, on white."""
+    return {**spec, "width": width, "background": "white", "padding": 16}
+
+
+def pass_rates(report: Mapping[str, Any]) -> Chart:
+    """The pass rate of each model with its 95 % interval."""
+    values = [
+        {
+            "model": name,
+            "pass_rate": model["pass_rate"],
+            **_ends(model["pass_rate_ci95"]),
+            "runs": model["passed"] + model["failed"],
+        }
+        for name, model in _named(report)
+        if model["pass_rate"] is not None
+    ]
+    spec = {
+        **_spec("Pass rate of each model", values),
+        "height": 30 * len(values),
+        "encoding": {"y": {"field": "model", "type": "nominal", "title": None, "sort": None, "axis": _NAMES}},
+        "layer": [
+            *_whiskers("x", {**_RATE, "scale": {"domain": [0, 1]}}, values),
+            _points({"x": _RATE, "tooltip": _tooltip("model", "pass_rate", "low", "high", "runs")}, legend=False),
+        ],
+    }
+    note = "Share of passed runs among those that passed or failed, with the 95 % interval over cases."
+    return Chart("pass-rate", "Pass rate", note, spec)
+
+
+def score_against(report: Mapping[str, Any], against: str) -> Chart:
+    """Mean score of each model against its mean `cost` (USD) or `time` (seconds) of a run.
+
+    Means are over the runs whose figure is known. Where no model has a score, it is the pass rate. A model of which
+    either figure is unknown is named in the note.
+    """
+    scored = any(model["mean_score"] is not None for model in report["models"])
+    y, interval = ("mean_score", "score_ci95") if scored else ("pass_rate", "pass_rate_ci95")
+    x, title = {"cost": ("cost_usd", "Mean cost of a run, USD"), "time": ("seconds", "Mean time of a run, s")}[against]
+    costs = _run_costs(report)
+    values, lacking = [], []
+    for name, model in _named(report):
+        at = costs.get(model["model_id"]) if against == "cost" else model["duration_seconds"]["mean"]
+        if at is None or model[y] is None:
+            lacking.append(name)
+        else:
+            values.append({"model": name, x: at, y: model[y], **_ends(model[interval]), "runs": model["runs"]})
+    what = "Mean score" if scored else "Pass rate"
+    vertical = (
+        {"field": y, "type": "quantitative", "title": "Mean score, 0 to 10", "scale": {"domain": [0, 10]}}
+        if scored
+        else {**_RATE, "scale": {"domain": [0, 1]}}
+    )
+    horizontal = {"field": x, "type": "quantitative", "title": title, "axis": {"tickCount": 6}}
+    spec = {
+        **_spec(f"{what} against {against}", values),
+        "height": 280,
+        "encoding": {"x": horizontal},
+        "layer": [
+            *_whiskers("y", vertical, values),
+            _points({"y": vertical, "tooltip": _tooltip("model", x, y, "low", "high", "runs")}),
+        ],
+    }
+    note = "Best is top left. Vertical lines are 95 % intervals over cases."
+    if lacking:
+        note += f" Not drawn, for its {against} or its {what.lower()} is unknown: {', '.join(lacking)}."
+    return Chart(f"score-{against}", f"{what} against {against}", note, spec)
+
+
+def by_tag(report: Mapping[str, Any]) -> Chart:
+    """The pass rate by tag and model, for the tags that most runs have; a tag that all runs have tells nothing."""
+    frequent = Counter(tag for row in report["runs"] for tag in dict.fromkeys(row["tags"]))
+    telling = {tag: n for tag, n in frequent.items() if n < len(report["runs"])}
+    shown = sorted(telling, key=lambda tag: (-telling[tag], tag))[:MOST_TAGS]
+    rate = {**_RATE, "scale": {"domain": [0, 1]}}
+    values = list(_tag_values(report, shown))
+    spec = {
+        **_spec("Pass rate by tag", values),
+        "height": len(shown) * max(26, 10 * len(report["models"])),
+        "encoding": {
+            "y": {"field": "tag", "type": "nominal", "title": None, "sort": None, "axis": _NAMES},
+            "yOffset": {"field": "model", "type": "nominal", "sort": None},
+        },
+        "layer": [
+            *_whiskers("x", rate, values),
+            _points({"x": rate, "tooltip": _tooltip("tag", "model", "pass_rate", "low", "high", "cases", "runs")}),
+        ],
+    }
+    note = "Share of passed runs with the 95 % interval over cases. A case may have several tags."
+    if len(telling) > len(shown):
+        note += f" The {len(shown)} most frequent of {len(telling)} tags."
+    return Chart("tags", "Pass rate by tag", note, spec)
+
+
+def _tag_values(report: Mapping[str, Any], tags: list[str]) -> Iterator[dict[str, Any]]:
+    """By tag and model, in the order of both, where any run was judged."""
+    verdicts: dict[tuple[str, str], dict[CaseKey, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    wanted = set(tags)
+    for row in report["runs"]:
+        if has_verdict(row):
+            for tag in wanted.intersection(row["tags"]):
+                verdicts[tag, row["model_id"]][case_key(row)].append(row["outcome"] == "passed")
+    for tag in tags:
+        for name, model in _named(report):
+            if cases := verdicts.get((tag, model["model_id"])):
+                counts = [(sum(each), len(each)) for each in cases.values()]
+                passed, runs = (sum(column) for column in zip(*counts, strict=True))
+                yield {
+                    "tag": _shown(tag),
+                    "model": name,
+                    "pass_rate": passed / runs,
+                    **_ends(pair(pass_rate_interval(counts))),
+                    "cases": len(counts),
+                    "runs": runs,
+                }
+
+
+def _named(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Models by the name that people read; one that several have is followed by the id."""
+    names = [_shown(model["label"] or model["model_id"]) for model in report["models"]]
+    counts = Counter(names)
+    for name, model in zip(names, report["models"], strict=True):
+        yield name if counts[name] == 1 else f"{name} ({_shown(model['model_id'])})", model
+
+
+def _shown(name: str) -> str:
+    """A name in a chart: whoever draws takes minutes to find that one of a million letters does not fit."""
+    return visible(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2]}…{name[-LONGEST_NAME // 2 :]}")
+
+
+def _run_costs(report: Mapping[str, Any]) -> dict[str, float]:
+    """What the agent's work on a run cost on average, USD, by model: over the runs whose cost is known."""
+    known: dict[str, list[float]] = defaultdict(list)
+    for row in report["runs"]:
+        if (cost := row["cost_usd"]["run"]) is not None:
+            known[row["model_id"]].append(cost)
+    return {model_id: fsum(costs) / len(costs) for model_id, costs in known.items()}
+
+
+def _ends(interval: list[float] | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {"low": low, "high": high}
+
+
+def _spec(description: str, values: Values) -> Spec:
+    return {
+        "$schema": SCHEMA,
+        "description": description,
+        "data": {"values": values},
+        "width": "container",
+        "config": {
+            "range": {"category": list(COLOURS)},
+            "axis": {"labelFontSize": 12, "titleFontSize": 12},
+            "legend": {"columns": 4},
+        },
+    }
+
+
+def _whiskers(along: str, channel: Mapping[str, Any], values: Values) -> list[Spec]:
+    """A line from `low` to `high` along x or y for what has an interval, if anything has."""
+    if all(value["low"] is None for value in values):
+        return []
+    ends = {along: {**channel, "field": "low"}, f"{along}2": {"field": "high"}}
+    return [
+        {
+            "transform": [{"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.55, "clip": True},
+            "encoding": {**ends, "stroke": {**_BY_MODEL, "legend": None}},
+        }
+    ]
+
+
+def _points(encoding: Mapping[str, Any], *, legend: bool = True) -> Spec:
+    """A mark for each value, told apart by colour and shape."""
+    names = {"orient": "bottom", "title": None, "labelLimit": 220, "symbolLimit": 60}
+    told = {**_BY_MODEL, "legend": names if legend else None}
+    return {
+        "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
+        "encoding": {**encoding, "color": told, "shape": told},
+    }
+
+
+def _tooltip(*fields: str) -> list[dict[str, Any]]:
+    formats = {"pass_rate": ".1%", "mean_score": ".2f", "cost_usd": "$.4f", "seconds": ".2f"}
+    return [{"field": name, **({"format": formats[name]} if name in formats else {})} for name in fields]

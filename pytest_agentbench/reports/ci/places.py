@@ -1,0 +1,48 @@
+"""Where cases stand: as paths in the repository that CI has checked out, and as links to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+_WORKSPACES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR", "WORKSPACE")
+"""The folder of the repository, as GitHub, GitLab and Jenkins name it."""
+
+
+class Places:
+    """Finds the places of runs whose node ids begin at `root` (pytest's root directory)."""
+
+    def __init__(self, root: Path, environ: Mapping[str, str] = os.environ) -> None:
+        workspace = next((environ[name] for name in _WORKSPACES if environ.get(name)), None)
+        self._above = None if workspace is None else os.path.relpath(root.resolve(), Path(workspace).resolve())
+        self._tree = _tree(environ)
+
+    def path(self, row: Mapping[str, Any]) -> str:
+        """The file of the run's case: from the repository's folder where CI names it, else from pytest's."""
+        file = row["nodeid"].partition("::")[0]
+        return file if self._above is None else os.path.normpath(os.path.join(self._above, file)).replace(os.sep, "/")
+
+    def line(self, row: Mapping[str, Any]) -> int | None:
+        """The line of the case, from 1; None where an older version wrote the report."""
+        line: int | None = row.get("line")
+        return line
+
+    def link(self, row: Mapping[str, Any]) -> str | None:
+        """The address of that line at the tested commit, None outside of GitHub and GitLab and of the repository."""
+        path, line = self.path(row), self.line(row)
+        if self._tree is None or self._above is None or path.startswith(("../", "/")):
+            return None
+        return f"{self._tree}/{quote(path)}" + ("" if line is None else f"#L{line}")
+
+
+def _tree(environ: Mapping[str, str]) -> str | None:
+    """The address below which the tested commit's files are."""
+    if environ.get("GITHUB_REPOSITORY") and environ.get("GITHUB_SHA"):
+        server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
+        return f"{server}/{environ['GITHUB_REPOSITORY']}/blob/{environ['GITHUB_SHA']}"
+    if environ.get("CI_PROJECT_URL") and environ.get("CI_COMMIT_SHA"):
+        return f"{environ['CI_PROJECT_URL']}/-/blob/{environ['CI_COMMIT_SHA']}"
+    return None

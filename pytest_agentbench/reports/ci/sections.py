@@ -1,0 +1,201 @@
+"""The parts of a comment and of a job summary, each a list of blocks, empty where there is nothing to say."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_agentbench.reports import text
+from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
+from pytest_agentbench.reports.ci.blocks import Block, folded, listed, table
+from pytest_agentbench.reports.ci.escaping import SENTENCE, code
+from pytest_agentbench.reports.ci.places import Places
+from pytest_agentbench.reports.ci.troubles import Trouble, troubles
+from pytest_agentbench.reports.figures import cost, model_marks, subject, tokens, totals_lines
+from pytest_agentbench.reports.table import Style, percent
+
+STYLE = Style(width=10_000, fancy=True)
+SHOWN = 20
+"""How many lines of a list are open."""
+_REASONS = 10
+_ICONS = {True: "✅", False: "❌", None: "⚠️"}
+
+
+def verdict(report: Mapping[str, Any]) -> list[Block]:
+    """Whether all is well, in one line, and why not."""
+    session, totals = report["session"], report["totals"]
+    gate = session["gate"]
+    passed = gate["passed"] if gate["passed"] is not None else _exit_verdict(session)
+    if not totals["runs"]:
+        said = "no run was made"
+    elif gate["passed"] is None:
+        said = totals_lines(totals, STYLE)[0]
+    else:
+        rate = "no run was judged" if gate["pass_rate"] is None else f"pass rate {percent(gate['pass_rate'])}"
+        said = f"gate {'passed' if passed else 'failed'}: {rate}, {totals_lines(totals, STYLE)[0]}"
+    head = f"## {_ICONS[passed if totals['runs'] or passed is False else None]} agentbench: {said}"
+    faults = session.get("faults") or []
+    reasons = [*gate["reasons"], *(fault for fault in faults if fault not in gate["reasons"])]
+    return [
+        Block(head),
+        *listed("", [f"- {code(reason, SENTENCE)}" for reason in reasons], _REASONS, "more reasons"),
+        *listed("", [f"- ⚠️ {code(warning, SENTENCE)}" for warning in session["warnings"]], _REASONS, "more warnings"),
+    ]
+
+
+def _exit_verdict(session: Mapping[str, Any]) -> bool | None:
+    """As pytest decided; None where the session was killed before it could."""
+    status: int | None = session["exit_status"]
+    return None if status is None else status == 0
+
+
+def models(report: Mapping[str, Any]) -> list[Block]:
+    """Models side by side."""
+    found = report["models"]
+    if not found:
+        return []
+    scored = any(model["mean_score"] is not None for model in found)
+    titles = [subject(found), "runs", "passed", "failed", "errors", "pass rate", "95 % interval"]
+    titles += ["score", "95 % interval"] if scored else []
+    rows = []
+    for model in found:
+        cells = [_model_name(model), *(str(model[name]) for name in ("runs", "passed", "failed", "errors"))]
+        cells += [_percent(model["pass_rate"]), _range(model["pass_rate_ci95"], 100, "{:.0f}", " %")]
+        if scored:
+            score = model["mean_score"]
+            cells += [STYLE.dash if score is None else f"{score:.2f}", _range(model["score_ci95"], 1, "{:.2f}")]
+        seconds = text.seconds(model["duration_seconds"]["mean"], STYLE.dash)
+        rows.append([*cells, cost(model, STYLE), tokens(model, STYLE), seconds])
+    blocks = [table("", [*titles, "cost", "tokens", "time/run"], rows)]
+    marks = [f"- {code(model['model_id'])}: {code('; '.join(said))}" for model in found if (said := model_marks(model))]
+    return [*blocks, *listed("", marks, SHOWN, "more")]
+
+
+def failures(report: Mapping[str, Any], places: Places) -> list[Block]:
+    """The cases that agents failed, with what was wrong, where they stand and where the run is kept."""
+    found = troubles(report, "failed")
+    head = f"### {_counted(len(found), 'case')} failed"
+    return listed(head, [_case(each, "❌", places) for each in found], SHOWN, "more failed")
+
+
+def errors(report: Mapping[str, Any], places: Places) -> list[Block]:
+    """The cases that infrastructure kept from a verdict."""
+    found = troubles(report, "error")
+    head = f"### {_counted(len(found), 'case')} ended in errors\n\nThese say nothing about the agent."
+    return listed(head, [_case(each, "⚠️", places) for each in found], SHOWN, "more ended in errors")
+
+
+def skips(report: Mapping[str, Any]) -> list[Block]:
+    """Why runs were skipped."""
+    reasons: dict[str, int] = defaultdict(int)
+    for row in report["runs"]:
+        if row["outcome"] == "skipped":
+            reasons[row["message"] or "no reason is known"] += 1
+    items = [f"- {_counted(runs, 'run')}: {code(reason, SENTENCE)}" for reason, runs in reasons.items()]
+    return [folded(f"{_counted(sum(reasons.values()), 'run')} skipped", Block("", items))] if items else []
+
+
+def datasets(report: Mapping[str, Any]) -> list[Block]:
+    """Each dataset on each model."""
+    rows = [
+        [
+            code(each["dataset"]),
+            code(each["model_id"]),
+            str(each["items"]),
+            _percent(each["pass_rate"]),
+            _range(each["pass_rate_ci95"], 100, "{:.0f}", " %"),
+            STYLE.dash if each["mean_score"] is None else f"{each['mean_score']:.2f}",
+            STYLE.dash if each["scored_by"] is None else code(each["scored_by"]),
+        ]
+        for each in report["datasets"]
+    ]
+    titles = ["dataset", "model", "items", "pass rate", "95 % interval", "score", "scored by"]
+    return [folded("Datasets", table("", titles, rows))] if rows else []
+
+
+def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
+    """Cases × models: how each case went on each model."""
+    names = [model["model_id"] for model in report["models"]]
+    cells: dict[CaseKey, dict[str, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for row in report["runs"]:
+        cells[case_key(row)][row["model_id"]].append(row)
+    if not cells:
+        return []
+    rows = []
+    for of_case in cells.values():
+        first = next(iter(of_case.values()))[0]
+        rows.append([case_link(first, places), *(_cell(of_case.get(name, ())) for name in names)])
+    return [
+        folded(
+            f"{_counted(len(rows), 'case')} on {_counted(len(names), 'model')}",
+            table("", ["case", *map(code, names)], rows),
+        )
+    ]
+
+
+def facts(report: Mapping[str, Any]) -> str:
+    """When, how long, what it cost, and by what: the last line."""
+    session = report["session"]
+    parts = [
+        code(session["started_at"]) if session["started_at"] else "",
+        text.seconds(session["duration_seconds"], ""),
+    ]
+    parts += totals_lines(report["totals"], STYLE)[1:]
+    parts += [f"{kind} {code(name)}" for kind, name in session["profiles"].items() if name]
+    parts += [f"{name} {code(version)}" for name, version in session["versions"].items()]
+    shown = ", ".join(part for part in parts if part)
+    return f"<sub>{shown or 'agentbench'}</sub>"
+
+
+def case_link(row: Mapping[str, Any], places: Places) -> str:
+    """The case's id, linked to its place where that has an address."""
+    name, link = code(row["case_id"]), places.link(row)
+    return name if link is None else f"[{name}]({link})"
+
+
+def _case(found: Sequence[Trouble], icon: str, places: Places) -> str:
+    """A case that did not pass, with a line for each model."""
+    row = found[0].row
+    line = places.line(row)
+    place = f"{places.path(row)}:{line}" if line is not None else places.path(row)
+    return "<br>".join([f"- {icon} {case_link(row, places)} in {code(place, SENTENCE)}", *map(_trouble, found)])
+
+
+def _trouble(trouble: Trouble) -> str:
+    often = f" ({trouble.often})" if trouble.often else ""
+    artifact = trouble.row["artifact"]
+    kept = f", run {code(artifact, SENTENCE)}" if artifact else ""
+    return f"{code(trouble.row['model_id'])}{often}: {code(trouble.reason, SENTENCE)}{kept}"
+
+
+def _model_name(model: Mapping[str, Any]) -> str:
+    label = "" if model["label"] in (None, model["model_id"]) else f" ({model['label']})"
+    return code(model["model_id"] + label)
+
+
+def _cell(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One mark where all runs went alike, else how many of the judged passed."""
+    outcomes = {row["outcome"] for row in rows}
+    if len(outcomes) == 1:
+        return {"passed": "✅", "failed": "❌", "error": "⚠️", "skipped": STYLE.dash}[outcomes.pop()]
+    judged = list(filter(has_verdict, rows))
+    if not judged:
+        return "⚠️" if outcomes else ""
+    passed = sum(row["outcome"] == "passed" for row in judged)
+    return f"{'✅' if passed == len(judged) else '❌'} {passed}/{len(judged)}{' ⚠️' if 'error' in outcomes else ''}"
+
+
+def _percent(rate: float | None) -> str:
+    return STYLE.dash if rate is None else percent(rate)
+
+
+def _range(interval: Sequence[float] | None, scale: float, shown: str, unit: str = "") -> str:
+    if interval is None:
+        return STYLE.dash
+    low, high = (shown.format(bound * scale) for bound in interval)
+    return f"{low} to {high}{unit}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,158 @@
+"""The 95 % interval of a mean difference, from the distribution that also gives its p value: they never contradict.
+
+From six changed cases on, the interval is the inversion of the sign-flip test: the mean of a random subset of a
+symmetric sample lies below the true mean as often as above it (Hartigan 1969, "Using Subsample Values as Typical
+Values", JASA 64, 1303-1317). What fewer changed cases say of the others rests on what a case can change by at most:
+the bound of Gaffke (2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative
+variable", Mathematical Methods of Statistics 14, 451-467), which for single runs is that of the exact binomial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import fsum, sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_agentbench.metrics import Interval
+
+if TYPE_CHECKING:
+    from numpy import bool_, float64, int64
+    from numpy.typing import NDArray
+
+SIGN_FLIP = "exact sign flip"
+SIGN_FLIP_DRAWN = "sign flip, 9999 drawn"
+SIGN_FLIP_LIMIT = "sign flip, normal limit"
+FEWEST_CHANGED = 6
+"""Differing cases below which no paired test can reach p = 0.05."""
+
+_LEVEL = 0.05
+_SEED = 20240411
+_MOST_EXACT = 16
+_DRAWN = 9_999
+_LIMIT = 1_000
+"""Differing cases from which the sign-flip test is its normal limit: more draws would only take longer."""
+_WEIGHTS = 100_000
+_ROUNDING = 1e-9
+
+
+class _Subsets(NamedTuple):
+    """Sums and sizes of subsets of the changed cases, each as likely as another; `exact`: of all of them."""
+
+    sums: NDArray[float64]
+    sizes: NDArray[int64]
+    exact: bool
+
+
+def sign_flip(differences: Sequence[float]) -> tuple[str, float]:
+    """The two-sided sign-flip (one-sample permutation) test of the mean difference (Fisher 1935), and its p value.
+
+    Under the null hypothesis each case's difference could as well have had the other sign; flipping those of a subset
+    takes the sum past 0 where the subset's own sum does. Exact up to 16 differences other than 0, 9999 drawn subsets up
+    to 1000, and beyond it the test's normal limit.
+    """
+    changed = _changed(differences)
+    if len(changed) < 2:  # either sign is as far from 0
+        return SIGN_FLIP, 1.0
+    if len(changed) > _LIMIT:
+        from scipy.stats import norm
+
+        z = abs(fsum(changed)) / sqrt(fsum(difference**2 for difference in changed))
+        return SIGN_FLIP_LIMIT, float(2 * norm.sf(z))
+    found = _subsets(changed)
+    beyond = min((found.sums <= 0).sum(), (found.sums >= 0).sum())
+    if found.exact:
+        return SIGN_FLIP, min(1.0, 2 * float(beyond) / len(found.sums))
+    return SIGN_FLIP_DRAWN, min(1.0, 2 * float(beyond + 1) / (_DRAWN + 1))
+
+
+def rate_interval(differences: Sequence[float]) -> Interval | None:
+    """The 95 % interval of the mean of differences of rates, each from -1 to 1; it has 0 where p is over 0.05.
+
+    None without a case, and from six changed cases on where all cases differ alike.
+    """
+    changed = _changed(differences)
+    if not differences:
+        return None
+    if len(changed) < FEWEST_CHANGED:
+        return _bounded(changed, len(differences))
+    if len(set(differences)) == 1:
+        return None
+    if len(changed) > _LIMIT:
+        return _normal(differences)
+    return _typical(changed, len(differences) - len(changed))
+
+
+def _changed(differences: Sequence[float]) -> list[float]:
+    """Without those of 0, in an order that does not depend on which side is the baseline."""
+    return sorted(filter(None, differences), key=abs)
+
+
+def _subsets(changed: Sequence[float]) -> _Subsets:
+    import numpy
+
+    chosen, values = _choices(len(changed)), numpy.array(changed)
+    sums = chosen @ values
+    sums[abs(sums) <= _ROUNDING * abs(values).max()] = 0.0
+    return _Subsets(sums, chosen.sum(1), len(changed) <= _MOST_EXACT)
+
+
+@lru_cache(maxsize=2)
+def _choices(cases: int) -> NDArray[bool_]:
+    """Which of so many changed cases are in each subset: all subsets, or drawn ones."""
+    import numpy
+
+    if cases > _MOST_EXACT:
+        return numpy.random.default_rng(_SEED).random((_DRAWN, cases)) < 0.5
+    every: NDArray[bool_] = (numpy.arange(2**cases)[:, None] >> numpy.arange(cases)) & 1 == 1
+    return every
+
+
+def _typical(changed: Sequence[float], unchanged: int) -> Interval:
+    """Quantiles of the means of subsets of all cases: the differences that the sign-flip test does not refute.
+
+    Of the unchanged cases in a subset only the number matters: binomial, its quantiles spread over each subset of
+    changed cases where all of these are taken, else drawn. The empty subset is beyond every difference.
+    """
+    import numpy
+    from scipy.stats import binom
+
+    found = _subsets(changed)
+    spread, others = 1, numpy.random.default_rng(_SEED + 1).binomial(unchanged, 0.5, _DRAWN)
+    if found.exact:
+        spread = -(-_DRAWN // len(found.sums))
+        quantiles = binom.ppf((numpy.arange(spread) + 0.5) / spread, unchanged, 0.5)
+        others = numpy.tile(quantiles.astype(int), len(found.sums))
+    sums, sizes = numpy.repeat(found.sums, spread), numpy.repeat(found.sizes, spread) + others
+    empty = sizes == 0
+    means = sums / numpy.where(empty, 1, sizes)
+    low = numpy.sort(numpy.where(empty, -numpy.inf, means))
+    high = numpy.sort(numpy.where(empty, numpy.inf, means))
+    at = int(len(means) * _LEVEL / 2) if found.exact else int((_DRAWN + 1) * _LEVEL / 2) - 1
+    return float(low[at]), float(high[-1 - at])
+
+
+def _normal(differences: Sequence[float]) -> Interval:
+    """What the normal limit of the sign-flip test does not refute."""
+    from scipy.stats import norm
+
+    cases, z = len(differences), float(norm.isf(_LEVEL / 2))
+    middle = fsum(differences) / cases
+    half = z * sqrt(fsum((difference - middle) ** 2 for difference in differences) / cases / (cases - z**2))
+    return middle - half, middle + half
+
+
+def _bounded(changed: Sequence[float], cases: int) -> Interval:
+    """Gaffke's bounds: of the means under random weights, with one case more that changed as far as one can.
+
+    The weights are uniform over all that add up to 1 (Dirichlet); those of unchanged cases need only their sum.
+    """
+    import numpy
+
+    drawn = numpy.random.default_rng(_SEED)
+    weights = drawn.standard_exponential((_WEIGHTS, len(changed) + 1))
+    total = weights.sum(1) + drawn.standard_gamma(cases - len(changed), _WEIGHTS)
+    sums = weights[:, 1:] @ numpy.array(changed)
+    low, high = ((sums + most * weights[:, 0]) / total for most in (-1.0, 1.0))
+    ends = float(numpy.quantile(low, _LEVEL / 2)), float(numpy.quantile(high, 1 - _LEVEL / 2))
+    return max(-1.0, ends[0]), min(1.0, ends[1])

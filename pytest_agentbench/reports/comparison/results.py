@@ -1,0 +1,166 @@
+"""What a comparison found, as frozen records and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pytest_agentbench.metrics import Interval
+from pytest_agentbench.reports.comparison.campaigns import Campaign
+from pytest_agentbench.reports.comparison.paired import ALPHA, POWER
+from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, incompletion
+
+WORSE, BETTER, SAME, UNCLEAR, NOTHING = "worse", "better", "no_difference_seen", "not_enough_runs", "nothing_compared"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure on both sides: means over `cases` paired cases, each case counting once. None: undefined.
+
+    `detectable` is the smallest difference that this many cases show with 80 % power at 5 % for all models together,
+    `cases_needed` how many would show the difference that was found, where these do not. `p_adjusted` is Holm's over
+    the models of the comparison; figures that are only told have neither test nor verdict.
+    """
+
+    cases: int
+    baseline: float | None = None
+    current: float | None = None
+    difference: float | None = None
+    ci95: Interval | None = None
+    test: str | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
+    detectable: float | None = None
+    cases_needed: int | None = None
+    verdict: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "ci95": None if self.ci95 is None else list(self.ci95)}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A case whose pass rate differs. Sides are (passed, judged) runs.
+
+    `p_value` is Fisher's, of this case alone, where both sides repeated it. `nodeid` and `message` are those of the
+    first run that failed on the side that is worse.
+    """
+
+    case: str
+    case_id: str
+    must_pass: bool
+    baseline: tuple[int, int]
+    current: tuple[int, int]
+    difference: float
+    p_value: float | None
+    nodeid: str | None
+    message: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        sides = {"baseline": self.baseline, "current": self.current}
+        return {
+            **asdict(self),
+            **{side: {"passed": passed, "judged": judged} for side, (passed, judged) in sides.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """A model of the current side against one of the baseline's, mostly itself.
+
+    Cases are node ids without brackets: `unjudged` ones are on both sides, but all their runs on one of them were
+    infrastructure errors or skips. `runs` counts all runs of both sides by outcome. `others` are figures that are told
+    and not tested, by name.
+    """
+
+    baseline_model_id: str
+    model_id: str
+    runs: tuple[Counts, Counts]
+    only_baseline: tuple[str, ...]
+    only_current: tuple[str, ...]
+    unjudged: tuple[str, ...]
+    pass_rate: Measure
+    score: Measure
+    others: dict[str, Measure]
+    regressions: tuple[Change, ...]
+    gains: tuple[Change, ...]
+    summary: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """An entry of `models`."""
+        return {
+            "model_id": self.model_id,
+            "baseline_model_id": self.baseline_model_id,
+            "verdict": self.pass_rate.verdict,
+            "summary": self.summary,
+            "runs": dict(zip(("baseline", "current"), map(asdict, self.runs), strict=True)),
+            "cases": {
+                "paired": self.pass_rate.cases,
+                "unjudged": list(self.unjudged),
+                "only_baseline": list(self.only_baseline),
+                "only_current": list(self.only_current),
+            },
+            "pass_rate": self.pass_rate.as_dict(),
+            "score": self.score.as_dict(),
+            "others": {name: measure.as_dict() for name, measure in self.others.items()},
+            "regressions": [change.as_dict() for change in self.regressions],
+            "gains": [change.as_dict() for change in self.gains],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two campaigns side by side. `only_baseline` and `only_current` are models without a partner.
+
+    `unpaired` says why not a single case could be compared, None where one was. `min_completion` is the share of the
+    baseline's runs that must have a verdict for it to be one.
+    """
+
+    baseline: Campaign
+    current: Campaign
+    models: tuple[ModelComparison, ...]
+    only_baseline: tuple[str, ...]
+    only_current: tuple[str, ...]
+    notes: tuple[str, ...]
+    unpaired: str | None = None
+    max_regressions: int | None = None
+    min_completion: float = MIN_COMPLETION
+
+    @property
+    def failures(self) -> list[str]:
+        """Sentences on what fails a gate: a significant regression, too many worse cases, a broken baseline."""
+        return [*self._failures()]
+
+    def _failures(self) -> Iterator[str]:
+        if self.unpaired is not None:
+            yield f"Nothing could be compared with {self.baseline.label}: {self.unpaired}"
+        for model in self.models:
+            if model.runs[0].judged and (missing := incompletion(model.runs[0], self.min_completion)) is not None:
+                yield f"{self.baseline.label} is too incomplete to compare {model.model_id} with: completion {missing}"
+            if model.pass_rate.verdict == WORSE:
+                yield f"Significant regression: {model.summary}"
+        worse = sum(len(model.regressions) for model in self.models)
+        if self.max_regressions is not None and worse > self.max_regressions:
+            named = [f"{change.case_id} [{model.model_id}]" for model in self.models for change in model.regressions]
+            more = f" and {worse - 5} more" if worse > 5 else ""
+            cases = "1 case is" if worse == 1 else f"{worse} cases are"
+            allowed = f"at most {self.max_regressions} may be"
+            yield f"{cases} worse than in {self.baseline.label}, {allowed}: {', '.join(named[:5])}{more}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """The `comparison` of report.json, and what `agentbench compare --json` prints."""
+        return {
+            "baseline": self.baseline.as_dict(),
+            "current": self.current.as_dict(),
+            "alpha": ALPHA,
+            "power": POWER,
+            "max_regressions": self.max_regressions,
+            "models": [model.as_dict() for model in self.models],
+            "only_baseline": list(self.only_baseline),
+            "only_current": list(self.only_current),
+            "notes": list(self.notes),
+            "failures": self.failures,
+        }

@@ -1,0 +1,184 @@
+"""A report's runs as a table, one row a run: CSV for spreadsheets, Parquet for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pytest_agentbench.errors import UnwritableError
+from pytest_agentbench.reports.breakdown import TAG
+from pytest_agentbench.reports.text import sendable, visible
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Kind = Literal["text", "texts", "integer", "number", "boolean"]
+
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+"""What spreadsheets take a cell for a formula by; the last four are full-width forms of the others."""
+_LINES = 1_000
+_PLAIN: dict[str, Kind] = {
+    "nodeid": "text",
+    "line": "integer",
+    "case_id": "text",
+    "model_id": "text",
+    "label": "text",
+    "repetition": "integer",
+    "outcome": "text",
+    "status": "text",
+    "message": "text",
+    "tags": "texts",
+    "dataset": "text",
+    "must_pass": "boolean",
+    "scripted": "boolean",
+    "own_agent": "boolean",
+    "predictions": "text",
+    "final_score": "number",
+    "duration_seconds": "number",
+    "reused": "boolean",
+    "evaluation_reused": "boolean",
+    "cassette": "text",
+    "fingerprint": "text",
+    "artifact": "text",
+    "evaluation": "text",
+}
+"""Columns that are a row's own fields."""
+_CHECKS = ("passed", "failed", "error", "skipped")
+_TOOL_USE: dict[str, Kind] = {
+    **dict.fromkeys(("servers", "servers_used", "rounds", "calls"), "integer"),
+    **dict.fromkeys(("cross_server", "completed"), "boolean"),
+}
+"""Figures that are no shares."""
+
+
+class Column(NamedTuple):
+    """A column: where its value lies in a row is `path`."""
+
+    name: str
+    kind: Kind
+    path: tuple[str, ...]
+
+
+def columns(report: Mapping[str, Any]) -> list[Column]:
+    """The table's columns: the same for all reports, then one for each score and group field of this one.
+
+    `metric.NAME`, `agreement.NAME`, `judge.DIMENSION`, `tool_use.FIGURE`; `field.NAME` for what groups a dataset.
+    """
+    rows = report["runs"]
+    found = [Column(name, kind, (name,)) for name, kind in _PLAIN.items()]
+    found += [Column(f"checks.{name}", "texts", ("checks", name)) for name in _CHECKS]
+    found += [Column(f"cost_usd.{part}", "number", ("cost_usd", part)) for part in ("run", "judge")]
+    tokens = ("input", "output", "total", "reasoning", "cached")
+    found += [Column(f"tokens.{part}", "integer", ("usage", f"{part}_tokens")) for part in tokens]
+    for title, key in (("metric", "metrics"), ("agreement", "agreement"), ("judge", "judge")):
+        found += [Column(f"{title}.{name}", "number", (key, name)) for name in _names(rows, key)]
+    for name in _names(rows, "tool_use"):
+        found.append(Column(f"tool_use.{name}", _TOOL_USE.get(name, "number"), ("tool_use", name)))
+    groups = [group["field"] for each in report["datasets"] for group in each["breakdown"]]
+    fields = [name for name in dict.fromkeys(groups) if name != TAG]
+    return found + [Column(f"field.{name}", "text", ("fields", name)) for name in fields]
+
+
+def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
+    """The table as CSV (RFC 4180, `\\n` as the end of a line), in parts of many lines.
+
+    Text cannot become a formula (a `'` stands before what would) nor break a line: control characters are escaped.
+    Lists are JSON. What is unknown is an empty cell.
+    """
+    found = columns(report)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([_cell(column.name) for column in found])
+    for at, row in enumerate(report["runs"], 1):
+        values = _with_checks(row)
+        writer.writerow([_cell(_value(values, column)) for column in found])
+        if at % _LINES == 0:
+            yield buffer.getvalue()
+            buffer.seek(0)
+            buffer.truncate()
+    yield buffer.getvalue()
+
+
+def write_csv(report: Mapping[str, Any], path: Path) -> None:
+    """Writes the table as CSV in UTF-8, whole or not at all. Raises UnwritableError."""
+    from pytest_agentbench.research.files import write_lines
+
+    write_lines(path, (part.encode("utf-8", "replace") for part in csv_text(report)))
+
+
+def write_parquet(report: Mapping[str, Any], path: Path) -> None:
+    """Writes the table as Parquet, typed and with text as it is, whole or not at all.
+
+    Raises UnwritableError, also for a number beyond 64 bits, and ImportError without the extra `parquet`.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    from pytest_agentbench.research.files import write_lines
+
+    sink = pyarrow.BufferOutputStream()
+    try:
+        table = _arrow(report)
+    except OverflowError as error:
+        raise UnwritableError(f"{path}: cannot be written: {error}") from error
+    pyarrow.parquet.write_table(table, sink, compression="zstd")
+    write_lines(path, [sink.getvalue().to_pybytes()])
+
+
+def _arrow(report: Mapping[str, Any]) -> pyarrow.Table:
+    import pyarrow
+
+    types = {
+        "text": pyarrow.string(),
+        "texts": pyarrow.list_(pyarrow.string()),
+        "integer": pyarrow.int64(),
+        "number": pyarrow.float64(),
+        "boolean": pyarrow.bool_(),
+    }
+    rows = [_with_checks(row) for row in report["runs"]]
+    arrays, fields = [], []
+    for column in columns(report):
+        values = [_storable(_value(row, column)) for row in rows]
+        try:
+            arrays.append(pyarrow.array(values, types[column.kind]))
+        except OverflowError as error:
+            raise OverflowError(f"{column.name} has a number beyond 64 bits, which CSV can hold") from error
+        fields.append(pyarrow.field(sendable(column.name), types[column.kind]))
+    return pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_storable(each) for each in value]
+    return sendable(value) if isinstance(value, str) else value
+
+
+def _with_checks(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with the ids of its checks by how they ended."""
+    named = {how: [check["check_id"] for check in row["checks"] if check["outcome"] == how] for how in _CHECKS}
+    return {**row, "checks": named}
+
+
+def _value(row: Mapping[str, Any], column: Column) -> Any:
+    found: Any = row
+    for key in column.path:
+        found = None if found is None else found.get(key)
+    return float(found) if column.kind == "number" and found is not None else found
+
+
+def _names(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+    """The names under a row's `key`, in order of first appearance."""
+    return list(dict.fromkeys(name for row in rows for name in row.get(key) or ()))
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        value = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str):
+        return "" if value is None else value
+    shown = visible(value)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown

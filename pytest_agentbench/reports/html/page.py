@@ -1,0 +1,131 @@
+"""The page around the report's data: a shell, one style, one script, and the data as compressed text."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.reports.charts import chart_library, charts
+from pytest_agentbench.reports.html.chunks import place_details, remove_earlier
+from pytest_agentbench.reports.html.scripts import joined, static
+from pytest_agentbench.reports.report import Report
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+PageData = dict[str, Any]
+
+STYLES = ("style.css", "run.css", "progress.css")
+
+
+def write_page(
+    report: Report, path: Path, *, output: Path | None = None, comparison: Mapping[str, Any] | None = None
+) -> None:
+    """Write the page whole or not at all.
+
+    `comparison` is report.json's, in place of the report's own. `output` is where runs and evaluations are stored.
+    Raises UnwritableError.
+    """
+    from pytest_agentbench.research.files import write_text
+
+    placed = place_details(report, path, output)
+    write_text(path, page_text({**page_data(report, comparison), "details": placed.facts}, placed.blocks))
+    remove_earlier(path, placed)
+
+
+def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> PageData:
+    """What the page's script reads: `{report, comparison, charts, details}`, JSON values only.
+
+    `report` lacks the comparison and the runs' single votes. `charts` are those of `reports.charts`; `details` says
+    where the runs' details are, None: nowhere.
+    """
+    runs = [{name: value for name, value in row.items() if name != "judge_votes"} for row in report["runs"]]
+    return {
+        "report": {**{name: value for name, value in report.items() if name != "comparison"}, "runs": runs},
+        "comparison": comparison if comparison is not None else report.get("comparison"),
+        "charts": charts(report),
+        "details": None,
+    }
+
+
+def page_text(data: PageData, blocks: Mapping[str, str] | None = None) -> str:
+    """The page with its data. `blocks` are packed texts by element id, which the script reads on demand."""
+    chunks = (data["details"] or {}).get("kind") == "chunks"
+    return _render({"data": _packed(_json(data)), **(blocks or {})}, chunks=chunks, live=False)
+
+
+def live_page() -> str:
+    """The page without data: its script asks for `data.json` (see `page_data`) beside it, again and again."""
+    return _render({}, chunks=False, live=True)
+
+
+def policy(style: str, scripts: tuple[str, ...], *, chunks: bool = False, live: bool = False) -> str:
+    """Nothing may be loaded, sent or run but the page's own style and scripts.
+
+    `chunks`: and scripts beside the page, which hold details of runs. `live`: and data from where the page is from.
+    """
+    allowed = " ".join(f"'{_digest(script)}'" for script in scripts)
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src '{_digest(style)}'",
+            f"script-src {allowed}{' ' + _BESIDE if chunks else ''}",
+            "img-src data: blob:",
+            *(["connect-src 'self'"] if live else []),
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+_BESIDE = "'self' file:"
+"""A page opened as a file has no origin that 'self' could name."""
+
+
+def _render(blocks: Mapping[str, str], *, chunks: bool, live: bool) -> str:
+    style, script, library = "".join(map(static, STYLES)), joined(), chart_library()
+    scripts = (script,) if library is None else (script, library)
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            style=style,
+            script=script,
+            policy=policy(style, scripts, chunks=chunks, live=live),
+            blocks={**blocks, **({} if library is None else {"library": _packed(library)})},
+            live=live,
+        )
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+def _packed(text: str) -> str:
+    """gzip in base64: a report of 10,000 runs becomes a tenth, and holds no markup."""
+    return b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+
+
+@cache
+def _environment() -> Environment:
+    """Everything is escaped, and what a name is not there for is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

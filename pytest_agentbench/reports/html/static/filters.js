@@ -1,0 +1,75 @@
+const SEVERAL = ["outcome", "model", "tag", "dataset", "reason"];
+
+/** What a list of runs is narrowed by, of the parameters. */
+export function filtersOf(params) {
+  const found = { q: params.get("q") ?? "", only: params.get("only") ?? "" };
+  for (const name of SEVERAL) found[name] = params.getAll(name);
+  return found;
+}
+
+/** The parameters of a view with these filters. */
+export function filterParams(filters, rest = {}) {
+  const pairs = Object.entries(rest);
+  for (const name of SEVERAL) pairs.push(...filters[name].map((value) => [name, value]));
+  pairs.push(["only", filters.only], ["q", filters.q]);
+  return pairs;
+}
+
+/** Runs (of `indexed`) that all filters let through. Words of the search must all be there, in any case. */
+export function filtered(runs, filters, flaky) {
+  const words = filters.q.toLowerCase().split(/\s+/).filter(Boolean);
+  const sets = SEVERAL.filter((name) => filters[name].length > 0).map((name) => [name, new Set(filters[name])]);
+  return runs.filter(
+    (run) =>
+      sets.every(([name, wanted]) => HAS[name](run, wanted)) &&
+      (filters.only === "" || (Object.hasOwn(ONLY, filters.only) && ONLY[filters.only].test(run, flaky))) &&
+      words.every((word) => searched(run).includes(word)),
+  );
+}
+
+const HAS = {
+  outcome: (run, wanted) => wanted.has(run.row.outcome),
+  model: (run, wanted) => wanted.has(run.row.model_id),
+  tag: (run, wanted) => run.row.tags.some((tag) => wanted.has(tag)),
+  dataset: (run, wanted) => wanted.has(run.row.dataset),
+  reason: (run, wanted) => wanted.has(reasonOf(run.row)),
+};
+
+/** Further narrowings, by their name in the URL. */
+export const ONLY = {
+  must_pass: { label: "must pass", test: (run) => run.row.must_pass },
+  flaky: { label: "flaky cases", test: (run, flaky) => flaky.has(`${run.case}\n${run.row.model_id}`) },
+  reused: { label: "reused runs", test: (run) => run.row.reused },
+};
+
+/** Cases and models whose repetitions differ: keys `CASE\nMODEL`. */
+export function flakyOf(runs) {
+  const seen = new Map();
+  for (const { case: key, row } of runs) {
+    if (row.outcome !== "passed" && row.outcome !== "failed") continue;
+    const name = `${key}\n${row.model_id}`;
+    seen.set(name, (seen.get(name) ?? 0) | (row.outcome === "passed" ? 1 : 2));
+  }
+  return new Set([...seen].filter(([, found]) => found === 3).map(([name]) => name));
+}
+
+/** Who was asked, in messages of providers: the same trouble of several models is one reason. */
+const ASKED = /^(?:scripted )?model '[^']*'(?: at \S+)?: /;
+
+/** Why a run failed, in the few words before its message's colon: "check has-answer", "HTTP 503". */
+export function reasonOf(row) {
+  if (row.outcome !== "failed" && row.outcome !== "error") return null;
+  if (!row.message) return row.status === null || row.status === "success" ? "no reason told" : `run ${row.status}`;
+  const [head] = row.message.replace(ASKED, "").split(/: |\n/, 1);
+  return head.length > 80 ? `${head.slice(0, 79)}…` : head;
+}
+
+function searched(run) {
+  if (run.text === null) {
+    const row = run.row;
+    const parts = [row.nodeid, row.label, row.message, row.status, row.dataset, ...row.tags, ...Object.values(row.fields ?? {})];
+    for (const check of row.checks) parts.push(check.check_id, check.kind, check.outcome === "passed" ? null : check.message);
+    run.text = parts.filter(Boolean).join("\n").toLowerCase();
+  }
+  return run.text;
+}

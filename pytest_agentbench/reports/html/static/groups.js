@@ -1,0 +1,40 @@
+import { el } from "./dom.js";
+import { fragment } from "./router.js";
+import { scrolled } from "./tables.js";
+import { count, interval, percent, score } from "./text.js";
+
+/** Each dataset on each model, and the groups of its rows; null without datasets. */
+export function groups(app) {
+  const { datasets } = app.data.report;
+  if (datasets.length === 0) return null;
+  return datasets.map((each) => {
+    const label = app.index.labels.get(each.model_id);
+    const head = `${each.dataset} on ${label}`;
+    return el(
+      "details",
+      { open: datasets.length <= 2 },
+      el("summary", {}, el("strong", {}, head), ` · pass rate ${percent(each.pass_rate)}, ${count(each.items)} items${each.mean_score === null ? "" : `, ${each.scored_by} ${score(each.mean_score)}`}`),
+      each.breakdown.length === 0 ? null : scrolled(head, table(each)),
+      el("p", {}, el("a", { href: fragment({ view: "runs", dataset: each.dataset, model: each.model_id }) }, "Its runs")),
+    );
+  });
+}
+
+function table(dataset) {
+  return el(
+    "table",
+    {},
+    el("thead", {}, el("tr", {}, ["Group", "Items", "Pass rate", "95 % interval", "Mean score"].map((title) => el("th", { scope: "col" }, title)))),
+    el("tbody", {}, dataset.breakdown.map((group) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, el("span", { class: "faint" }, `${group.field} `), group.value),
+        el("td", {}, count(group.items)),
+        el("td", {}, percent(group.pass_rate)),
+        el("td", {}, interval(group.pass_rate_ci95, percent)),
+        el("td", {}, score(group.mean_score)),
+      ),
+    )),
+  );
+}

@@ -1,0 +1,39 @@
+import { indexed } from "./data.js";
+import { el, show } from "./dom.js";
+
+const PAUSE = 1000;
+
+/**
+ * Asks for `data.json` again and again and shows what has changed (ETag: an unchanged answer is cheap).
+ * `data.live`, where the server gives it, is `{state, text}` shown in the status line; state "ended" stops nothing,
+ * for the session may be started again.
+ */
+export function followData(app, router) {
+  let tag = null;
+
+  async function ask() {
+    try {
+      const answer = await fetch("data.json", { cache: "no-store", headers: tag === null ? {} : { "If-None-Match": tag } });
+      if (answer.status === 200) {
+        tag = answer.headers.get("ETag");
+        app.data = await answer.json();
+        app.index = indexed(app.data);
+        router.refresh();
+        status(app.data.live?.text ?? "");
+      } else if (answer.status !== 304) {
+        status(`No data: ${answer.status} ${answer.statusText}`);
+      }
+    } catch (error) {
+      status("agentbench watch does not answer; what is shown is the last it told.");
+    }
+    setTimeout(ask, document.hidden ? 5 * PAUSE : PAUSE);
+  }
+
+  status(app.data.live?.text ?? "");
+  setTimeout(ask, PAUSE);
+}
+
+function status(text) {
+  const line = document.getElementById("status");
+  if (line.textContent !== text) show(line, el("span", {}, text));
+}

@@ -1,0 +1,100 @@
+import { el } from "./dom.js";
+import { fragment } from "./router.js";
+import { COUNTED, outcomeLink } from "./outcomes.js";
+import { OUTCOMES, compact, count, percent, plural, seconds, sign, usd } from "./text.js";
+
+/** The heading: the gate's verdict and the totals. */
+export function headline(app) {
+  const { session, totals } = app.data.report;
+  return el(
+    "div",
+    { class: "headline" },
+    el("h1", {}, title(app.data.report)),
+    el("p", { class: "note" }, [when(session.started_at), session.duration_seconds == null ? null : `took ${seconds(session.duration_seconds)}`, session.shard && `shard ${session.shard}`].filter(Boolean).join(" · ")),
+    verdict(session.gate),
+    totals.runs === 0 ? null : el("dl", { class: "cards" }, cards(totals)),
+  );
+}
+
+function title(report) {
+  return `${plural(report.totals.runs, "run")}, ${plural(report.models.length, "model")}`;
+}
+
+function cards(totals) {
+  const outcomes = OUTCOMES.map((outcome) => outcomeLink(outcome, fragment({ view: "runs", outcome }), `${count(totals[COUNTED[outcome]])} ${COUNTED[outcome]}`));
+  const judged = totals.passed + totals.failed;
+  return [
+    card("Pass rate", percent(totals.pass_rate), `${count(totals.passed)} of ${count(judged)} judged runs`),
+    el("div", { class: "card" }, el("dt", {}, "Outcomes"), el("dd", { class: "outcomes" }, outcomes)),
+    card("Completion", percent(totals.completion), "of what ran was judged, not lost to infrastructure"),
+    card("Cost", cost(totals), "of all runs and judges, reused ones too"),
+    card("Tokens", sum(totals, "tokens", "total", compact), "in and out"),
+  ];
+}
+
+function card(name, value, note) {
+  return el("div", { class: "card" }, el("dt", {}, name), el("dd", {}, value), el("dd", {}, note));
+}
+
+function cost(totals) {
+  const { run, judge } = totals.cost_usd;
+  if (run !== null && judge !== null) return usd(run + judge);
+  const known = totals.at_least.cost_usd;
+  const least = (known.run ?? 0) + (known.judge ?? 0);
+  return least === 0 ? "unknown" : `≥ ${usd(least)}`;
+}
+
+function sum(totals, name, part, how) {
+  if (totals[name][part] !== null) return how(totals[name][part]);
+  const known = totals.at_least[name][part];
+  return known === null ? "unknown" : `≥ ${how(known)}`;
+}
+
+function verdict(gate) {
+  if (gate.passed === null) return null;
+  const wanted = gate.fail_under === null || gate.reasons.length > 0 ? "" : `: pass rate ${percent(gate.pass_rate)}, at least ${percent(gate.fail_under)} is wanted`;
+  return el(
+    "div",
+    { class: `verdict ${gate.passed ? "passed" : "failed"}` },
+    el("p", {}, el("strong", {}, `${sign(gate.passed ? "passed" : "failed")} Gate ${gate.passed ? "passed" : "failed"}`), wanted),
+    gate.reasons.length > 0 ? el("ul", {}, gate.reasons.map((reason) => el("li", {}, reason))) : null,
+  );
+}
+
+/** What spoils the figures, or went wrong beside the cases. */
+export function warnings(session) {
+  const told = [...(session.faults ?? []), ...session.warnings];
+  if (told.length === 0) return null;
+  return el("section", { class: "warnings", "aria-label": "Warnings" }, el("h2", {}, plural(told.length, "warning")), el("ul", {}, told.map((text) => el("li", {}, text))));
+}
+
+/** Command, profiles, versions: what it takes to do it again. */
+export function facts(app) {
+  const { session, totals } = app.data.report;
+  const pairs = [
+    ["Command", session.command.length > 0 ? el("code", {}, ["pytest", ...session.command].join(" ")) : null],
+    ["Profiles", named(session.profiles)],
+    ["Versions", named(session.versions)],
+    ["Paid by this session", paid(totals.spent_usd)],
+    ["Reused", totals.reused > 0 ? `${plural(totals.reused, "run")} of earlier sessions, ${count(totals.rejudged)} of them judged anew` : null],
+    ["Cassettes", totals.recorded + totals.replayed > 0 ? `${count(totals.recorded)} recorded, ${count(totals.replayed)} replayed` : null],
+    ["Merged", session.merged ? session.merged.map((each) => each.report).join(", ") : null],
+  ];
+  const told = pairs.filter(([, value]) => value !== null && value !== "");
+  return told.length === 0 ? null : el("dl", { class: "facts" }, told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+}
+
+function named(values) {
+  return Object.entries(values).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${value}`).join(", ");
+}
+
+function paid(spent) {
+  if (spent.run === null && spent.judge === null) return null;
+  return `${usd(spent.run)} for runs, ${usd(spent.judge)} for judges`;
+}
+
+function when(text) {
+  if (text === null) return null;
+  const time = new Date(text);
+  return Number.isNaN(time.getTime()) ? text : time.toLocaleString("en-GB", { dateStyle: "long", timeStyle: "short" });
+}

@@ -1,0 +1,313 @@
+"""The journal: what a session knows so far, one JSON line each, below its output folder.
+
+`agentbench watch` follows it while the session runs, and `agentbench report` reads it where a session was killed before
+it could write report.json. Every line is an object with `event` and `seconds` (since the session began):
+
+- `begin`: `journal` (1), `session` (what report.json says of it, as far as it is known)
+- `planned`: `runs`, how many the session is to report
+- `progress`: `ended`, how many runs have ended, reported or not, `in_flight`, how many are under way, and `running`,
+  the names of the first of these
+- `run`: `at`, its place in the session's order, `row` as in report.json's `runs[]`, `spent_usd` of the session so far;
+  a later line on the same node id takes the place of the earlier one
+- `end`: `report`, what report.json has that does not follow from its runs (`session`, a comparison), and `spent_usd`
+
+The session holds a lock on its journal as long as it lives, so that one that was killed can be told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.reports.rows import Row
+
+FOLDER = ".journals"
+"""The folder of the journals below the output folder. A session removes those of sessions that are over."""
+VERSION = 1
+PROGRESS_SECONDS = 1.0
+"""How often a session notes what is under way, at most."""
+_FOLLOWS = ("schema_version", "totals", "models", "judges", "datasets", "cases", "runs")
+"""Members of report.json that follow from its runs."""
+MOST_RUNNING = 20
+"""How many of the runs under way are named."""
+
+_NAME = re.compile(r"[0-9]{8}T[0-9]{12}Z-[0-9a-f]{8}\.journal")
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_NO_LOCKS_HERE = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+class Journal:
+    """Writes a session's journal. Safe to use from any thread.
+
+    Nothing of it can fail a session: where a line cannot be written, `warn` is told once and no more are.
+    """
+
+    def __init__(self, output: Path, session: Mapping[str, Any], warn: Callable[[str], None]) -> None:
+        """Begins the journal of a session that writes to `output`; `session` are facts as in report.json."""
+        self._warn, self._began, self._next = warn, time.perf_counter(), 0.0
+        self._lock = threading.Lock()
+        self._descriptor: int | None = None
+        self.path: Path | None = None
+        self._planned = 0
+        self._progress: tuple[int, int, list[str]] | None = None
+        folder = output / FOLDER
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _remove_old(folder)
+            self.path, self._descriptor = _create(folder)
+        except OSError as error:
+            self._give_up(folder, error)
+        self._write("begin", journal=VERSION, session=dict(session))
+
+    def plan(self, runs: int) -> None:
+        """How many runs the session is to report."""
+        if runs != self._planned:
+            self._planned = runs
+            self._write("planned", runs=runs)
+
+    def progress(self, ended: int, in_flight: int, running: Iterable[str]) -> None:
+        """What is under way; noted where it changed, and seldom, however often this is called.
+
+        `running` gives the names of the `in_flight` runs, as many as are taken from it.
+        """
+        now = time.perf_counter()
+        if now < self._next:
+            return
+        self._next = now + PROGRESS_SECONDS
+        progress = ended, in_flight, [*islice(running, MOST_RUNNING)]
+        if progress != self._progress:
+            self._progress = progress
+            self._write("progress", ended=ended, in_flight=in_flight, running=progress[2])
+
+    def row(self, row: Row, at: int, spent_usd: Mapping[str, float | None]) -> None:
+        """A run that was reported, or what its report became."""
+        self._write("run", at=at, row=row, spent_usd=dict(spent_usd))
+
+    def end(self, report: Mapping[str, Any]) -> None:
+        """The session's report is complete."""
+        rest = {name: value for name, value in report.items() if name not in _FOLLOWS}
+        self._write("end", report=rest, spent_usd=report["totals"]["spent_usd"])
+        self.close()
+
+    def discard(self) -> None:
+        """Removes the journal of a session that has nothing to report."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Writes no more, and lets go of the lock."""
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def _write(self, event: str, **fields: Any) -> None:
+        seconds = round(time.perf_counter() - self._began, 3)
+        line = json.dumps({"event": event, "seconds": seconds, **fields}, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            if self._descriptor is None:
+                return
+            try:
+                while line:  # a line that a full disk cut short is the last one, and readers leave it out
+                    line = line[os.write(self._descriptor, line) :]
+                return
+            except OSError as error:
+                failure = error
+        self._give_up(self.path, failure)
+
+    def _give_up(self, place: Path | None, error: OSError) -> None:
+        self.close()
+        self._warn(
+            f"{place}: the session's journal cannot be written ({error.strerror or error}), so agentbench watch does "
+            "not see it; the results themselves are not touched by this"
+        )
+
+
+class JournalReader:
+    """Follows a journal: `read` takes what was added since, and the rest is what is known by then.
+
+    `rows` maps node ids to their place in the session's order and their row; `ended` and `in_flight` are None where the
+    session does not tell (pytest-xdist's workers make its runs); `broken` counts lines that cannot be read;
+    `taken` are the bytes that were read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.session: dict[str, Any] = {}
+        self.planned: int | None = None
+        self.rows: dict[str, tuple[int, Row]] = {}
+        self.ended: int | None = None
+        self.in_flight: int | None = None
+        self.running: list[str] = []
+        self.spent_usd: dict[str, float | None] | None = None
+        self.seconds = 0.0
+        self.rest: dict[str, Any] = {}
+        self.is_over = False
+        self.broken = 0
+        self.taken = 0
+
+    def read(self) -> int:
+        """How many bytes were new. Raises ConfigError for a journal of another version, OSError where it is gone."""
+        with self.path.open("rb") as file:
+            file.seek(self.taken)
+            lines = file.read().split(b"\n")
+        lines.pop()  # nothing, or a line that is being written
+        for line in lines:
+            self._take(line)
+        new = sum(map(len, lines)) + len(lines)
+        self.taken += new
+        return new
+
+    def report(self) -> dict[str, Any]:
+        """report.json, of a session that is not over as far as it is known."""
+        from pytest_agentbench.reports.report import build_report
+
+        rows = [row for _, row in sorted(self.rows.values(), key=lambda placed: placed[0])]
+        session = dict(self.session)
+        if not self.is_over:
+            session["duration_seconds"] = self.seconds
+        if self.broken:
+            session["warnings"] = [*session.get("warnings", ()), f"Broken lines of the journal: {self.broken}."]
+        return {**build_report(rows, session, self.spent_usd), **self.rest}
+
+    def is_live(self) -> bool:
+        """Whether the session still runs: neither over nor killed."""
+        return not self.is_over and is_held(self.path)
+
+    def _take(self, line: bytes) -> None:
+        from pytest_agentbench.reports.reading import parsed
+
+        try:
+            entry = parsed(line)
+            seconds = float(entry["seconds"])
+            self._enter(entry["event"], entry)
+            self.seconds = max(self.seconds, seconds)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self.broken += 1
+
+    def _enter(self, event: str, entry: Mapping[str, Any]) -> None:
+        """Takes one line, all of it or nothing; an event that is not known here is a newer version's."""
+        from pytest_agentbench.reports.reading import facts_mistake, run_mistake
+
+        if event == "begin":
+            if entry["journal"] != VERSION:
+                raise ConfigError(f"{self.path}: journal: found version {entry['journal']!r}, expected {VERSION}")
+            _require(facts_mistake({"session": entry["session"]}))
+            self.session = entry["session"]
+        elif event == "planned":
+            self.planned = int(entry["runs"])
+        elif event == "progress":
+            ended, in_flight, running = int(entry["ended"]), int(entry["in_flight"]), [*map(str, entry["running"])]
+            self.ended, self.in_flight, self.running = ended, in_flight, running
+        elif event == "run":
+            _require(run_mistake(entry["row"]))
+            at, self.spent_usd = int(entry["at"]), _usd(entry["spent_usd"])
+            self.rows[entry["row"]["nodeid"]] = at, entry["row"]
+        elif event == "end":
+            _require(facts_mistake(entry["report"]))
+            self.spent_usd, self.rest = _usd(entry["spent_usd"]), {**entry["report"]}
+            self.session = self.rest.pop("session")
+            self.is_over, self.in_flight, self.running = True, 0, []
+
+
+def _require(mistake: str | None) -> None:
+    if mistake is not None:
+        raise ValueError(mistake)
+
+
+def _usd(spent: Mapping[str, Any]) -> dict[str, float | None]:
+    return {part: None if spent[part] is None else float(spent[part]) for part in ("run", "judge")}
+
+
+def read_journal(path: Path) -> dict[str, Any]:
+    """The report of a journal's session; of one that runs or was killed as far as it came, with a warning that says so.
+
+    Raises ConfigError for what is no journal.
+    """
+    reader = JournalReader(path)
+    try:
+        reader.read()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if not reader.session:
+        raise ConfigError(f"{path}: is no journal of a session, or of one that was killed as it began it")
+    report = reader.report()
+    if not reader.is_over:
+        what = "The session is still running" if reader.is_live() else "The session was killed"
+        known = f"{len(reader.rows)} of {reader.planned if reader.planned is not None else 'its'} runs are reported"
+        report["session"]["warnings"] = [*report["session"]["warnings"], f"{what}: {known}."]
+    return report
+
+
+def journals(output: Path) -> list[Path]:
+    """The journals below an output folder, the newest first."""
+    return sorted(_journals(output / FOLDER), reverse=True)
+
+
+def is_held(path: Path) -> bool:
+    """Whether the session of a journal lives; where nobody can tell, it does."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
+    try:
+        return not _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _create(folder: Path) -> tuple[Path, int]:
+    """A new journal, with its lock: names sort by time, and who removes old ones looks at the lock first."""
+    while True:
+        path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}Z-{secrets.token_hex(4)}.journal"
+        descriptor = os.open(path, _FLAGS, 0o666)
+        try:
+            while _lock(descriptor) is False:  # a reader is trying it, for a moment
+                time.sleep(0.001)
+            if os.fstat(descriptor).st_nlink:  # else another session took it for one that is over
+                return path, descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _remove_old(folder: Path) -> None:
+    for path in _journals(folder):
+        if not is_held(path):
+            with contextlib.suppress(OSError):  # another session was faster, or may, as this one may not
+                path.unlink()
+
+
+def _journals(folder: Path) -> list[Path]:
+    """Plain files only: what else may lie there is no session's, and reading a FIFO never ends."""
+    try:
+        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+        return [path for path in found if path.is_file() and not path.is_symlink()]
+    except OSError:
+        return []
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Takes the lock; False where another holds it, None where the file system has no locks."""
+    from filelock import lock_descriptor
+
+    try:
+        return lock_descriptor(descriptor, blocking=False)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS_HERE:
+            raise
+        return None

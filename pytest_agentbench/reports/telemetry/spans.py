@@ -1,0 +1,240 @@
+"""A stored run as spans: the agent's invocation, and below it what it asked of models and tools.
+
+Names and attributes are those of OpenTelemetry's GenAI semantic conventions (operations `invoke_agent`, `chat` and
+`execute_tool`); what they have no name for begins with `agentbench.`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from pytest_agentbench.models import read_usage
+from pytest_agentbench.records import (
+    FinalOutputEvent,
+    MessageEvent,
+    Model,
+    RunArtifact,
+    RunnerEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    Usage,
+)
+from pytest_agentbench.reports.telemetry.providers import provider_name
+
+Attribute = str | bool | int | float | Sequence[str]
+
+CONTENT_LIMIT = 16_384
+"""Characters of the longest text that is sent of a message, an argument or a result."""
+_PARAMETERS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "seed": "seed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpanFacts:
+    """One span. `start` and `end` are seconds since the run began; `calls_out` is a request to a server.
+
+    `error` is what its status says where it failed.
+    """
+
+    name: str
+    start: float
+    end: float
+    attributes: Mapping[str, Attribute]
+    calls_out: bool = False
+    error: str | None = None
+
+
+@dataclass
+class _Told:
+    """Attributes as they are known: what is None is left out."""
+
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+
+    def add(self, prefix: str, facts: Mapping[str, Attribute | None]) -> None:
+        for name, value in facts.items():
+            if value is not None:
+                self.attributes[f"{prefix}.{name}"] = value
+
+
+def agent_span(artifact: RunArtifact, model: Model | None, *, content: bool) -> SpanFacts:
+    """The span of the whole run. With `content` it has the messages that the agent was given, and its answer."""
+    told, answered, error = _Told(), artifact.provider, artifact.error
+    agent = artifact.model["model_id"] if model is None else artifact.runner_type
+    finish = answered.get("finish_reason")
+    told.add("gen_ai", {"operation.name": "invoke_agent", "agent.name": agent, "conversation.id": artifact.run_id})
+    told.add("gen_ai", _asked(artifact, model))
+    told.add("gen_ai", {"response.model": answered.get("model"), "response.finish_reasons": finish and [str(finish)]})
+    told.add("gen_ai.usage", _tokens(artifact.usage))
+    told.add("server", _server(model))
+    told.add("error", {"type": error.code if error is not None else None})
+    told.add("test", {"case.name": artifact.case_id, "suite.name": artifact.suite_id})
+    told.add(
+        "agentbench",
+        {
+            "run_id": artifact.run_id,
+            "case_id": artifact.case_id,
+            "model_id": artifact.model["model_id"],
+            "repetition": artifact.repetition,
+            "runner": artifact.runner_type,
+            "run_profile_id": artifact.run_profile_id,
+            "status": artifact.status,
+            "scripted": bool(artifact.model.get("scripted")),
+            "cassette": artifact.cassette,
+            "cost_usd": artifact.usage.cost_usd,
+            "fingerprint": artifact.fingerprint,
+        },
+    )
+    if content:
+        told.add("gen_ai", _conversation(artifact))
+    seconds = artifact.duration_seconds
+    return SpanFacts(
+        f"invoke_agent {agent}", 0.0, seconds, told.attributes, error=error.message if error is not None else None
+    )
+
+
+def call_spans(artifact: RunArtifact, model: Model | None, *, content: bool) -> Iterator[SpanFacts]:
+    """The spans below: one of each request to a model that the trace tells of, and of each tool call."""
+    yield from _chats(artifact, model)
+    yield from _tools(artifact, content)
+
+
+def _chats(artifact: RunArtifact, model: Model | None) -> Iterator[SpanFacts]:
+    events = [event for event in artifact.trace if isinstance(event, RunnerEvent)]
+    replies = {event.data.get("number"): event for event in events if event.name == "reply"}
+    usages = _usages(artifact, model, len(replies))
+    for request in events:
+        if request.name != "request" or "number" not in request.data:
+            continue
+        reply = replies.get(request.data["number"])
+        told, failed = _Told(), artifact.error if reply is None else None
+        told.add("gen_ai", {"operation.name": "chat", **_asked(artifact, model)})
+        told.add("server", _server(model))
+        told.add("error", {"type": failed.code if failed is not None else None})
+        if reply is not None:
+            finish = reply.data.get("finish_reason")
+            told.add("gen_ai.response", {"id": reply.data.get("response_id"), "finish_reasons": finish and [finish]})
+            told.add("agentbench", {"attempts": reply.data.get("attempts")})
+            told.add("gen_ai.usage", _tokens(usages.get(reply.sequence)))
+        yield SpanFacts(
+            f"chat {told.attributes.get('gen_ai.request.model', '')}".rstrip(),
+            request.at,
+            max(request.at, reply.at if reply is not None else artifact.duration_seconds),
+            told.attributes,
+            calls_out=True,
+            error=failed.message if failed is not None else None,
+        )
+
+
+def _usages(artifact: RunArtifact, model: Model | None, replies: int) -> dict[int, Usage]:
+    """What each reply used, by its event, where the run's blocks of usage are those of its replies."""
+    blocks = artifact.usage.raw
+    if model is None or len(blocks) != replies:
+        return {}
+    events = (e for e in artifact.trace if isinstance(e, RunnerEvent) and e.name == "reply")
+    name = model.requested_model
+    return {e.sequence: read_usage(block, model, name) for e, block in zip(events, blocks, strict=True)}
+
+
+def _tools(artifact: RunArtifact, content: bool) -> Iterator[SpanFacts]:
+    results: dict[str, list[ToolResultEvent]] = defaultdict(list)
+    for event in artifact.trace:
+        if isinstance(event, ToolResultEvent):
+            results[event.call_id].append(event)
+    for call in artifact.tool_calls:
+        result = results[call.call_id].pop(0) if results[call.call_id] else None
+        told, failed = _Told(), result is None or result.is_error
+        told.add("gen_ai", {"operation.name": "execute_tool", "tool.type": "function", "tool.name": call.name})
+        told.add("gen_ai.tool.call", {"id": call.call_id})
+        told.add("error", {"type": ("tool_error" if result is not None else "no_result") if failed else None})
+        if content:
+            asked = call.raw if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
+            told.add(
+                "gen_ai.tool.call",
+                {"arguments": _cut(asked), "result": _cut(result.content if result is not None else None)},
+            )
+        error = ("the tool answered with an error" if result is not None else "no result") if failed else None
+        yield SpanFacts(
+            f"execute_tool {call.name}", call.at, _tool_end(call, result, artifact), told.attributes, error=error
+        )
+
+
+def _tool_end(call: ToolCallEvent, result: ToolResultEvent | None, artifact: RunArtifact) -> float:
+    """Calls of one reply run side by side, and their results are noted together, behind the slowest."""
+    if result is None:
+        return max(call.at, artifact.duration_seconds)
+    if result.duration_seconds is None:
+        return max(call.at, result.at)
+    return min(call.at + result.duration_seconds, max(call.at, result.at))
+
+
+def _asked(artifact: RunArtifact, model: Model | None) -> dict[str, Attribute | None]:
+    """Whom, and with which parameters."""
+    if model is None:
+        return {}
+    parameters = artifact.request.get("parameters")
+    facts: dict[str, Attribute | None] = {"provider.name": provider_name(model), "request.model": model.requested_model}
+    for name, value in parameters.items() if isinstance(parameters, Mapping) else ():
+        if name in _PARAMETERS and isinstance(value, int | float):
+            facts[f"request.{_PARAMETERS[name]}"] = value
+    return facts
+
+
+def _server(model: Model | None) -> dict[str, Attribute | None]:
+    """Host and port of the endpoint, where the model names one."""
+    if model is None or model.base_url is None:
+        return {}
+    try:
+        url = urlsplit(model.base_url)
+        return {"address": url.hostname, "port": url.port or {"https": 443, "http": 80}.get(url.scheme)}
+    except ValueError:
+        return {}
+
+
+def _tokens(usage: Usage | None) -> dict[str, Attribute | None]:
+    if usage is None:
+        return {}
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read.input_tokens": usage.cached_tokens,
+        "reasoning.output_tokens": usage.reasoning_tokens,
+    }
+
+
+def _conversation(artifact: RunArtifact) -> dict[str, Attribute | None]:
+    """The messages that the agent was given, and its answer, in the conventions' JSON."""
+    given: list[MessageEvent] = []
+    for event in artifact.trace:
+        if isinstance(event, MessageEvent) and event.role != "assistant":
+            given.append(event)
+        elif not isinstance(event, RunnerEvent) or event.name == "request":
+            break
+    system = [_part(event.content) for event in given if event.role == "system"]
+    messages = [{"role": e.role, "parts": [_part(e.content)]} for e in given if e.role != "system"]
+    outputs = [event for event in artifact.trace if isinstance(event, FinalOutputEvent)][-1:]
+    finish = str(artifact.provider.get("finish_reason") or "stop")
+    answers = [{"role": "assistant", "parts": [_part(e.content)], "finish_reason": finish} for e in outputs]
+    facts = {"system_instructions": system, "input.messages": messages, "output.messages": answers}
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in facts.items() if value}
+
+
+def _part(text: str) -> dict[str, str | None]:
+    return {"type": "text", "content": _cut(text)}
+
+
+def _cut(text: str | None) -> str | None:
+    if text is None or len(text) <= CONTENT_LIMIT:
+        return text
+    return f"{text[:CONTENT_LIMIT]} [{len(text) - CONTENT_LIMIT:,} more characters]"

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import vl_convert
+from reports_samples import DEMO, MODEL, make_row
+from support.sample_reports import MODELS, sample_report
+
+from pytest_agentbench.records import Model, Usage
+from pytest_agentbench.reports import build_report
+from pytest_agentbench.reports.charts import MOST_TAGS, by_tag, charts, pass_rates, score_against, sized
+
+
+def values(chart):
+    return chart.spec["data"]["values"]
+
+
+def test_pass_rates_come_with_their_intervals_and_counts():
+    report = build_report([make_row(), make_row("failed", "b"), make_row("error", "c"), make_row(model=DEMO)], {})
+    gpt, demo = values(pass_rates(report))
+    assert (gpt["model"], gpt["pass_rate"], gpt["runs"]) == ("GPT-4o", 0.5, 2)
+    assert [gpt["low"], gpt["high"]] == report["models"][0]["pass_rate_ci95"]
+    assert (demo["model"], demo["pass_rate"], demo["runs"]) == ("demo", 1.0, 1)
+
+
+def test_score_against_cost_is_over_runs_whose_cost_is_known_and_names_models_that_lack_it():
+    rows = [
+        make_row(score=8.0, usage=Usage(cost_usd=0.02)),
+        make_row(case_id="b", score=6.0, usage=Usage(cost_usd=0.04)),
+        make_row("error", "c"),
+        make_row(model=DEMO, score=9.0, usage=None),
+    ]
+    chart = score_against(build_report(rows, {}), "cost")
+    (point,) = values(chart)
+    assert point["model"] == "GPT-4o"
+    assert point["cost_usd"] == pytest.approx(0.03)
+    assert point["mean_score"] == 7.0
+    assert chart.note.endswith("Not drawn, for its cost or its mean score is unknown: demo.")
+
+
+def test_without_any_score_it_is_the_pass_rate_that_stands_against_time():
+    chart = score_against(build_report([make_row(seconds=3.0), make_row("failed", "b", seconds=5.0)], {}), "time")
+    assert chart.title == "Pass rate against time"
+    (point,) = values(chart)
+    assert (point["seconds"], point["pass_rate"]) == (4.0, 0.5)
+
+
+def test_tags_of_some_runs_are_shown_by_model_the_most_frequent_first():
+    rows = [
+        make_row(tags=("all", "web")),
+        make_row("failed", "b", tags=("all", "web")),
+        make_row(case_id="c", tags=("all", "files")),
+    ]
+    rows += [make_row("failed", "b", DEMO, tags=("all", "web")), make_row("error", "c", DEMO, tags=("all", "files"))]
+    found = [
+        (each["tag"], each["model"], each["pass_rate"], each["cases"])
+        for each in values(by_tag(build_report(rows, {})))
+    ]
+    assert found == [("web", "GPT-4o", 0.5, 2), ("web", "demo", 0.0, 1), ("files", "GPT-4o", 1.0, 1)]
+
+
+def test_of_many_tags_the_most_frequent_are_drawn_and_the_note_says_so():
+    rows = [make_row(case_id=f"c{n}", tags=(f"t{n}",)) for n in range(MOST_TAGS + 5)]
+    chart = by_tag(build_report(rows, {}))
+    assert len(values(chart)) == MOST_TAGS
+    assert chart.note.endswith(f"The {MOST_TAGS} most frequent of {MOST_TAGS + 5} tags.")
+
+
+def test_two_models_of_one_label_are_told_apart_and_hostile_names_are_only_text():
+    twin = Model(model_id="gpt4o-b", requested_model="gpt-4o", label="GPT-4o")
+    hostile = Model(model_id="x", requested_model="x", label="<b>\x1b[31m\u202egnp")
+    report = build_report([make_row(), make_row(model=twin), make_row(model=hostile)], {})
+    assert [each["model"] for each in values(pass_rates(report))] == [
+        "GPT-4o (gpt4o)",
+        "GPT-4o (gpt4o-b)",
+        "<b>\\x1b[31m\\u202egnp",
+    ]
+
+
+@pytest.mark.slow
+def test_names_of_any_length_are_drawn_in_seconds():
+    models = [Model(model_id=f"m{n}", requested_model="x", label="long " * 200_000) for n in range(2)]
+    rows = [
+        make_row(model=model, score=5.0, tags=(tag,))
+        for model in models
+        for tag in ("a" * 1_000_000, f"{'a' * 99_999}b")
+    ]
+    report = build_report(rows, {})
+    for chart in charts(report):
+        assert len(json.dumps(chart)) < 10_000
+        assert vl_convert.vegalite_to_png(sized(chart["spec"], 320)).startswith(b"\x89PNG")
+    assert len({each["model"] for each in values(pass_rates(report))}) == 2
+    assert len({each["tag"] for each in values(by_tag(report))}) == 2
+
+
+@pytest.mark.parametrize("report", [build_report([], {}), build_report([make_row("error")], {})])
+def test_a_report_without_verdicts_has_no_chart(report):
+    assert [chart["id"] for chart in charts(report)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "report", [build_report([make_row(score=5.0, tags=("a",)), make_row(case_id="b")], {}), sample_report(12)]
+)
+def test_every_chart_can_be_drawn_as_a_picture(report):
+    for chart in charts(report):
+        json.dumps(chart, allow_nan=False)
+        svg = vl_convert.vegalite_to_svg(sized(chart["spec"], 640), allowed_base_urls=[])
+        assert all((model["label"] or model["model_id"]) in svg for model in report["models"])
+    assert {chart["id"] for chart in charts(sample_report(12, MODELS))} == {
+        "pass-rate",
+        "score-cost",
+        "score-time",
+        "tags",
+    }
+
+
+def test_a_model_of_one_case_has_a_mark_without_a_line():
+    spec = score_against(build_report([make_row(score=5.0, model=MODEL)], {}), "time").spec
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["point"]

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from html import unescape
+from importlib.resources import files
+
+import pytest
+
+from pytest_agentbench.reports import build_report
+from pytest_agentbench.reports.charts import chart_library
+from pytest_agentbench.reports.html import live_page, page_data, page_text
+from pytest_agentbench.reports.html.scripts import joined
+
+MODULES = {
+    file.name.removesuffix(".js"): file.read_text(encoding="utf-8")
+    for file in (files("pytest_agentbench.reports.html") / "static").iterdir()
+    if file.name.endswith(".js")
+}
+
+
+def test_every_module_is_in_the_page_once_and_after_what_it_imports():
+    places = {
+        name: [match.start() for match in re.finditer(rf"^const module_{name} =", joined(), re.MULTILINE)]
+        for name in MODULES
+    }
+    assert {name: len(found) for name, found in places.items()} == dict.fromkeys(MODULES, 1)
+    for name, text in MODULES.items():
+        for imported in re.findall(r'from "\./(\w+)\.js"', text):
+            assert places[imported] < places[name], f"{name} imports {imported}"
+    assert not re.search(r"^(import|export) ", joined(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_reads_text_as_markup_or_code(name):
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\.srcdoc", MODULES[name]
+    )
+
+
+@pytest.mark.slow
+def test_the_policy_lets_in_the_pages_own_style_and_scripts_only():
+    text = page_text(page_data(build_report([], {})))
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    rules = {rule.split()[0]: rule.split()[1:] for rule in unescape(policy).split("; ")}
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    (script,) = re.findall(r'<script type="module">(.*?)</script>', text, re.DOTALL)
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == ["'none'"]
+    assert rules["style-src"] == [digest(style)]
+    assert rules["script-src"] == [digest(script), digest(chart_library())]
+    assert "connect-src" not in rules
+    assert "connect-src 'self'" in unescape(live_page())
+
+
+def digest(text):
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
