@@ -34,7 +34,7 @@ PROFILE = {
     "judge_runs": [{"judge_run_id": "main", "judge_id": "main", "repetitions": 1}],
     "aggregation": {"method": "median", "pass_threshold": 0.5},
 }
-VOLATILE = {"reused", "rejudged", "evaluation_reused", "spent_usd", "duration_seconds"}
+VOLATILE = {"run_id", "reused", "rejudged", "evaluation_reused", "spent_usd", "duration_seconds"}
 VOLATILE_OF_SESSION = {"started_at", "duration_seconds", "command"}
 
 
