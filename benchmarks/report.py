@@ -19,7 +19,7 @@ from tables import Measured, Section, print_table
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.browser import PROGRAM, Shown, browser, new_page
-from support.sample_reports import MODELS, SESSION, sample_rows
+from support.random_reports import MODELS, SESSION, random_rows
 
 from pytest_agentbench.reports import build_report, write_report
 from pytest_agentbench.reports.html import write_page
@@ -33,7 +33,7 @@ DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame
 
 def writing(runs: int, folder: Path) -> Iterator[Measured]:
     """Rows that a session has -> report.json and the page."""
-    rows = list(sample_rows(runs // (len(MODELS) * REPETITIONS), MODELS, REPETITIONS))
+    rows = list(random_rows(runs // (len(MODELS) * REPETITIONS), MODELS, REPETITIONS))
     begun = time.process_time()
     report = build_report(rows, SESSION)
     write_report(report, folder / "report.json")

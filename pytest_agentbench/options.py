@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -245,6 +245,7 @@ def read_settings(config: pytest.Config) -> Settings:
         values[name] = (here / values[name]).resolve() if values[name] else None
     values["predictions"] = _predictions(config)
     _refuse_missing_extra(values["chart"])
+    _refuse_shared_paths(values)
     _refuse_uneven_deal(config, values["shard"])
     _refuse_lone_comparison(config, values["compare"], values["shard"])
     for name in ("min_completion", "cassettes"):
@@ -257,6 +258,17 @@ def _refuse_missing_extra(chart: Path | None) -> None:
     """What an output needs is there before anything runs."""
     if chart is not None and (lacking := missing("vl_convert", "charts")) is not None:
         raise pytest.UsageError(f"--agentbench-chart: {chart.name} {lacking}")
+
+
+def _refuse_shared_paths(values: Mapping[str, Any]) -> None:
+    """No output replaces another one, or what the session is compared with; a report may replace its baseline."""
+    taken = {values["json"] or values["output"] / "report.json": "the report"}
+    if values["compare"] is not None:
+        taken.setdefault(values["compare"], "--agentbench-compare")
+    for name in ("html", "chart"):
+        path = values[name]
+        if path is not None and (other := taken.setdefault(path, f"--agentbench-{name}")) != f"--agentbench-{name}":
+            raise pytest.UsageError(f"--agentbench-{name}: found {path}, which is {other} too")
 
 
 def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) -> None:

@@ -128,9 +128,9 @@ def pytest_make_collect_report(
     """A case file that failed is told apart from other files: the other cases still run."""
     report = yield
     if report.failed and CASES in collector.config.stash:
-        from pytest_agentbench.collection import CASE_COLLECTORS
+        from pytest_agentbench.collection import tell_apart
 
-        report.agentbench_case_file = isinstance(collector, CASE_COLLECTORS)  # type: ignore[attr-defined]
+        tell_apart(collector, report)
     return report
 
 

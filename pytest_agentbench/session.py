@@ -27,8 +27,8 @@ _WORST_LAST = ("rerun", "passed", "skipped", "failed", "error").index
 class SessionReport:
     """Collects one row per run from the reports that pytest passes around, also from xdist's workers.
 
-    Reports carry `agentbench_row` (a run's row) and `agentbench_stop` (why the session is to end); a collection report
-    of a case file carries `agentbench_case_file`.
+    Reports carry `agentbench_row` (a run's row) and `agentbench_stop` (why the session is to end); the report of a case
+    file that cannot be collected carries `agentbench_case_file` and `agentbench_uncollected` (its problems).
     """
 
     def __init__(self, config: pytest.Config, settings: Settings, sharding: Sharding | None = None) -> None:
@@ -39,6 +39,7 @@ class SessionReport:
         self.others: dict[str, str] = {}
         self.case_file_errors = 0
         self.other_collection_errors = 0
+        self.uncollected: list[dict[str, Any]] = []
         self.lost = 0
         self.warnings: list[str] = []
         self.unshared: list[str] = []
@@ -72,6 +73,7 @@ class SessionReport:
             mine = getattr(report, "agentbench_case_file", False)
             self.case_file_errors += mine
             self.other_collection_errors += not mine
+            self.uncollected += getattr(report, "agentbench_uncollected", ())
 
     def pytest_collection_finish(self) -> None:
         """A bad case file is one error; pytest itself would run nothing after it."""
@@ -113,7 +115,8 @@ class SessionReport:
         if self.settings.dry_run:
             return  # the report of the last real session stays
         self.lost = self._lost(session, exitstatus)
-        if (self.rows or self.lost or idle) and not session.config.getoption("collectonly"):
+        unread = self.uncollected and exitstatus != pytest.ExitCode.USAGE_ERROR
+        if (self.rows or self.lost or idle or unread) and not session.config.getoption("collectonly"):
             self._finish(session, exitstatus)
         elif self.journal is not None:
             self.journal.discard()
@@ -153,7 +156,7 @@ class SessionReport:
 
         with self._opening:
             if self.journal is None:
-                facts = {**self._beginning(), "warnings": [*self.warnings]}
+                facts = {**self._beginning(), "warnings": [*self.warnings], "uncollected": [*self.uncollected]}
                 self.journal = Journal(self.settings.output, facts, self.warnings.append)
                 self.config.add_cleanup(self.journal.close)
             self.journal.plan(runs)
@@ -191,14 +194,7 @@ class SessionReport:
             self.link.tell("stop", str(stop))
 
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
-        from pytest_agentbench.errors import InfrastructureError
-        from pytest_agentbench.reports import (
-            add_session_labels,
-            build_report,
-            case_failures,
-            suite_properties,
-            write_report,
-        )
+        from pytest_agentbench.reports import add_session_labels, build_report, case_failures, suite_properties
 
         rows = [self.rows[nodeid] for nodeid in sorted(self.rows, key=lambda nodeid: self.order[nodeid])]
         report = build_report(rows, self._beginning(), self._spent_usd())
@@ -206,17 +202,12 @@ class SessionReport:
         gate = self._gate(rows, [*self._regressions(report), *case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             session.exitstatus = self._exit_status(gate, exitstatus)
-        report["session"].update(self._facts(session.exitstatus), faults=faults, gate=gate.as_dict())
+        facts = {"faults": faults, "uncollected": self.uncollected, "gate": gate.as_dict()}
+        report["session"].update(self._facts(session.exitstatus), **facts)
         if self.sharding is not None:
             report["session"].update(self.sharding.facts(row["nodeid"] for row in rows))
         add_session_labels(report, self.config.rootpath)
-        path = self.settings.json or self.settings.output / "report.json"
-        try:
-            write_report(report, path)
-            self.written["report"] = path
-        except InfrastructureError as error:
-            report["session"]["warnings"].append(str(error))
-            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        self._write_report(session, report)
         self._write_outputs(session, report)
         if self.journal is not None:
             self.journal.end(report)
@@ -229,11 +220,29 @@ class SessionReport:
     def _write_outputs(self, session: pytest.Session, report: dict[str, Any]) -> None:
         from pytest_agentbench.reports import write_outputs
 
-        written, problems = write_outputs(report, self.settings, self.config.rootpath)
+        written, complete = write_outputs(report, self.settings, self.config.rootpath)
         self.written.update(written)
-        if problems:
-            report["session"]["warnings"] += problems
-            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        if not complete:
+            self._spoil(session, report)
+            if "report" in self.written:
+                self._write_report(session, report)  # it tells of that too
+
+    def _write_report(self, session: pytest.Session, report: dict[str, Any]) -> None:
+        from pytest_agentbench.errors import InfrastructureError
+        from pytest_agentbench.reports import write_report
+
+        path = self.settings.json or self.settings.output / "report.json"
+        try:
+            write_report(report, path)
+            self.written["report"] = path
+        except InfrastructureError as error:
+            report["session"]["warnings"].append(str(error))
+            self._spoil(session, report)
+
+    def _spoil(self, session: pytest.Session, report: dict[str, Any]) -> None:
+        """A session that cannot write what it is asked for fails."""
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        report["session"]["exit_status"] = int(session.exitstatus)
 
     def _lost(self, session: pytest.Session, exitstatus: int) -> int:
         """Items that were never reported: xdist ends with status 0 when a worker meets an internal error."""

@@ -42,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
     baseline, _ = read_campaign(args.baseline, here)
     current, report = read_campaign(args.current, here)
     comparison = compare(baseline, current, args.max_regressions, _min_completion(report))
-    failures = [*comparison.failures, *_incomplete(comparison), *_case_failures(comparison, report)]
+    incomplete = comparison.incomplete if len(current.models) == 1 else []
+    failures = [*comparison.failures, *incomplete, *_case_failures(comparison, report)]
     found = {**comparison.as_dict(), "failures": failures}
     if args.markdown is not None:
         _write_markdown(found, report, args.markdown)
@@ -65,14 +66,6 @@ def _min_completion(report: dict[str, Any]) -> float:
 
     wanted: float | None = report["session"]["gate"]["min_completion"]
     return MIN_COMPLETION if wanted is None else wanted
-
-
-def _incomplete(comparison: Comparison) -> list[str]:
-    """Sentences on models of which too many runs have no verdict in B."""
-    from pytest_agentbench.reports.gate import incompletion
-
-    missing = {model.model_id: incompletion(model.runs[1], comparison.min_completion) for model in comparison.models}
-    return [f"Completion of {model_id} {said}" for model_id, said in missing.items() if said is not None]
 
 
 def _case_failures(comparison: Comparison, report: dict[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     tools = parser.add_subparsers(dest="tool", metavar="TOOL", required=True)
     for name, reads in _TOOLS.items():
         tool = tools.add_parser(name, help=reads, description=f"Reads {reads}.")
-        tool.add_argument("file", type=Path, metavar="FILE")
+        tool.add_argument("file", type=Path, metavar="FILE", help="what to read; it is not changed")
         tool.add_argument(
             "-o", "--output", type=Path, metavar="FOLDER", help="new or empty; default: cases/<the file's name>"
         )

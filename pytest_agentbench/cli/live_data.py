@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports import JournalReader, Progress, build_report, journals, text
+from pytest_agentbench.reports import JournalReader, Progress, Row, build_report, journals, text
 
 State = Literal["waiting", "running", "ended", "killed"]
 
@@ -53,15 +53,22 @@ class LiveData:
             return session.answer(self._clock(), [_link(each, each is session) for each in sessions])
 
     def detail(self, name: str | None, nodeid: str) -> Answer | None:
-        """The stored run and verdict of a reported run; None where there is no such session or run."""
+        """The stored run and verdict of a reported run; None where there is no such session or run.
+
+        One that the page was told of is had without waiting for a report that is being made.
+        """
         from pytest_agentbench.reports.html import run_detail
 
-        with self._lock:
-            session = self._named(self._current(), name)
-            found = session.reader.rows.get(nodeid) if session is not None else None
-        if found is None:
-            return None
-        return _answer(run_detail(found[1], self._output))
+        row = self._row([each for each in self._sessions.values() if each.reader.session], name, nodeid)
+        if row is None:
+            with self._lock:
+                row = self._row(self._current(), name, nodeid)
+        return None if row is None else _answer(run_detail(row, self._output))
+
+    def _row(self, sessions: list[_Session], name: str | None, nodeid: str) -> Row | None:
+        session = self._named(sessions, name)
+        found = session.reader.rows.get(nodeid) if session is not None else None
+        return None if found is None else found[1]
 
     def _current(self) -> list[_Session]:
         """The sessions that there are, the newest first, read up to now."""

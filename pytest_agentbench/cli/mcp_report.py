@@ -39,13 +39,9 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.mcp_tables import tables
     from pytest_agentbench.cli.merge import read_report
     from pytest_agentbench.cli.printing import printable
-    from pytest_agentbench.errors import ConfigError
 
     parts = [read_report(path) for path in args.reports]
-    try:
-        found = tool_use_by_model(parts)
-    except OverflowError as error:
-        raise ConfigError(f"a number in the reports is too large to add up: {error}") from error
+    found = tool_use_by_model(parts)
     if args.json:
         print(json.dumps({"models": found}, indent=2))
         return 0
@@ -62,7 +58,6 @@ def tool_use_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
     Raises ConfigError for a run that two reports have, and where no report has an MCP task.
     """
-    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports import model_tool_use
 
     owners: dict[str, Part] = {}

@@ -115,6 +115,7 @@ def merge_reports(
         exit_status=_exit_status(parts, verdict, bool(lost) and not partial),
         gate=verdict.as_dict(),
         faults=faults,
+        uncollected=_unread(parts),
         warnings=[*_together(parts, "warnings", of_runs), *missing, *lost, *unlike, *family_warnings(rows)],
     )
     return report
@@ -210,6 +211,15 @@ def _together(parts: Sequence[Part], key: str, without: Collection[str] = ()) ->
     for sentence, by in sayers.items():
         alone = len(by) < len(parts) or (len(parts) > 1 and key == "warnings" and _FIGURE.search(sentence))
         found += [f"{part.label}: {sentence}" for part in by] if alone else [sentence]
+    return found
+
+
+def _unread(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """What could not be read, once: each shard collects everything."""
+    found: list[dict[str, Any]] = []
+    for problem in (problem for part in parts for problem in part.session.get("uncollected", ())):
+        if problem not in found:
+            found.append(problem)
     return found
 
 

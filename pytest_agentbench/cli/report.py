@@ -135,6 +135,9 @@ def _problem(args: argparse.Namespace) -> str | None:
         if getattr(args, name) is not None and (lacking := missing(module, extra)) is not None:
             return f"--{name}: {lacking}"
     given: dict[Path, str] = {args.source.resolve(): "the report itself"}
+    stored = (args.source / "report.json").resolve()
+    if args.json is None or args.json.resolve() != stored:  # in a folder it may replace itself
+        given[stored] = "the report itself"
     for name in _NAMES:
         path: Path | None = getattr(args, name)
         if path is not None and (taken := given.setdefault(path.resolve(), f"--{name}")) != f"--{name}":

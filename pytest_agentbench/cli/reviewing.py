@@ -114,6 +114,12 @@ class Reviewer:
         verdict = self._verdict("Did it pass?" if each.is_scored else "Is the answer correct?")
         if verdict is None:
             return None
+        try:
+            score = self._score() if each.is_scored else None
+            comment = self._read("comment (Enter: none): ") or None
+        except Left:
+            self.terminal.write_line("not kept: the last question was not answered; it is asked again", yellow=True)
+            raise
         return Label(
             annotator=self.annotator,
             nodeid=each.row["nodeid"],
@@ -121,8 +127,8 @@ class Reviewer:
             rubric=each.row["judged"][0]["rubric"],
             judges={judged["by"]: judged["judge"] for judged in each.row["judged"]},
             verdict=verdict,
-            score=self._score() if each.is_scored else None,
-            comment=self._read("comment (Enter: none): ") or None,
+            score=score,
+            comment=comment,
             at=datetime.now(UTC),
         )
 

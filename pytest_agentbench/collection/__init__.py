@@ -1,13 +1,12 @@
 """Collection: case × model × repetition become items, with ids, keywords and marks."""
 
 from pytest_agentbench.collection.begin import begin, choose
-from pytest_agentbench.collection.collecting import CASE_COLLECTORS, collect_file
+from pytest_agentbench.collection.collecting import collect_file, tell_apart
 from pytest_agentbench.collection.files import PLANNER, BadRowNode, CaseFile, DatasetFile
 from pytest_agentbench.collection.marked import PLAN_PARAM, finished_run, parametrize
 from pytest_agentbench.collection.planning import Planner, prepare
 
 __all__ = [
-    "CASE_COLLECTORS",
     "PLANNER",
     "PLAN_PARAM",
     "BadRowNode",
@@ -20,4 +19,5 @@ __all__ = [
     "finished_run",
     "parametrize",
     "prepare",
+    "tell_apart",
 ]

@@ -95,7 +95,11 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     throttles = WorkerThrottles(channel.send) if channel is not None else None
     services = _services(config, settings, workspaces, limits, telling, throttles)
     if settings.otel and not settings.dry_run:
-        services.on_ended = send_spans(config, _session_id(config), services.redactor, telling)
+        try:
+            services.on_ended = send_spans(config, _session_id(config), services.redactor, telling)
+        except ConfigError as error:
+            _refuse(session, f"--agentbench-otel: {error}")
+            return
     view = _view(config, report, len(jobs)) if report is not None else _unseen
     work: Work = functools.partial(execute, services)
     ahead = RunAhead(session, work, limits, close=services.close, tick=view, channel=channel, throttles=throttles)

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.collection.files import BadRowNode, CaseFile, DatasetFile
+from pytest_agentbench.collection.files import PLANNER, BadRowNode, CaseFile, DatasetFile
 from pytest_agentbench.collection.reports import ReportsNode
 from pytest_agentbench.config import is_reports_name
+from pytest_agentbench.reports import collection_problems
+from pytest_agentbench.reports.ci import defused, on_github
 from pytest_agentbench.sources import CASE_FILES, in_case_folder, is_dataset, is_reports
 
-CASE_COLLECTORS = (CaseFile, DatasetFile, ReportsNode, BadRowNode)
+_CASE_COLLECTORS = (CaseFile, DatasetFile, ReportsNode, BadRowNode)
 
 
 def collect_file(path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -27,3 +29,21 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Module | None:
     if not named and (not holds_cases or in_case_folder(path.parent, top)):
         return None
     return (ReportsNode if reports else DatasetFile).from_parent(parent, path=path)
+
+
+def tell_apart(collector: pytest.Collector, report: pytest.CollectReport) -> None:
+    """Marks the report of a collector of ours that failed, with what is wrong, for the session: the rest still runs.
+
+    What pytest prints of it gives GitHub's runner no commands.
+    """
+    if not isinstance(collector, _CASE_COLLECTORS):
+        return
+    config, text = collector.config, report.longreprtext
+    problems = collection_problems(report.nodeid, text, config.rootpath)
+    told = {
+        "agentbench_case_file": True,
+        "agentbench_uncollected": config.stash[PLANNER].store.redactor.value(problems),
+    }
+    vars(report).update(told)
+    if on_github() and (shown := defused(text)) != text:
+        report.longrepr = shown

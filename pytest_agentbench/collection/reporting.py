@@ -160,12 +160,23 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         evaluation_reused=result.evaluation_reused,
         artifact_path=result.path,
         evaluation_path=result.evaluation_path,
+        measure=result.measure if result.evaluation is not None else None,
+        variant=_variant(item, job),
         outcome=outcome,
         message=message,
         predictions=plan.predictions.path.name if plan.predictions is not None else None,
         line=None if item.location[1] is None else item.location[1] + 1,
         judged=judged_by(job, case, result.evaluation),
     )
+
+
+def _variant(item: pytest.Item, job: Job) -> str | None:
+    """The ids of a marked test's own parameters, None where it has none."""
+    if (callspec := getattr(item, "callspec", None)) is None:
+        return None
+    draw = job.plan.model_id + (f"-r{job.repetition}" if job.repetition > 1 else "")
+    every: str = callspec.id
+    return None if every == draw else every.removeprefix(f"{draw}-").removesuffix(f"-{draw}")
 
 
 def _message(call: pytest.CallInfo[Any], result: Result) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.telemetry import is_disabled
 
 if TYPE_CHECKING:
@@ -20,14 +21,20 @@ if TYPE_CHECKING:
 def send_spans(
     config: pytest.Config, session_id: str, redactor: Redactor, telling: Telling
 ) -> Callable[[Job, Result], None] | None:
-    """What takes each job that has ended, on the engine's thread; None where OTEL_SDK_DISABLED switches spans off."""
+    """What takes each job that has ended, on the engine's thread; None where OTEL_SDK_DISABLED switches spans off.
+
+    Raises ConfigError where the SDK refuses what the OTEL_* variables say.
+    """
     if is_disabled(os.environ):
         return None
     from pytest_agentbench.reports.telemetry import Telemetry
 
     worker = getattr(config, "workerinput", {}).get("workerid")
     where = f"OpenTelemetry, worker {worker}" if worker is not None else "OpenTelemetry"
-    telemetry = Telemetry(session_id, redactor, lambda problem: telling.warn(f"{where}: {problem}"))
+    try:
+        telemetry = Telemetry(session_id, redactor, lambda problem: telling.warn(f"{where}: {problem}"))
+    except Exception as error:  # of any kind: the SDK, and what it loads by a name, read the variables
+        raise ConfigError(f"the SDK refuses what OTEL_* variables say: {redactor.text(str(error))}") from error
     config.pluginmanager.register(telemetry, "agentbench-telemetry")
 
     def ended(job: Job, result: Result) -> None:

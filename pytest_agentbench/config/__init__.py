@@ -49,7 +49,7 @@ from pytest_agentbench.config.run_profile import (
     merge_runner_settings,
     pinning_problem,
 )
-from pytest_agentbench.config.schemas import json_schemas
+from pytest_agentbench.config.schemas import described_schema, json_schemas
 from pytest_agentbench.config.servers_file import ServerName, ServersFile, named_servers
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
@@ -111,6 +111,7 @@ __all__ = [
     "TestCaseFile",
     "Turn",
     "base_images",
+    "described_schema",
     "downloads",
     "find_commands",
     "find_config_files",

@@ -61,6 +61,7 @@ class Document:
         """A problem at the value that `loc` leads to, or as near as it gets; with `at_key`, at the value's key."""
         line, column = self._place(loc, at_key) if self.place is None else self.place(loc)
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
+        name = name.replace("\n", "\\n")  # a key may have lines, a problem has one
         return Problem(line, column, f"{name}: {message}" if name else message)
 
     def error(self, problems: Iterable[Problem]) -> ConfigError:

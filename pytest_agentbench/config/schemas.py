@@ -23,12 +23,19 @@ def json_schemas() -> dict[str, dict[str, Any]]:
     return {name: _schema(name, kind) for name, kind in KINDS.items()}
 
 
-def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
+def described_schema(kind: type[ConfigFile]) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a kind of file, with the docstrings of fields as their descriptions."""
     schema = kind.model_json_schema()
-    definitions: dict[str, Any] = schema.get("$defs", {})
     models = {model.__name__: model for model in _models(BaseModel)}
-    for title, definition in ((kind.__name__, schema), *definitions.items()):
-        _describe(definition, models[title])
+    for title, definition in ((kind.__name__, schema), *schema.get("$defs", {}).items()):
+        if title in models:
+            _describe(definition, models[title])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
+    schema = described_schema(kind)
+    definitions: dict[str, Any] = schema.get("$defs", {})
     if "CustomCheck" in definitions:
         # Else a built-in check would match this alternative too, and a misspelt one only this.
         definitions["CustomCheck"]["properties"]["kind"]["not"] = {"enum": sorted(BUILTIN_KINDS)}
@@ -38,8 +45,7 @@ def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
         del definitions["McpServer"]["properties"]["sandbox"], definitions["SandboxSettings"]
     for layer in _layers(schema):
         _complete(layer)
-    title = name.replace("_", " ")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": f"pytest-agentbench {title}"}
+    return {**schema, "title": f"pytest-agentbench {name.replace('_', ' ')}"}
 
 
 def _layers(schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -65,8 +71,8 @@ def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
     docs = {name: text for base in reversed(model.__mro__) for name, text in _attribute_docs(base).items()}
     for name, field in model.model_fields.items():
         described = definition.get("properties", {}).get(field.alias or name)
-        if described is not None and name in docs:
-            described.setdefault("description", docs[name])
+        if described is not None and (name in docs or "const" in described):
+            described.setdefault("description", docs.get(name, "Always this."))
 
 
 def _attribute_docs(model: type) -> dict[str, str]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.checks import CheckContext, run_checks
-from pytest_agentbench.engine.identity import verdict_identity
+from pytest_agentbench.engine.identity import measure_of, verdict_identity
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.measuring import measure_all
 from pytest_agentbench.engine.outputs import output_texts
@@ -39,6 +39,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     assert artifact is not None
     profile = plan.evaluation_profile
     identity = verdict_identity(services, job, case, artifact)  # first: what is run may change what it holds
+    result.measure = measure_of(services, job, case)
     context = CheckContext(
         case, artifact, result.workspace, services.registry.metrics, profile.compat, services.threads.run
     )

@@ -8,7 +8,7 @@ import time
 from pytest_agentbench.checks import require_hooks
 from pytest_agentbench.engine.evaluate import evaluate
 from pytest_agentbench.engine.forecast import NOT_RUN, DryRun
-from pytest_agentbench.engine.identity import verdict_identity
+from pytest_agentbench.engine.identity import measure_of, verdict_identity
 from pytest_agentbench.engine.job import Given, Job, Result
 from pytest_agentbench.engine.keeping import restore_workspace
 from pytest_agentbench.engine.logs import RUN_LOGS
@@ -124,6 +124,7 @@ class _Attempt:
         if services.reuse_evaluations and not records_verdict(services, job, result.tape):
             found = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
             result.evaluation, result.evaluation_path = found or (None, None)
+            result.measure = measure_of(services, job, case) if found else None
         if result.evaluation is None and replays_run(result.tape, artifact):
             result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
             return False

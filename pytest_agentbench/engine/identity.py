@@ -21,6 +21,8 @@ from pytest_agentbench.records import Case, Model, PythonHook, RunArtifact
 from pytest_agentbench.store import fingerprint
 from pytest_agentbench.tools import WEB_FETCH, WEB_SEARCH, Tool
 
+_DIGITS = 16
+
 
 def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model) -> dict[str, Any]:
     """Part of the run's fingerprint: what runs the case, a prediction's digest, a scripted model's script, tools, what
@@ -58,6 +60,15 @@ def verdict_identity(services: Services, job: Job, case: Case, artifact: RunArti
     """
     extra = {**_verdict_extra(services, job, case), **verdict_cassette(services, job, case, artifact)}
     return job.plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case, job.judges, extra)
+
+
+def measure_of(services: Services, job: Job, case: Case) -> str:
+    """16 hex digits over all that decides what a run of the case is worth, whichever run, and whatever its title.
+
+    Raises ConfigError for a script that is wrong.
+    """
+    untitled = case.model_copy(update={"title": ""})
+    return job.plan.lane.evaluation_fingerprint("", untitled, job.judges, _verdict_extra(services, job, case))[:_DIGITS]
 
 
 def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:

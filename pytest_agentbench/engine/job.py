@@ -139,8 +139,9 @@ class Result:
 
     `not_run` is the reason why the session stopped before the job was done. `seconds` is the run's own time, `waited`
     how long pytest stood still for it. `path` is where the run is stored, relative to the output folder,
-    `evaluation_path` the verdict on it. `runner` is what the run was made with. `reused` says that the run was in
-    the store, `evaluation_reused` that the verdict was. `tape` is the run's cassette while the job is worked on.
+    `evaluation_path` the verdict on it, `measure` a hash of what decided it. `runner` is what the run was made with.
+    `reused` says that the run was in the store, `evaluation_reused` that the verdict was. `tape` is the run's cassette
+    while the job is worked on.
     """
 
     runner: Given | None = None
@@ -153,6 +154,7 @@ class Result:
     waited: float = 0.0
     path: str | None = None
     evaluation_path: str | None = None
+    measure: str | None = None
     reused: bool = False
     evaluation_reused: bool = False
     workspace: Workspace | None = None

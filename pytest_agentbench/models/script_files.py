@@ -47,7 +47,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt, Tag, field_validator, model_validator
 
-from pytest_agentbench.config import ConfigFile
+from pytest_agentbench.config import ConfigFile, described_schema
 from pytest_agentbench.records import TOOL_USE_DIMENSIONS, Dimension, Record, ToolUseDimension
 
 Tokens = Annotated[StrictInt, Field(ge=0)]
@@ -58,36 +58,52 @@ class ScriptedToolCall(Record):
     """A tool call; a text as `arguments` is sent as it is, so that broken JSON can be shown too."""
 
     name: Annotated[str, Field(min_length=1)]
+    """The tool."""
     arguments: dict[str, Any] | str = Field(default_factory=dict)
+    """What it is called with; a text is sent as it is."""
 
 
 class ScriptedError(Record):
     """An HTTP error instead of an answer. With `times`, only for so many requests, as a retry says which one it is."""
 
     status: Annotated[StrictInt, Field(ge=400, le=599)]
+    """The HTTP status."""
     message: str = "a scripted error"
+    """What the error says."""
     code: str | None = None
+    """The code in the error's body."""
     retry_after: Annotated[float, Field(ge=0)] | None = None
+    """Seconds that the header Retry-After asks to wait."""
     times: Annotated[StrictInt, Field(ge=1)] | None = None
+    """How many requests get it before the answer comes; default: all."""
 
 
 class ScriptedUsage(Record):
     """Token counts to report; what is left out is counted from the texts, four bytes a token."""
 
     input_tokens: Tokens | None = None
+    """Tokens sent."""
     output_tokens: Tokens | None = None
+    """Tokens answered."""
     reasoning_tokens: Tokens = 0
+    """Of those, tokens of thought."""
     cached_tokens: Tokens = 0
+    """Of those sent, tokens that were cached."""
 
 
 class Step(Record):
     """One answer: a text, tool calls (all of them parallel), both, or an error."""
 
     content: str | None = None
+    """What the model says."""
     tool_calls: tuple[ScriptedToolCall, ...] = ()
+    """What it calls, all at once."""
     error: ScriptedError | None = None
+    """An HTTP error instead."""
     latency_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """How long the answer takes."""
     usage: ScriptedUsage | None = None
+    """Tokens to report."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -101,9 +117,13 @@ class Reply(Record):
     """The answers to the user message that is `when`, or in which the regex `matches` is found; else to any other."""
 
     when: str | None = None
+    """The whole user message that it answers."""
     matches: str | None = None
+    """A regular expression that is found in the message that it answers."""
     content: str | None = None
+    """The answer, where it is one text."""
     steps: tuple[Step, ...] = ()
+    """The answers one after the other: to the user message, then to what the tools return."""
 
     @field_validator("matches")
     @classmethod
@@ -144,26 +164,37 @@ class ScriptedScore(Record):
     """A judge's score with its evidence."""
 
     score: Score
+    """From 0 to 10."""
     evidence: tuple[str, ...] = ()
+    """What the judge bases it on."""
 
 
 class ScriptedExpectation(Record):
     """How far the expectation `index` of its kind is met."""
 
     kind: Literal["hard", "soft"]
+    """Of which list it is."""
     index: Tokens
+    """Which of the list, from 0."""
     met: Annotated[float, Field(ge=0, le=1)]
+    """From 0, unmet, to 1, met."""
     evidence: str = ""
+    """What the judge bases it on."""
 
 
 class ScriptedVerdict(Record):
     """What a judge answers. Dimensions left out get the overall score. `content` is sent instead, as it is."""
 
     overall: Score | ScriptedScore = 0.0
+    """The score of the whole, 0 to 10."""
     dimensions: dict[Dimension | ToolUseDimension, Score | ScriptedScore] = Field(default_factory=dict)
+    """Scores by dimension; default: the overall one."""
     expectations: tuple[ScriptedExpectation, ...] = ()
+    """How far expectations are met."""
     summary: str = "A scripted verdict."
+    """What the judge says in a sentence."""
     content: str | None = None
+    """A raw reply instead, such as a broken one."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -193,8 +224,11 @@ class ScriptedJudgement(Record):
     """Whether a judge finds an answer correct. `content` is sent instead, as it is."""
 
     correct: StrictBool | None = None
+    """Whether the answer is."""
     reason: str = "A scripted verdict."
+    """Why."""
     content: str | None = None
+    """A raw reply instead, such as a broken one."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -212,8 +246,11 @@ class ScriptedSearchResult(Record):
     """One hit of a scripted web search."""
 
     title: str
+    """Title of the page."""
     url: str
+    """Its address."""
     snippet: str = ""
+    """A piece of its text."""
 
 
 ScriptedStages = dict[str, Any]
@@ -224,7 +261,9 @@ class CaseScript(ConfigFile):
     """`demo.yaml`: how a scripted model answers one case."""
 
     replies: tuple[Reply, ...] = ()
+    """What the model says to user messages; one that names its message wins over one for any."""
     judge: ScriptedVerdicts | None = None
+    """What a judge says of the run; a list has one for each time it is asked."""
     judgement: ScriptedVotes | None = None
     """Whether a judge finds the answer correct."""
     web_search: dict[str, tuple[ScriptedSearchResult, ...]] = Field(default_factory=dict)
@@ -256,8 +295,11 @@ class DatasetScript(ConfigFile):
     """`<name>.demo.yaml`: how a scripted model answers the rows of a dataset, or MCP tasks, by item id."""
 
     answers: dict[str, ScriptedAnswer] = Field(default_factory=dict)
+    """What the model says, by item id."""
     default: ScriptedAnswer | None = None
+    """What it says to every other item."""
     judge: ScriptedVerdicts | None = None
+    """What a judge says of every item."""
     judges: dict[str, ScriptedVerdicts] = Field(default_factory=dict)
     """What a judge says of an item in place of `judge`, by item id."""
     judgements: dict[str, ScriptedVotes] = Field(default_factory=dict)
@@ -273,5 +315,4 @@ class DatasetScript(ConfigFile):
 def script_schemas() -> dict[str, dict[str, Any]]:
     """Name to JSON Schema (draft 2020-12) of both kinds of script, for editors."""
     kinds: dict[str, type[ConfigFile]] = {"demo": CaseScript, "dataset_demo": DatasetScript}
-    draft = "https://json-schema.org/draft/2020-12/schema"
-    return {name: {"$schema": draft, **kind.model_json_schema()} for name, kind in kinds.items()}
+    return {name: described_schema(kind) for name, kind in kinds.items()}

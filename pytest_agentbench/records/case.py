@@ -50,6 +50,7 @@ class RunnerSpec(Record):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     type: Text
+    """The runner: `llm_probe`, `openclaw`, or one that a plugin registers."""
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -61,23 +62,31 @@ class Expectation(Record):
     """A statement in plain language that the judge weighs."""
 
     text: Text
+    """What should be so."""
     weight: Annotated[float, Field(strict=True, ge=0)] = 1.0
+    """How much it counts beside others of its kind."""
     metadata: dict[str, Any] = Field(default_factory=dict)
+    """Anything you like; not used by the framework."""
 
 
 class Expectations(Record):
     """Hard ones are critical; soft ones earn partial credit."""
 
     hard_expectations: tuple[Expectation, ...] = ()
+    """What has to be so; with `require_hard`, one that is not fails the case."""
     soft_expectations: tuple[Expectation, ...] = ()
+    """What should be so."""
 
 
 class RubricScale(Record):
     """The rubric's own scale. The judge always answers 0-10, which maps to `min + s / 10 * (max - min)`."""
 
     min: StrictFloat = 0
+    """The lowest score."""
     max: StrictFloat = 10
+    """The highest score."""
     anchors: dict[str, str] = Field(default_factory=dict)
+    """What scores mean, by score."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -90,17 +99,24 @@ class Criterion(Record):
     """One thing the judge looks at."""
 
     name: Text
+    """What it is called."""
     what_good_looks_like: str | None = None
+    """What earns a high score."""
     what_bad_looks_like: str | None = None
+    """What earns a low one."""
 
 
 class Rubric(Record):
     """How the judge is to score."""
 
     version: StrictInt = 1
+    """For people: count it up when the rubric changes."""
     scale: RubricScale = Field(default_factory=RubricScale)
+    """From where to where scores go, and what they mean."""
     criteria: tuple[Criterion, ...] = ()
+    """What the judge looks at."""
     scoring_instructions: str | None = None
+    """What else the judge is told."""
 
 
 class MetricSpec(Record):
@@ -110,16 +126,22 @@ class MetricSpec(Record):
     """
 
     name: Text
+    """A registered metric, such as `contains_answer`."""
     threshold: Fraction | None = None
+    """The score from which it passes, 0 to 1; null only reports it."""
     args: dict[str, Any] = Field(default_factory=dict)
+    """Options of the metric."""
     compat: Literal["v1"] | None = None
+    """`v1` for the definition of the original benchmark."""
 
 
 class Thresholds(Record):
     """What a case's repetitions must reach together."""
 
     pass_rate: Fraction | None = None
+    """Least share of repetitions that pass, 0 to 1."""
     pass_hat_k: Fraction | None = None
+    """Least pass^k over all repetitions 0 to 1."""
 
 
 class McpTask(Record):
@@ -224,16 +246,22 @@ class Prices(Record):
     """USD per million tokens."""
 
     input_per_1m: Annotated[float, Field(strict=True, ge=0)]
+    """For a million tokens sent."""
     output_per_1m: Annotated[float, Field(strict=True, ge=0)]
+    """For a million tokens answered."""
     cached_input_per_1m: Annotated[float, Field(strict=True, ge=0)] | None = None
+    """For a million tokens sent that the provider had cached; default: as `input_per_1m`."""
 
 
 class Limits(Record):
     """What an endpoint bears: requests in flight, requests and tokens per minute. None: unlimited."""
 
     max_concurrency: Annotated[StrictInt, Field(ge=1)] = 64
+    """Requests in flight."""
     rpm: Annotated[StrictInt, Field(ge=1)] | None = None
+    """Requests per minute; null: unlimited."""
     tpm: Annotated[StrictInt, Field(ge=1)] | None = None
+    """Tokens per minute; null: unlimited."""
 
 
 Model.model_rebuild()

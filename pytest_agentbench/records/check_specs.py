@@ -34,6 +34,7 @@ class ToolCallCount(Record):
 
     kind: Literal["tool_call_count"]
     count: Count
+    """How many, neither more nor less."""
 
 
 class FileExists(Record):
@@ -41,6 +42,7 @@ class FileExists(Record):
 
     kind: Literal["file_exists"]
     path: Text
+    """Relative to the workspace, else to the case's folder."""
 
 
 class PathExists(Record):
@@ -48,6 +50,7 @@ class PathExists(Record):
 
     kind: Literal["path_exists"]
     path: Text
+    """Relative to the workspace, else to the case's folder."""
 
 
 class FileContains(Record):
@@ -55,7 +58,9 @@ class FileContains(Record):
 
     kind: Literal["file_contains"]
     path: Text
+    """Relative to the workspace, else to the case's folder."""
     text: Text
+    """What it has to hold."""
 
 
 class StatusIs(Record):
@@ -63,6 +68,7 @@ class StatusIs(Record):
 
     kind: Literal["status_is"]
     status: RunStatus
+    """How the run has to end."""
 
 
 class OutputArtifactPresent(Record):
@@ -70,8 +76,11 @@ class OutputArtifactPresent(Record):
 
     kind: Literal["output_artifact_present"]
     artifact_id: Text | None = None
+    """Its id."""
     artifact_type: Text | None = None
+    """Its type."""
     uri: Text | None = None
+    """Its address."""
 
     @model_validator(mode="after")
     def _needs_a_matcher(self) -> Self:
@@ -87,9 +96,13 @@ class OpenclawWorkspaceFilePresent(Record):
 
     kind: Literal["openclaw_workspace_file_present"]
     relative_path: Text
+    """Its place in the workspace."""
     contains: Text | None = None
+    """What its text has to hold."""
     contains_all: tuple[Text, ...] = ()
+    """Texts that it has to hold, each of them."""
     contains_any: tuple[Text, ...] = ()
+    """Texts of which it has to hold one."""
 
     @model_validator(mode="after")
     def _one_style(self) -> Self:
@@ -103,8 +116,11 @@ class RegexMatch(Record):
 
     kind: Literal["regex_match"]
     pattern: Text
+    """A regular expression of Python's, searched for anywhere."""
     path: Text | None = None
+    """A file to look at instead of the final output: in the workspace, else in the case's folder."""
     ignore_case: StrictBool = False
+    """Capital and small letters are the same."""
 
     @field_validator("pattern")
     @classmethod
@@ -125,7 +141,9 @@ class JsonSchema(Record):
 
     kind: Literal["json_schema"]
     json_schema: dict[str, Any] = Field(alias="schema")
+    """A JSON Schema, of draft 2020-12 unless its `$schema` names another."""
     path: Text | None = None
+    """A file to look at instead of the final output: in the workspace, else in the case's folder."""
 
 
 class JsonPathEquals(Record):
@@ -133,8 +151,11 @@ class JsonPathEquals(Record):
 
     kind: Literal["json_path_equals"]
     json_path: Text
+    """Where the value stands, such as `$.items[0].name`."""
     value: Any
+    """What it has to equal."""
     path: Text | None = None
+    """A file to look at instead of the final output: in the workspace, else in the case's folder."""
 
 
 class ToolCalled(Record):
@@ -142,9 +163,13 @@ class ToolCalled(Record):
 
     kind: Literal["tool_called"]
     name: Text
+    """The tool."""
     arguments: dict[str, Any] = Field(default_factory=dict)
+    """What the call's arguments have to include; others may be there."""
     after: Text | None = None
+    """A tool that has to be called before."""
     min_count: Annotated[StrictInt, Field(ge=1)] = 1
+    """How many such calls there have to be at least."""
 
 
 class ToolNotCalled(Record):
@@ -152,7 +177,9 @@ class ToolNotCalled(Record):
 
     kind: Literal["tool_not_called"]
     name: Text
+    """The tool."""
     arguments: dict[str, Any] = Field(default_factory=dict)
+    """Only calls whose arguments include these are forbidden."""
 
 
 class MaxTurns(Record):
@@ -160,6 +187,7 @@ class MaxTurns(Record):
 
     kind: Literal["max_turns"]
     count: Count
+    """Requests to the model, at most."""
 
 
 class MaxCostUsd(Record):
@@ -167,6 +195,7 @@ class MaxCostUsd(Record):
 
     kind: Literal["max_cost_usd"]
     usd: Annotated[float, Field(strict=True, ge=0)]
+    """US dollars, at most."""
 
 
 class MaxSeconds(Record):
@@ -174,6 +203,7 @@ class MaxSeconds(Record):
 
     kind: Literal["max_seconds"]
     seconds: Annotated[float, Field(strict=True, gt=0)]
+    """Wall-clock time of the run, at most."""
 
 
 class MetricAtLeast(Record):
@@ -181,10 +211,15 @@ class MetricAtLeast(Record):
 
     kind: Literal["metric"]
     name: Text
+    """A registered metric, such as `contains_answer`."""
     reference: str
+    """The expected answer."""
     threshold: Fraction = 1.0
+    """The score from which it passes, 0 to 1."""
     args: dict[str, Any] = Field(default_factory=dict)
+    """Options of the metric."""
     path: Text | None = None
+    """A file to look at instead of the final output: in the workspace, else in the case's folder."""
 
 
 class CustomCheck(Record):
@@ -193,6 +228,7 @@ class CustomCheck(Record):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     kind: Text
+    """The name that a plugin has registered."""
 
 
 BUILTIN_CHECKS: tuple[type[Record], ...] = (
@@ -249,8 +285,11 @@ class PythonHook(Record):
     """A callable of the case author's that checks a run; runs only where the evaluation profile allows it."""
 
     path: Text | None = None
+    """A Python file, relative to test.yaml."""
     import_path: Text | None = None
+    """A module that can be imported, instead of a file."""
     callable_name: Text
+    """The function in it."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -265,10 +304,15 @@ class Check(Record):
     """One deterministic check of a case. `dimensions` is empty where the file leaves the kind's default."""
 
     check_id: Slug
+    """What reports call it; unique in the case."""
     description: str | None = None
+    """For people."""
     dimensions: tuple[Dimension, ...] = ()
+    """What it counts towards; default: what its kind does."""
     declarative: Declarative | None = None
+    """What is checked: a kind and its fields."""
     python_hook: PythonHook | None = None
+    """Python that checks, instead of a kind."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

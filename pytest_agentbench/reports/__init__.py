@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.reports.report import build_report, report_schema, suite_properties, write_report
     from pytest_agentbench.reports.table import Terminal
     from pytest_agentbench.reports.terminal import write_summary
+    from pytest_agentbench.reports.uncollected import collection_problems
 
 _HOMES = {
     "comparison": ("Campaign", "campaign", "compare"),
@@ -47,6 +48,7 @@ _HOMES = {
     "report": ("build_report", "report_schema", "suite_properties", "write_report"),
     "table": ("Terminal",),
     "terminal": ("write_summary",),
+    "uncollected": ("collection_problems",),
 }
 """What workers, which make no report, do without, and all but dry runs."""
 __getattr__ = lazy_exports(__name__, {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names})
@@ -71,6 +73,7 @@ __all__ = [
     "build_report",
     "campaign",
     "case_failures",
+    "collection_problems",
     "compare",
     "error_report",
     "failure_report",

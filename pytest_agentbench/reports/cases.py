@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 CaseKey = tuple[str, str]
-"""The node id without its bracket, and the case's id: cases of one name in two files are two."""
+"""The node id without model and repetition, and the case's id: cases of one name in two files are two."""
 
 _VERDICTS = frozenset(("passed", "failed"))
 
 
 def case_key(row: Mapping[str, Any]) -> CaseKey:
-    """The case that a row is of, whatever the model and the repetition."""
-    return row["nodeid"].rpartition("[")[0], row["case_id"]
+    """The case that a row is of, whatever the model and the repetition.
+
+    A parametrized test by hand is a case for each of its `variant`s: they ask different things of a run.
+    """
+    place, variant = row["nodeid"].rpartition("[")[0], row.get("variant")
+    return place if variant is None else f"{place}[{variant}]", row["case_id"]
 
 
 def has_verdict(row: Mapping[str, Any]) -> bool:

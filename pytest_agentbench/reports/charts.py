@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_agentbench.errors import visible
 from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
+from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.reports.statistics import pair, pass_rate_interval
 
 Spec = dict[str, Any]
@@ -19,7 +20,11 @@ Values = list[dict[str, Any]]
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 COLOURS = ("#0b62c4", "#b3450b", "#12753f", "#8a2aa8", "#9a6700", "#b0174f", "#0b7285", "#4b5563")
 """Of models, in their order, on a light ground; the page has its own for a dark one."""
+SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right", "triangle-down")
+"""One fewer than colours, so that only the 57th model looks like the first one."""
 MOST_TAGS = 20
+_FAR_APART = 100
+"""How many times the least is the most from which an axis is logarithmic: else most models stand at its left end."""
 LONGEST_NAME = 120
 _NAMES = {"labelLimit": 180}
 _BY_MODEL = {"field": "model", "type": "nominal", "sort": None}
@@ -106,7 +111,7 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
         if scored
         else {**_RATE, "scale": {"domain": [0, 1]}}
     )
-    horizontal = {"field": x, "type": "quantitative", "title": title, "axis": {"tickCount": 6}}
+    horizontal = {"field": x, "type": "quantitative", "axis": {"tickCount": 6}, **_scaled(title, values, x)}
     spec = {
         **_spec(f"{what} against {against}", values),
         "height": 280,
@@ -117,18 +122,37 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
         ],
     }
     note = "Best is top left. Vertical lines are 95 % intervals over cases."
+    if hidden := _hidden(values, x, y):
+        note += f" At one point: {'; '.join(hidden)}."
     if lacking:
         note += f" Not drawn, for its {against} or its {what.lower()} is unknown: {', '.join(lacking)}."
     return Chart(f"score-{against}", f"{what} against {against}", note, spec)
 
 
+def _scaled(title: str, values: Values, field: str) -> dict[str, Any]:
+    """The title of an axis, which is logarithmic where its figures are far apart."""
+    found = [value[field] for value in values]
+    if not found or min(found) <= 0 or max(found) < _FAR_APART * min(found):
+        return {"title": title}
+    return {"title": f"{title}, logarithmic", "scale": {"type": "log"}}
+
+
+def _hidden(values: Values, x: str, y: str) -> list[str]:
+    """The names of models whose marks cover each other, by the point where they are."""
+    at: dict[tuple[float, float], list[str]] = defaultdict(list)
+    for value in values:
+        at[value[x], value[y]].append(value["model"])
+    return [", ".join(names) for names in at.values() if len(names) > 1]
+
+
 def by_tag(report: Mapping[str, Any]) -> Chart:
-    """The pass rate by tag and model, for the tags that most runs have; a tag that all runs have tells nothing."""
-    frequent = Counter(tag for row in report["runs"] for tag in dict.fromkeys(row["tags"]))
-    telling = {tag: n for tag, n in frequent.items() if n < len(report["runs"])}
+    """The pass rate by tag and model, for the tags that most judged runs have; one that all have tells nothing."""
+    judged = [row for row in report["runs"] if has_verdict(row)]
+    frequent = Counter(tag for row in judged for tag in dict.fromkeys(row["tags"]))
+    telling = {tag: n for tag, n in frequent.items() if n < len(judged)}
     shown = sorted(telling, key=lambda tag: (-telling[tag], tag))[:MOST_TAGS]
     rate = {**_RATE, "scale": {"domain": [0, 1]}}
-    values = list(_tag_values(report, shown))
+    values = list(_tag_values(report, judged, shown))
     spec = {
         **_spec("Pass rate by tag", values),
         "height": len(shown) * max(26, 10 * len(report["models"])),
@@ -147,14 +171,13 @@ def by_tag(report: Mapping[str, Any]) -> Chart:
     return Chart("tags", "Pass rate by tag", note, spec)
 
 
-def _tag_values(report: Mapping[str, Any], tags: list[str]) -> Iterator[dict[str, Any]]:
+def _tag_values(report: Mapping[str, Any], judged: list[Row], tags: list[str]) -> Iterator[dict[str, Any]]:
     """By tag and model, in the order of both, where any run was judged."""
     verdicts: dict[tuple[str, str], dict[CaseKey, list[bool]]] = defaultdict(lambda: defaultdict(list))
     wanted = set(tags)
-    for row in report["runs"]:
-        if has_verdict(row):
-            for tag in wanted.intersection(row["tags"]):
-                verdicts[tag, row["model_id"]][case_key(row)].append(row["outcome"] == "passed")
+    for row in judged:
+        for tag in wanted.intersection(row["tags"]):
+            verdicts[tag, row["model_id"]][case_key(row)].append(row["outcome"] == "passed")
     for tag in tags:
         for name, model in _named(report):
             if cases := verdicts.get((tag, model["model_id"])):
@@ -204,7 +227,7 @@ def _spec(description: str, values: Values) -> Spec:
         "data": {"values": values},
         "width": "container",
         "config": {
-            "range": {"category": list(COLOURS)},
+            "range": {"category": list(COLOURS), "symbol": list(SHAPES)},
             "axis": {"labelFontSize": 12, "titleFontSize": 12},
             "legend": {"columns": 4},
         },

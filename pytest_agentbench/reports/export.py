@@ -21,6 +21,7 @@ Kind = Literal["text", "texts", "integer", "number", "boolean"]
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 """What spreadsheets take a cell for a formula by; the last four are full-width forms of the others."""
 _LINES = 1_000
+_NUMBERS: dict[str, type[int] | type[float]] = {"integer": int, "number": float}
 _PLAIN: dict[str, Kind] = {
     "nodeid": "text",
     "line": "integer",
@@ -167,7 +168,9 @@ def _value(row: Mapping[str, Any], column: Column) -> Any:
     found: Any = row
     for key in column.path:
         found = None if found is None else found.get(key)
-    return float(found) if column.kind == "number" and found is not None else found
+    if found is None or column.kind not in _NUMBERS:
+        return found
+    return _NUMBERS[column.kind](found)  # JSON may write either as the other
 
 
 def _names(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:

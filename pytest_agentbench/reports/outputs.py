@@ -24,20 +24,21 @@ _NOTHING: dict[str, Any] = {
 }
 
 
-def write_outputs(report: dict[str, Any], settings: Settings, root: Path) -> tuple[dict[str, Path], list[str]]:
-    """Writes what is asked for: the files by what they are, and a sentence for each that cannot be written.
+def write_outputs(report: dict[str, Any], settings: Settings, root: Path) -> tuple[dict[str, Path], bool]:
+    """Writes what is asked for: the files by what they are, and whether these are all of them.
 
-    `root` is pytest's root directory.
+    The report gets a warning for each that cannot be written. `root` is pytest's root directory.
     """
-    written, problems = {}, []
+    written, complete = {}, True
     for what, path, write in _writers(report, settings, root):
         try:
             write()
         except InfrastructureError as error:
-            problems.append(str(error))
+            report["session"]["warnings"].append(str(error))
+            complete = False
         else:
             written[what] = path
-    return written, problems
+    return written, complete
 
 
 def write_chart(report: Report, path: Path) -> None:

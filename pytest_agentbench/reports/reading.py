@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.report import Report, report_schema
+from pytest_agentbench.reports.statistics import finite
 
 _HEAD = ("schema_version", "session", "totals")
 """Beside the runs, what is shown rests on these; the rest follows, and older versions have less of it."""
 _KEPT = ("comparison", "human")
 """What does not follow from the runs, and is shown as it stands where it is there."""
+
+_MOST_DIGITS = 100
 
 
 def read_report(path: Path) -> Report:
@@ -35,7 +37,7 @@ def read_report(path: Path) -> Report:
 
 def parsed(text: bytes) -> Any:
     """JSON with numbers that can be added up and written again. Raises ValueError and RecursionError."""
-    return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    return json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
 
 
 def run_mistake(run: Any, place: str = "row") -> str | None:
@@ -100,8 +102,12 @@ def _mistake(value: Any, schema: dict[str, Any], place: str) -> str | None:
 
 
 def _finite(text: str) -> float:
-    return value if isfinite(value := float(text)) else _no_number(text)
+    return value if finite(value := float(text)) is not None else _no_number(text)
+
+
+def _whole(text: str) -> int:
+    return int(text) if len(text) <= _MOST_DIGITS else _no_number(text)
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"found {name[:40]}, expected a number")
+    raise ValueError(f"found {name[:40]}, expected a number between -1e100 and 1e100")

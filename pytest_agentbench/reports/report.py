@@ -45,6 +45,7 @@ _SESSION: dict[str, Any] = {
     "merged": None,
     "warnings": [],
     "faults": [],
+    "uncollected": [],
 }
 
 
@@ -54,9 +55,9 @@ def build_report(
     """The whole report of rows from `run_row`, in the order given, one per run.
 
     `session` holds JSON values: `started_at` (ISO 8601, UTC), `duration_seconds`, `exit_status`, `command` (arguments),
-    `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` and `faults` (sentences), `shard`,
-    `selection`, `merged`. What it lacks is null or empty. `spent_usd` is what the session itself paid, `run` and
-    `judge` (USD, None: unknown).
+    `versions`, `profiles` (names by kind), `gate` (`Gate.as_dict()`), `warnings` and `faults` (sentences),
+    `uncollected` (`collection_problems`), `shard`, `selection`, `merged`. What it lacks is null or empty. `spent_usd`
+    is what the session itself paid, `run` and `judge` (USD, None: unknown).
     """
     by_case: dict[tuple[CaseKey, str], list[Row]] = defaultdict(list)
     for row in rows:

@@ -21,6 +21,7 @@ Row = dict[str, Any]
 
 MESSAGE_LIMIT = 1000
 CHECK_MESSAGE_LIMIT = 300
+_ABSURD = 10**15
 
 
 def run_row(
@@ -39,6 +40,8 @@ def run_row(
     message: str | None,
     predictions: str | None = None,
     evaluation_path: str | None = None,
+    measure: str | None = None,
+    variant: str | None = None,
     line: int | None = None,
     judged: Sequence[Mapping[str, Any]] = (),
 ) -> Row:
@@ -47,13 +50,15 @@ def run_row(
     `model` is the model that answered, or the name of the user's own agent where that is the subject. `outcome` is
     pytest's: passed, failed, error or skipped. `predictions` is the file that the answer comes from, and `model` then
     what stands for a model. A run may be `reused` and its evaluation new: judged again. The paths of both are relative
-    to the output folder. `line`, from 1, is the case's in the node id's file. `judged` are models' verdicts on it, see
+    to the output folder. `measure` is a hash of what decided the run, `variant` which of a parametrized
+    test's it is. `line`, from 1, is the case's in the node id's file. `judged` are models' verdicts on it, see
     `engine.judged_by`.
     """
     thresholds = case.thresholds
     return {
         "nodeid": sendable(nodeid),
         "case_id": sendable(case.case_id),
+        **({} if variant is None else {"variant": sendable(variant)}),
         **_subject(model, predictions),
         "repetition": repetition,
         "line": line,
@@ -82,6 +87,7 @@ def run_row(
         "fingerprint": _text(artifact.fingerprint) if artifact is not None else None,
         "artifact": _text(artifact_path),
         "evaluation": _text(evaluation_path),
+        "measure": measure,
         "message": _text(message, MESSAGE_LIMIT),
         **_research(case, evaluation),
         **_judged(artifact, judged),
@@ -201,7 +207,7 @@ def _judged(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -
 
 
 def _usage(usage: Usage) -> dict[str, int | None]:
-    """Tokens; fewer than none are unknown."""
+    """Tokens; fewer than none, and what no model has ever used, are unknown."""
     counts = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -209,7 +215,7 @@ def _usage(usage: Usage) -> dict[str, int | None]:
         "reasoning_tokens": usage.reasoning_tokens,
         "cached_tokens": usage.cached_tokens,
     }
-    return {name: count if count is not None and count >= 0 else None for name, count in counts.items()}
+    return {name: count if count is not None and 0 <= count < _ABSURD else None for name, count in counts.items()}
 
 
 def _judge_cost(artifact: RunArtifact | None, evaluation: Evaluation | None) -> float | None:

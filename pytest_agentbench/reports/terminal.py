@@ -66,10 +66,18 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
     if quiet < 2 or not report["runs"]:
         for warning in report["session"]["warnings"]:
             terminalreporter.write_line(f"warning: {text.visible(warning)}", yellow=True)
+        for fault in _untold_faults(report["session"]):
+            terminalreporter.write_line(text.visible(fault), red=True)
     _write_gate(terminalreporter, report["session"]["gate"], only_failure=quiet >= 2)
     if quiet < 2:
         for what, path in (written or {}).items():
             terminalreporter.write_line(f"{what}: {text.visible(str(path))}")
+
+
+def _untold_faults(session: Any) -> list[str]:
+    """What went wrong beside the cases, as far as neither the gate nor a warning says it."""
+    told = [*session["gate"]["reasons"], *(warning.partition(";")[0] for warning in session["warnings"])]
+    return [fault for fault in session.get("faults") or () if not any(said and said in fault for said in told)]
 
 
 def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
@@ -193,11 +201,15 @@ def _write_gate(reporter: Terminal, gate: Any, *, only_failure: bool) -> None:
     if gate["passed"] is None or (gate["passed"] and only_failure):
         return
     if gate["passed"]:
-        rate, wanted, completion = gate["pass_rate"], gate["fail_under"], gate["completion"]
-        required = "" if wanted is None else f" (wanted {wanted:g})"
-        said = f"pass rate {rate:.3f}{required}, completion {completion:.3f} (wanted {gate['min_completion']:g})"
-        reporter.write_line(f"gate passed: {said}", green=True)
+        rate, completion = _of(gate["pass_rate"], gate["fail_under"]), _of(gate["completion"], gate["min_completion"])
+        reporter.write_line(f"gate passed: pass rate {rate}, completion {completion}", green=True)
         return
     reporter.write_line("gate failed:", red=True, bold=True)
     for reason in gate["reasons"]:
         reporter.write_line(f"  {text.visible(reason)}", red=True)
+
+
+def _of(share: float | None, wanted: float | None) -> str:
+    """A share, and what was wanted of it; a stranger's report may lack either."""
+    shown = "unknown" if share is None else f"{share:.3f}"
+    return shown if wanted is None else f"{shown} (wanted {wanted:g})"

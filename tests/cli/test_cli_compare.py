@@ -7,7 +7,7 @@ from html import unescape
 
 import jsonschema
 import pytest
-from support.sample_reports import MODELS, sample_report
+from support.random_reports import MODELS, random_report
 
 from pytest_agentbench.cli import main
 from pytest_agentbench.reports import build_report, report_schema
@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
 
 def saved(folder, name, *outcomes, **changes):
     """A report of one run a case on gpt4o, with these outcomes."""
-    rows = sample_report(len(outcomes), MODELS[:1], 1)["runs"]
+    rows = random_report(len(outcomes), MODELS[:1], 1)["runs"]
     report = build_report(
         [{**row, "outcome": o, "must_pass": False, **changes} for row, o in zip(rows, outcomes, strict=True)], {}
     )
@@ -103,7 +103,7 @@ def test_an_outage_on_either_side_is_exit_status_1(folder, capsys, sides, said):
 
 
 def test_two_models_of_one_report(folder, capsys):
-    (folder / "both.json").write_text(json.dumps(sample_report(60, MODELS[1:3], 2)), encoding="utf-8")
+    (folder / "both.json").write_text(json.dumps(random_report(60, MODELS[1:3], 2)), encoding="utf-8")
     code, out, _ = printed(capsys, "both.json#claude", "both.json#qwen3-32b")
     assert code == 1
     assert out.splitlines()[0] == "both.json#qwen3-32b compared with both.json#claude"

@@ -172,10 +172,12 @@ def test_a_dockerfile_comes_along_and_other_sandboxes_are_named(importing: Impor
         ("match", {"location": "exact"}, "Paris", "`Paris`", "In Paris"),
         ("exact", {}, "Paris", "paris.", "In Paris"),
         ("includes", {}, "a.b", "x A.B y", "x a-b y"),
+        ("includes", {}, " 5", "It is 5.", "It is 25."),
+        ("f1", {}, ["Paris", "the city of Paris"], "Paris.", "It may be Paris, Rome or Bern"),
     ],
 )
 def test_patterns_of_scorers_take_what_inspect_takes(
-    importing: Importing, scorer: str, options: dict[str, object], target: str, right: str, wrong: str
+    importing: Importing, scorer: str, options: dict[str, object], target: object, right: str, wrong: str
 ):
     log = {
         "eval": {"scorers": [{"name": scorer, "options": options}]},
@@ -187,6 +189,40 @@ def test_patterns_of_scorers_take_what_inspect_takes(
     flags = regex.IGNORECASE if evaluator["args"].get("ignore_case") else 0
     assert regex.search(evaluator["args"]["pattern"], right, flags)
     assert not regex.search(evaluator["args"]["pattern"], wrong, flags)
+
+
+def test_several_numbers_are_no_pattern_of_their_digits(importing: Importing):
+    log = {
+        "eval": {"scorers": [{"name": "match", "options": {"numeric": True}}]},
+        "samples": [{"id": "x", "epoch": 1, "input": "How many?", "target": ["5", "6"]}],
+    }
+    found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
+    assert found.code == 1
+    assert "not imported: target: found several numbers (5, 6), of which numeric_match takes one" in found.err
+
+
+def test_what_a_solver_of_choices_asks_differently_is_named(importing: Importing):
+    step = {"solver": "multiple_choice", "params": {"template": None, "cot": True, "multiple_correct": False}}
+    sample = {"id": "x", "epoch": 1, "input": "2 + 2?", "choices": ["3", "4"], "target": "B"}
+    log = {"eval": {"scorers": [{"name": "choice"}]}, "plan": {"steps": [step]}, "samples": [sample]}
+    found = importing.call("inspect", importing.write("s.json", json.dumps(log)))
+    assert found.err == "s.json:1:1: plan.steps: cot of multiple_choice is left out\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ({"eval": {"scorers": 5}}, "s.json:1:1: eval.scorers: found 5, expected a list of objects"),
+        ({"eval": {}, "plan": {"steps": ["x"]}}, "s.json:1:1: plan.steps: found ['x'], expected a list of objects"),
+        ({"eval": {}, "plan": {"steps": [{"solver": "x", "params": [1]}]}}, "the solver 'x' is code"),
+        ({"eval": {}, "samples": [{"input": "attachment://1", "attachments": [1]}]}, "attachments: found no text for"),
+        ({"eval": {"scorers": [{"name": "match", "options": []}]}}, "found nothing that could become a case"),
+    ],
+)
+def test_a_log_of_another_form_is_an_error(importing: Importing, log: dict[str, object], reason: str):
+    found = importing.call("inspect", importing.write("s.json", json.dumps({"samples": [], **log})))
+    assert found.code == 1
+    assert reason in found.err
 
 
 def test_a_sample_whose_run_failed_leaves_no_answer_and_is_named(importing: Importing):
@@ -227,6 +263,7 @@ def test_a_setup_script_is_kept_but_not_run(importing: Importing):
         ({"files": {"a": "data/"}}, "files: 'a' is the folder data/; name its files one by one"),
         ({"choices": ["", "yes"], "target": "B"}, "choices: found ['', 'yes']"),
         ({"choices": list(map(str, range(27))), "target": "B"}, "expected up to 26 texts"),
+        ({"choices": ["1", "2", "3"], "target": "A,C"}, "target: found several choices (A,C)"),
     ],
 )
 def test_a_sample_that_becomes_no_case_is_named(
@@ -247,7 +284,16 @@ def test_a_sample_that_becomes_no_case_is_named(
     ("scorer", "said", "note"),
     [
         ({"name": "model_graded_qa", "options": {}}, {"name": "llm_judgement", "threshold": 1.0}, ""),
-        ({"name": "match", "options": {"numeric": True}}, {"name": "numeric_match", "threshold": 1.0}, ""),
+        (
+            {"name": "model_graded_fact", "options": {"instructions": "Be strict."}},
+            {"name": "llm_judgement", "threshold": 1.0},
+            "eval.scorers: instructions of model_graded_fact is left out",
+        ),
+        (
+            {"name": "match", "options": {"numeric": True, "location": "begin"}},
+            {"name": "numeric_match", "threshold": 1.0},
+            "takes 60 % and 60 for the same number; it takes the last number, where match looks at 'begin'",
+        ),
         ({"name": "mine/own", "options": {}}, {"name": "exact_match", "threshold": 1.0}, "the scorer 'own' is code"),
     ],
 )

@@ -43,6 +43,19 @@ CHECKS = [
     ('contains-any: one, "two, three"', "two, three", "two"),
     ("yes", "yes", "no"),
     ({"type": "equals", "value": True}, "true", "True"),
+    ({"type": "equals", "value": "yes"}, "yes", "yes\n"),
+    ({"type": "equals", "value": 1.0}, "1", "1.0"),
+    ({"type": "equals", "value": [1]}, "[1.0]", "1"),
+    ({"type": "equals", "value": {"a": "{{q}}"}}, '{"a": "{{q}}"}', '{"a": "Say yes."}'),
+    ({"type": "is-json"}, "\n[1]", "```json\n[1]\n```"),
+    ({"type": "is-json", "value": {"items": [{"type": "string"}]}}, '["a"]', "[1]"),
+    ({"type": "is-json", "value": {"dependencies": {"a": ["b"]}}}, '{"b": 1}', '{"a": 1}'),
+    ({"type": "regex", "value": "^(yes|no)$"}, "no", "no\n"),
+    ({"type": "regex", "value": "^\\d+\\s€$"}, "30\u00a0€", "٣٠ €"),
+    ({"type": "not-regex", "value": "\\bno\\b"}, "nobody", "éno"),
+    ({"type": "regex", "value": "a{e}[[]"}, "a{e}[", "["),
+    ({"type": "contains-all", "value": ["one", "file://two.txt"]}, "two one", "one"),
+    ({"type": "contains-any", "value": '"say ""hi""", " no "'}, 'I say "hi"', "no"),
 ]
 
 
@@ -53,6 +66,7 @@ def test_assertions_decide_as_they_did(importing: Importing):
         for number, (assertion, *_) in enumerate(CHECKS)
         for what in ("right", "wrong")
     ]
+    importing.write("two.txt", "two\n")
     found = config(importing, tests=tests)
     assert (found.code, found.err) == (0, "")
     for number, (_, *answers) in enumerate(CHECKS):
@@ -75,7 +89,7 @@ def test_assertions_of_cost_time_tools_and_judges_become_theirs(importing: Impor
         {"type": "cost", "threshold": 0.01},
         {"type": "latency", "threshold": 2500},
         {"type": "trajectory:tool-used", "value": [{"name": "search", "min": 2}, "read"]},
-        {"type": "not-trajectory:tool-used", "value": "delete"},
+        "not-trajectory:tool-used: delete",
         {"type": "llm-rubric", "value": "Is polite", "weight": 2, "threshold": 0.8},
         {"type": "not-llm-rubric", "value": "Blames {{q}}"},
         {"type": "factuality", "value": "Paris is in France."},
@@ -103,6 +117,34 @@ def test_assertions_of_cost_time_tools_and_judges_become_theirs(importing: Impor
     assert [line.partition(": ")[2] for line in found.err.splitlines()] == [
         "tests[0].assert[4]: threshold of llm-rubric is left out: an expectation is met or not"
     ]
+
+
+def test_a_scenario_adds_to_its_tests(importing: Importing):
+    data = {"vars": {"q": "One?"}, "metadata": {"a": 1}, "assert": [{"type": "contains", "value": "first"}]}
+    test = {"description": "both", "metadata": {"b": 2}, "assert": [{"type": "contains", "value": "second"}]}
+    alone = {"config": [{**data, "description": "alone"}]}
+    found = config(importing, tests=[], scenarios=[{"config": [data], "tests": [test]}, alone])
+    assert (found.code, found.err) == (0, "")
+    patterns = {
+        name: [check["declarative"]["pattern"] for check in found.case(name)["deterministic_checks"]]
+        for name in ("both", "alone")
+    }
+    assert patterns == {"both": ["second", "first"], "alone": ["first"]}
+    assert found.case("both")["metadata"].items() >= {"a": 1, "b": 2}.items()
+
+
+def test_tests_name_their_prompts_as_promptfoo_does(importing: Importing):
+    importing.write("two.txt", "One: {{q}}\r\n--- \r\nTwo: {{q}}\r\n")
+    prompts = [{"id": "file://two.txt", "label": "pair"}, {"raw": "{{q}}", "label": "plain"}]
+    tests = [
+        {"description": "default", "vars": {"q": "a"}},
+        {"description": "own", "vars": {"q": "a"}, "prompts": ["pla*"]},
+    ]
+    found = config(importing, prompts=prompts, defaultTest={"prompts": ["pair"], "assert": ["yes"]}, tests=tests)
+    assert (found.code, found.err) == (0, "")
+    cases = ("default-prompt-1", "default-prompt-2", "own")
+    assert [found.case(name)["input"]["messages"][0]["content"] for name in cases] == ["One: a", "Two: a", "a"]
+    assert "3 case files" in found.out
 
 
 def test_prompts_tests_and_values_multiply(importing: Importing):
@@ -154,7 +196,7 @@ def test_assertion_templates_and_files_of_values(importing: Importing):
     assert found.err == ""
     case = found.case("it")
     assert case["expectations"]["hard_expectations"] == [{"text": "Is polite"}]
-    assert case["deterministic_checks"][0]["declarative"]["schema"] == {"required": ["a"]}
+    assert case["deterministic_checks"][0]["declarative"]["schema"]["required"] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +218,15 @@ def test_assertion_templates_and_files_of_values(importing: Importing):
         ({"type": "contains", "value": "file://../secret.txt"}, "lies outside of"),
         ({"type": "contains", "value": "file://link.txt"}, "lies outside of"),
         ({"type": "contains", "weight": 0, "value": "x"}, "has weight 0"),
-        ({"type": "regex", "value": "("}, "is none for Python"),
+        ({"type": "contains", "value": ["x", "yes"]}, "expected a text"),
+        ({"type": "not-contains-any", "value": ["x", ""]}, "expected texts"),
+        ({"type": "contains-any", "value": 'x, "y'}, "a quote has no end"),
+        ({"type": "contains", "value": "package:mine:check"}, "package:mine:check is code"),
+        ({"type": "not-trajectory:tool-used", "value": ["read", "delete_*"]}, "a pattern of names"),
+        ({"type": "regex", "value": "(?i)yes"}, "'(?i)yes' is not the same in Python"),
+        ({"type": "regex", "value": "\\Ayes"}, "is not the same in Python"),
+        ({"type": "is-json", "value": {"items": {"format": "email"}}}, "format of its schema is left out"),
+        ({"type": "regex", "value": "("}, "cannot be taken over"),
         ({"type": "cost"}, "found the threshold None"),
         ({"type": "is-json", "value": "[1"}, "not valid YAML"),
         ({"type": "equals", "value": {"a": 1}, "threshold": 1, "type2": 1}, "type2 of equals is left out"),
@@ -195,7 +245,9 @@ def test_an_assertion_without_counterpart_is_named(importing: Importing, asserti
     assert line.startswith("promptfooconfig.yaml:")
     assert ": tests[0].assert[0]: " in line
     assert reason in line
-    assert "secret" not in json.dumps(found.case("it")["deterministic_checks"])
+    case = found.case("it")
+    assert "secret" not in json.dumps(case["deterministic_checks"])
+    assert case["metadata"]["left_out"] == [line.partition(": ")[2]]
 
 
 @pytest.mark.parametrize(
@@ -205,6 +257,7 @@ def test_an_assertion_without_counterpart_is_named(importing: Importing, asserti
         ({"tests": ["https://example.com/x.csv"]}, "is not on this machine"),
         ({"tests": [{"path": "gen.py:make", "config": {}}]}, "tests[0]: not imported: it is code"),
         ({"tests": [{"vars": {"q": "{{ 7 * 7 }}"}}]}, "found '{{ 7 * 7 }}'"),
+        ({"tests": [{"vars": {"q": "a {{- x -}} b", "x": "y"}}]}, "found '{{- x -}}'"),
         ({"tests": [{"vars": {"q": "{{ x }}", "x": "{{ y }}", "y": "z"}}]}, "'x' is a template itself"),
         ({"tests": [{"vars": {"q": "file://../secret.txt"}}]}, "lies outside of"),
         ({"tests": [{"vars": {"q": "file://image.png"}}]}, "is no text"),
@@ -214,6 +267,11 @@ def test_an_assertion_without_counterpart_is_named(importing: Importing, asserti
         ({"prompts": ["prompt.py"]}, "prompts[0]: not imported: prompt.py is code"),
         ({"prompts": ["prompt.py:make"]}, "prompts[0]: not imported: prompt.py:make is code"),
         ({"prompts": ["langfuse://mine:3"]}, "prompts[0]: not imported: langfuse://mine:3 is kept elsewhere"),
+        ({"prompts": ["prompts.csv"]}, "prompts.csv is a table"),
+        (
+            {"scenarios": [{"config": [{"vars": "x.yaml"}], "tests": [{"vars": {"q": "x"}}]}], "tests": []},
+            "vars: found 'x",
+        ),
         ({"prompts": ["prompts/*"]}, "prompts[0]: not imported: prompts/* names no file"),
         ({"tests": ["file://../**/*.csv"]}, "file://../**/*.csv lies outside of"),
         ({"tests": ["file:///**/*.csv"]}, "file:///**/*.csv lies outside of"),
@@ -226,6 +284,7 @@ def test_an_assertion_without_counterpart_is_named(importing: Importing, asserti
 def test_a_test_that_becomes_no_case_is_named(importing: Importing, fields: dict[str, object], reason: str):
     (importing.project.parent / "secret.txt").write_text("secret")
     importing.write("image.png", b"\x89PNG\xff")
+    importing.write("prompts.csv", "prompt\n{{q}}\n")
     found = config(importing, **fields)
     assert found.code == 1
     assert reason in found.err
@@ -247,8 +306,8 @@ def test_scalars_are_those_of_yaml_1_2(importing: Importing):
     assert (found.code, found.err) == (0, "")
     asked = [found.case(name)["input"]["messages"][0]["content"] for name in "ab"]
     assert asked == ["yes at 12:30", "on at 07:15"]
-    references = [found.case(name)["deterministic_checks"][0]["declarative"]["reference"] for name in "ab"]
-    assert references == ["no", "off"]
+    patterns = [found.case(name)["deterministic_checks"][0]["declarative"]["pattern"] for name in "ab"]
+    assert patterns == [r"\Ano\Z", r"\Aoff\Z"]
 
 
 def test_a_default_test_that_is_no_object_is_named(importing: Importing):

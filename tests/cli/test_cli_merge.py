@@ -177,7 +177,8 @@ def test_different_selections_are_told(merge):
             [session(ROWS[:2], shard="1/1", selection={"runs": 2, "sha256": DIGEST, "places": [0]})],
             "a.json: session.selection.places: found 1 places, expected one for each of 2 runs",
         ),
-        ([session(ROWS, duration_seconds=1e300)], "a number in the reports is too large to add up"),
+        ([session(ROWS, duration_seconds=1e90)], "a number in the reports is too large to add up"),
+        ([session(ROWS, duration_seconds=1e300)], "a.json: is no JSON: found 1e+300, expected a number"),
         ([session(ROWS, started_at="noon")], "a.json: session.started_at: found 'noon', expected a time in ISO 8601"),
         (
             [session(ROWS[:1], fail_under=0.8), session(ROWS[1:2], fail_under=0.9)],
@@ -246,6 +247,13 @@ def test_what_went_wrong_beside_the_cases_fails_the_gate(merge):
         "1 collection errors.",
         "shard 1/2: 2 tests that are not cases failed.",
     ]
+
+
+def test_what_no_shard_could_read_is_told_once(merge):
+    problems = [{"file": "cases/bad/test.yaml", "line": 3, "message": "titel"}]
+    first, second, third = shards([row("a"), row("b"), row("c")], 3, uncollected=problems)
+    del third["session"]["uncollected"]  # a report of an older version
+    assert merge(first, second, third)[1]["session"]["uncollected"] == problems
 
 
 def test_figures_in_warnings_are_those_of_a_part(merge):

@@ -167,6 +167,21 @@ def test_a_broken_part_of_a_report_is_named(report, tmp_path, part, broken):
     assert (code, shown.startswith(f"outputs/report.json: {part}: ")) == (1, True)
 
 
+def test_a_gate_of_which_little_is_told_is_shown(report, tmp_path):
+    nothing = dict.fromkeys(("pass_rate", "completion", "fail_under", "min_completion"))
+    stored(tmp_path / "outputs" / "report.json", ROWS, gate={"passed": True, "reasons": [], **nothing})
+    assert "gate passed: pass rate unknown, completion unknown" in report()[1]
+
+
+def test_what_went_wrong_beside_the_runs_is_said_once(report, tmp_path):
+    faults = ["2 collection errors.", "The session stopped early: the budget is used up."]
+    warnings = ["the budget is used up; 3 runs were not started"]
+    stored(tmp_path / "outputs" / "report.json", ROWS, faults=faults, warnings=warnings)
+    shown = report()[1]
+    assert "2 collection errors." in shown
+    assert shown.count("the budget is used up") == 1
+
+
 def test_a_job_of_github_gets_summary_and_annotations(report, tmp_path, monkeypatch):
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "t.yaml").write_text("", encoding="utf-8")
@@ -205,6 +220,11 @@ def test_a_missing_extra_is_named_before_anything_is_written(report, tmp_path, m
     [
         (("--csv", "x", "--html", "x"), "--csv: found x, which is --html too"),
         (("outputs/report.json", "--json", "outputs/report.json"), "which is the report itself too"),
+        (
+            ("outputs", "--csv", "outputs/report.json"),
+            "--csv: found outputs/report.json, which is the report itself too",
+        ),
+        (("--csv", "outputs/report.json", "--json", "outputs/report.json"), "which is --csv too"),
     ],
 )
 def test_no_file_is_written_twice_or_over_the_report(report, args, said):

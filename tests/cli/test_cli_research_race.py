@@ -122,7 +122,7 @@ def test_both_orders_and_several_samples(judge: RaceJudge) -> None:
     draws = [each["overall_score"] for each in read("race_details.jsonl")[0]["draws"]]
     assert sorted(draws) == pytest.approx(sorted([9 / 13, 6 / 15, 6 / 10, 6 / 10]))
     assert found["overall_score"] == pytest.approx(mean(draws))
-    assert found["race_sd"] == pytest.approx(stdev([mean(draws[:2]), mean(draws[2:])]))  # of two samples, in both orders
+    assert found["race_sd"] == pytest.approx(stdev([mean(draws[:2]), mean(draws[2:])]))  # each in both orders
     assert len(judge.requests) == 4
 
 

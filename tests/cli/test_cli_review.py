@@ -205,8 +205,9 @@ def test_a_report_cannot_name_a_run_outside_of_the_output_folder(review, tmp_pat
 
 
 def test_it_goes_on_where_the_input_ended(review):
-    review(answers(2) + "p\n", "--annotator", "ann")
+    _, printed = review(answers(2) + "p\n", "--annotator", "ann")
     assert len(labels()) == 2
+    assert "not kept: the last question was not answered; it is asked again\n2 labels added to human.jsonl" in printed
     _, printed = review(answers(6), "--annotator", "ann")
     assert "4 runs to review; ann has labelled 2 before" in printed
     assert len({label["run_id"] for label in labels()}) == len(labels()) == 6

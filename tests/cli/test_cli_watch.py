@@ -7,10 +7,12 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.random_reports import MODELS, random_rows
 from support.watching import BEGUN, SPENT, row, watching
 
 from pytest_agentbench.cli import main
@@ -161,6 +163,21 @@ def test_a_large_report_is_not_made_anew_at_every_question(data, session):
     assert data.live.data(None) is first  # no time has passed since
     data.now += 1_000
     assert len(json.loads(data.live.data(None).body)["report"]["runs"]) == 2
+
+
+@pytest.mark.slow
+def test_a_run_is_opened_while_a_large_report_is_being_made(data, session):
+    session.report(*random_rows(100, MODELS, 3))
+    nodeid = session.rows[0]["nodeid"]
+    data()
+    session.report(row("another"))
+    data.now += 1_000
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(data.live.data, None)
+        opened = 0
+        while not made.done():
+            opened += data.live.detail(None, nodeid) is not None
+    assert opened > 10
 
 
 def test_a_journal_of_another_version_is_left_out(data, output, session):

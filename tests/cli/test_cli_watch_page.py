@@ -37,7 +37,7 @@ def watched(tmp_path, program):
 
 def heading(shown, text: str):
     """Waits for the line that says how far the session is."""
-    shown.page.locator("#progress", has_text=text).wait_for(timeout=15_000)
+    shown.page.locator("#progress", has_text=text).wait_for(timeout=30_000)
 
 
 def test_a_session_is_seen_from_before_its_start_to_its_end_and_again(watched, tmp_path):
@@ -74,7 +74,58 @@ def test_other_views_follow_too(watched, tmp_path):
     watched.page.get_by_role("link", name="Runs", exact=True).click()
     watched.page.get_by_text("one", exact=True).first.wait_for()
     journal.row(row("two", "failed", "no Paris"), 1, SPENT)
-    watched.page.get_by_text("no Paris").first.wait_for(timeout=15_000)
+    watched.page.get_by_text("no Paris").first.wait_for(timeout=30_000)
+    journal.close()
+
+
+def test_what_somebody_has_opened_and_reached_stays_while_the_session_goes_on(watched, tmp_path):
+    journal = Journal(tmp_path / "outputs", BEGUN, pytest.fail)
+    journal.plan(5)
+    journal.row(row("one"), 0, SPENT)
+    page = watched.page
+    page.locator("#chart-pass-rate svg.marks").wait_for()
+    page.locator("#chart-pass-rate summary").click()
+    page.locator("table.models a").first.focus()
+    page.evaluate("scrollTo(0, 300)")
+    journal.row(row("two", "failed", "no Paris"), 1, SPENT)  # brings a section of its own
+    page.get_by_role("heading", name="2 runs, 1 model").wait_for()
+    assert page.locator("#chart-pass-rate details").get_attribute("open") is not None
+    assert page.evaluate("document.activeElement.closest('table')?.className") == "models"
+    assert page.evaluate("scrollY") == 300
+    page.get_by_role("link", name="Runs", exact=True).click()
+    page.locator("#sort-case").focus()
+    journal.row(row("three"), 2, SPENT)
+    page.locator(".told", has_text="3 runs").wait_for()
+    assert page.evaluate("document.activeElement.id") == "sort-case"
+    journal.close()
+
+
+COUNTING = """window.listeners = 0;
+const [add, remove] = [window.addEventListener, window.removeEventListener];
+window.addEventListener = function (type, ...rest) {
+  listeners += type === "resize";
+  return add.call(this, type, ...rest);
+};
+window.removeEventListener = function (type, ...rest) {
+  listeners -= type === "resize";
+  return remove.call(this, type, ...rest);
+};
+"""
+
+
+def test_drawings_of_hours_do_not_pile_up(watched, tmp_path):
+    journal = Journal(tmp_path / "outputs", BEGUN, pytest.fail)
+    journal.plan(50)
+    journal.row(row("0"), 0, SPENT)
+    watched.page.add_init_script(COUNTING)
+    watched.page.reload()
+    seen = []
+    for number in range(1, 6):
+        journal.row(row(str(number)), number, SPENT)
+        watched.page.get_by_role("heading", name=f"{number + 1} runs, 1 model").wait_for()
+        watched.page.locator("#chart-score-time").get_by_role("button", name="PNG").wait_for()
+        seen.append(watched.value("listeners"))
+    assert seen[-1] == seen[0] > 0
     journal.close()
 
 
@@ -94,7 +145,7 @@ def test_a_run_is_opened_while_the_session_goes_on(watched, tmp_path):
     journal.row(row("one", "failed", EVIL, artifact="run_1.json"), 0, SPENT)
     heading(watched, "running")
     watched.page.evaluate("location.hash = new URLSearchParams({run: 'cases/t.yaml::one[gpt]'})")
-    watched.page.get_by_text("The answer: <img src=x").first.wait_for(timeout=15_000)
+    watched.page.get_by_text("The answer: <img src=x").first.wait_for(timeout=30_000)
     assert watched.page.title() != "owned"
     assert watched.page.locator("main img").count() == 0
     journal.close()
@@ -193,9 +244,13 @@ def test_it_reads_on_a_phone_and_in_the_dark(program, tmp_path):
     journal.close()
 
 
-def test_a_server_that_is_gone_is_said(program, tmp_path):
+def test_a_server_that_is_gone_and_one_that_is_back_are_said(program, tmp_path):
     with new_page(program) as shown:
         with watching(tmp_path / "outputs") as found:
             shown.open(found.url)
             heading(shown, "waiting")
-        shown.page.get_by_text("agentbench watch does not answer").wait_for(timeout=15_000)
+        gone = shown.page.get_by_text("agentbench watch does not answer")
+        gone.wait_for(timeout=30_000)
+        with watching(tmp_path / "outputs", found.port):
+            gone.wait_for(state="detached", timeout=30_000)
+            assert "waiting" in shown.page.locator("#status").inner_text()

@@ -36,13 +36,17 @@ NAMES = {
 }
 """What a kind of file is called, by its schema."""
 _LONGEST_LIST = 12
+_EXPLAINED = (
+    "How figures are computed: [results](../results.md), [statistics](../statistics.md), [comparing](../comparing.md), "
+    "[people and judges](../human-review.md#what-reportjson-has)."
+)
 
 
 def pages() -> dict[str, str]:
     """Every page of the reference by its file name."""
     schemas = {**json_schemas(), **script_schemas()}
     made = {f"{name.replace('_', '-')}.md": _schema_page(NAMES[name], schema) for name, schema in schemas.items()}
-    made["report.md"] = _schema_page("report.json", report_schema())
+    made["report.md"] = _schema_page("report.json", report_schema(), _EXPLAINED)
     made["commands.md"] = "\n".join(_commands())
     made["fixtures.md"] = "\n".join(_functions("Fixtures", "agentbench_", fixtures))
     made["hooks.md"] = "\n".join(_functions("Hooks", "pytest_agentbench_", hookspecs))
@@ -62,22 +66,23 @@ def _index(schemas: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _schema_page(title: str, schema: Mapping[str, Any]) -> str:
+def _schema_page(title: str, schema: Mapping[str, Any], more: str = "") -> str:
     lines = [f"# {title}", ""]
     if "description" in schema:
-        lines += [_line(schema["description"]), ""]
-    lines += _table(schema)
-    for name, definition in sorted(schema.get("$defs", {}).items(), key=lambda item: item[0].lower()):
+        lines += [" ".join(filter(None, (_line(schema["description"]), more))), ""]
+    definitions = schema.get("$defs", {})
+    lines += _table(schema, definitions)
+    for name, definition in sorted(definitions.items(), key=lambda item: item[0].lower()):
         lines += [f"## {name}", ""]
         if "description" in definition:
             lines += [_line(definition["description"]), ""]
-        lines += _table(definition)
+        lines += _table(definition, definitions)
         if "properties" not in definition:
             lines += [_type(definition), ""]
     return "\n".join(lines)
 
 
-def _table(schema: Mapping[str, Any]) -> list[str]:
+def _table(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[str]:
     properties = schema.get("properties")
     if not properties:
         return []
@@ -85,7 +90,9 @@ def _table(schema: Mapping[str, Any]) -> list[str]:
     rows = ["| field | type | default | |", "|---|---|---|---|"]
     for name, field in properties.items():
         default = "required" if name in required else _default(field)
-        rows.append(f"| `{name}` | {_type(field)} | {default} | {_line(field.get('description', ''))} |")
+        meant = definitions.get(field["$ref"].rpartition("/")[2], {}) if "$ref" in field else {}
+        said = field.get("description") or meant.get("description", "")
+        rows.append(f"| `{name}` | {_type(field)} | {default} | {_line(said)} |")
     if schema.get("additionalProperties") not in (None, False):
         rows.append(f"| anything else | {_type(schema['additionalProperties'])} | | |")
     return [*rows, ""]

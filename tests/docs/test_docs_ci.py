@@ -12,9 +12,14 @@ import pytest
 import yaml
 from docs_pages import Project, blocks, problems
 
-PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
-FILES = {block.argument: block.text for block in blocks(PAGE) if block.what == "file"}
-WORKFLOWS = [".github/workflows/agentbench.yml", ".github/workflows/nightly.yml"]
+import pytest_agentbench
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "ci.md").read_text(encoding="utf-8")
+SCALING = (DOCS / "scaling.md").read_text(encoding="utf-8")
+FILES = {block.argument: block.text for page in (SCALING, PAGE) for block in blocks(page) if block.what == "file"}
+WORKFLOWS = [".github/workflows/agentbench.yml", ".github/workflows/nightly.yml", ".github/workflows/sharded.yml"]
+INITIAL = Path(pytest_agentbench.__file__).parent / "cli" / "project" / "ci.yml"
 GH = """#!/usr/bin/env bash
 # GitHub's program, as far as the workflow uses it: writes its arguments down; the comments are in comments.txt
 printf '%s\\n' "$*" >>gh.txt
@@ -48,6 +53,13 @@ def test_no_workflow_puts_into_a_shell_what_others_write(name: str) -> None:
     assert not [script for script in scripts if "${{" in script]
     assert "pull_request_target" not in FILES[name]
     assert workflow["permissions"]["contents"] == "read"
+
+
+def test_all_workflows_use_the_same_versions_of_actions() -> None:
+    text = "".join([*(FILES[name] for name in WORKFLOWS), INITIAL.read_text(encoding="utf-8")])
+    used = set(re.findall(r"uses: (\S+)", text))
+    assert used
+    assert len({action.partition("@")[0] for action in used}) == len(used)
 
 
 class Job:

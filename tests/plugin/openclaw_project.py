@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from conftest import Bench, Finished, check
+from support.bench import Bench, Finished, check
 
 SAYS = (check("says", kind="final_response_present"),)
 

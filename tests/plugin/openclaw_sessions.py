@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from openclaw_tiers import Tier
-
-from conftest import Bench, Finished, check
+from support.bench import Bench, Finished, check
 
 REPORT = {"name": "write", "arguments": {"path": "report.md", "content": "# Report\n\nFirst.\n"}}
 HAS_REPORT = check("report", kind="openclaw_workspace_file_present", relative_path="report.md", contains="# Report")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.bench import Bench, Finished, check
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 from support.processes import running
-
-from conftest import Bench, Finished, check
 
 SECRET = "zebra-crossing-4711"  # not known as a key: redaction does not hide that it was read
 PLANTED = ("conftest.py", "test_planted.py", "planted_test.py", "sitecustomize.py", "usercustomize.py", "pytest.py")

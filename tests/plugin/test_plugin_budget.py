@@ -8,9 +8,9 @@ import sys
 
 import jsonschema
 import pytest
+from support.bench import HEAD, LEAN, check
 from support.fault_endpoint import FaultEndpoint
 
-from conftest import HEAD, LEAN, check
 from pytest_agentbench.reports import report_schema
 
 SOME_SLOW = [

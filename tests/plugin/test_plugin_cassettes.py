@@ -12,10 +12,10 @@ import jsonschema
 import pytest
 import yaml
 from support import fault_endpoint
+from support.bench import check
 from support.fault_endpoint import FaultEndpoint, in_order
 
 import pytest_agentbench.reports
-from conftest import check
 from pytest_agentbench.config import find_config_files
 
 SCHEMA = json.loads((Path(pytest_agentbench.reports.__file__).parent / "report.schema.json").read_text())

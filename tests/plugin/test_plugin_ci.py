@@ -7,9 +7,9 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
+import vl_convert  # noqa: F401  # a process can load it only once, and pytester forgets what its sessions import
+from support.bench import HEAD
 from support.github_runner import commands
-
-from conftest import HEAD
 
 COMMAND = "::set-output name=x::y"
 ATTACK = (
@@ -68,6 +68,44 @@ def test_a_job_of_github_gets_annotations_and_a_summary_and_no_other_command(pro
     assert finished.exit == 1
 
 
+BROKEN = """schema_version: 1
+case_id: broken
+titel: "##[error]x"
+"k\\n::error::forged": 1
+"""
+
+
+@pytest.mark.parametrize("args", [(), ("--full-trace",), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
+def test_a_case_file_that_cannot_be_read_is_annotated_where_it_is_wrong(project, github, args):
+    project.write("cases/broken/test.yaml", BROKEN)
+    project.rows("cases/facts.jsonl", {"question": "The capital?", "answer": "Paris"}, "{")
+    finished = project.run("-k", "passes or facts", *args)
+    assert set(finished.outcomes.values()) == {"passed"}
+    found = commands(finished.text)
+    assert [(each.name, each.properties.get("file"), each.properties.get("line")) for each in found] == [
+        ("error", "cases/broken/test.yaml", "1"),
+        ("error", "cases/facts.jsonl", "2"),
+    ]
+    assert found[0].properties["title"] == "collection error in cases/broken/test.yaml"
+    assert "line 3: titel: Extra inputs are not permitted; did you mean 'title'?" in found[0].message
+    assert "line 4: k\\n::error::forged: Extra inputs" in found[0].message
+    text = github.read_text(encoding="utf-8")
+    assert "### Collection errors in 2 files" in text
+    assert "https://github.com/me/bench/blob/abc/cases/broken/test.yaml#L3" in text
+    assert "2 passed" in text
+    told = finished.report["session"]["uncollected"]
+    assert told[-1] == {"file": "cases/facts.jsonl", "line": 2, "message": told[-1]["message"]}
+
+
+def test_where_no_case_file_can_be_read_ci_is_told_so(project, github):
+    project.write("cases/broken/test.yaml", BROKEN)
+    finished = project.run("cases/broken", "--agentbench-fail-under", "0")
+    assert finished.exit == 1
+    assert finished.report["runs"] == []
+    assert [each.properties.get("file") for each in commands(finished.text)] == [None, "cases/broken/test.yaml"]
+    assert "❌ agentbench: no run was made" in github.read_text(encoding="utf-8")
+
+
 def test_elsewhere_nothing_of_it_is_there(project, github, monkeypatch):
     monkeypatch.delenv("GITHUB_ACTIONS")
     finished = project.run()
@@ -86,12 +124,28 @@ def test_a_summary_that_cannot_be_written_is_a_warning_and_the_report_is_kept(pr
     finished = project.run("-k", "passes")
     assert finished.exit == 1
     assert "the job summary cannot be written" in finished.text
+    told = finished.report["session"]
+    assert (told["exit_status"], "the job summary cannot be written" in told["warnings"][-1]) == (1, True)
     assert finished.outcomes == {"passes[agent]": "passed"}
 
 
 def test_a_chart_is_written_at_the_end(project):
     project.run("--agentbench-chart", "out/chart.png", "-k", "passes")
     assert (project.path / "out" / "chart.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--agentbench-html", "outputs/report.json"), "report.json, which is the report too"),
+        (("--agentbench-json", "r", "--agentbench-chart", "./r"), "r, which is the report too"),
+        (("--agentbench-html", "x", "--agentbench-chart", "x"), "x, which is --agentbench-html too"),
+    ],
+)
+def test_no_output_replaces_another_one(project, args, said):
+    finished = project.run(*args)
+    assert (finished.exit, finished.report) == (4, None)
+    assert said in finished.text
 
 
 def test_a_chart_without_its_library_is_refused_before_anything_runs(project, monkeypatch):

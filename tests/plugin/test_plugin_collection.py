@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from conftest import ECHO_TO_FILE
+from support.bench import ECHO_TO_FILE
 
 PARIS = {"id": "fr", "question": "Capital of France?", "answer": "Paris", "tags": ["europe"]}
 

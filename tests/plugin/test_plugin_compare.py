@@ -242,6 +242,22 @@ def test_cases_on_one_side_alone_are_named(baseline, session):
     )
 
 
+@pytest.mark.slow
+def test_an_edited_reference_answer_is_told(bench, baseline, session):
+    baseline("p" * 7)
+    rows = [{"id": f"q{n}", "question": f"question {n}?", "answer": "Paris"} for n in range(7)]
+    bench.rows("cases/many.jsonl", {**rows[0], "answer": "paris"}, *rows[1:])
+    (note,) = bench.run("--agentbench-no-reuse", *COMPARED).report["comparison"]["notes"]
+    assert note.startswith("1 of 7 cases of agent are not decided as in the baseline: ")
+
+
+@pytest.mark.slow
+def test_another_threshold_of_a_metric_is_told(bench, baseline, session):
+    baseline("p" * 7, "--agentbench-metric", "contains_answer>=1")
+    notes = session("p" * 7, *COMPARED, "--agentbench-metric", "contains_answer>=0.5").report["comparison"]["notes"]
+    assert [note.partition(":")[0] for note in notes] == ["7 of 7 cases of agent are not decided as in the baseline"]
+
+
 def test_runs_of_the_baseline_that_are_reused_are_told_as_such(bench, baseline, session):
     baseline("p" * 7)
     finished = bench.run(*COMPARED)

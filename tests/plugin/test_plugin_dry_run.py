@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from support.bench import ECHO_TO_FILE, check
 from support.fault_endpoint import FaultEndpoint
-
-from conftest import ECHO_TO_FILE, check
 
 PRICES = {"input_per_1m": 100_000, "output_per_1m": 0}  # a reply has 10 input tokens: 1 USD
 JUDGE = {

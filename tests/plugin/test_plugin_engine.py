@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 import pytest
-
-from conftest import COUNTING, HEAD, LEAN
+from support.bench import COUNTING, HEAD, LEAN
 
 SOME_SLOW = [pytest.param((), id="serial"), pytest.param(("-n", "2"), id="xdist", marks=pytest.mark.slow)]
 ONE_AFTER_ANOTHER = HEAD + (

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from support.bench import ECHO_TO_FILE, check
 
-from conftest import ECHO_TO_FILE, check
 from pytest_agentbench.metrics import METRICS, V1_METRICS, metric
 
 SAID = (

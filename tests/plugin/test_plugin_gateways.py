@@ -13,9 +13,8 @@ import sys
 from contextlib import closing, contextmanager
 
 import pytest
+from support.bench import HEAD, LEAN
 from support.machines import loopback, namespaces, wait_until
-
-from conftest import HEAD, LEAN
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from conftest import check
+from support.bench import check
 
 PROVIDER = """
 from pytest_agentbench import ChatReply, ProviderError, ToolCall, Usage

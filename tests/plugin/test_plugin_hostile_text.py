@@ -7,8 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-
-from conftest import HEAD, case_yaml, check
+from support.bench import HEAD, case_yaml, check
 
 STEERING = "\x1b[2J\x1b]0;owned\x07\x9b31m\r\x08\u202edecoy\u2066"
 HTML = "</td></system-out>]]><script>alert(1)</script><img src=x onerror=alert(1)> [x](javascript:alert(1)) `code`"

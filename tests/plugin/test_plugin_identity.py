@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-
-from conftest import ECHO_TO_FILE, check
+from support.bench import ECHO_TO_FILE, check
 
 FIXTURE = """
 import pytest

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.bench import ECHO, HEAD, LEAN
 
-from conftest import ECHO, HEAD, LEAN
 from pytest_agentbench.reports import JournalReader, journals, read_journal
 
 STUCK = (

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from support.bench import Bench, Finished
 from support.fault_endpoint import FaultEndpoint
 
-from conftest import Bench, Finished
 from pytest_agentbench.cli import main
 from pytest_agentbench.records import DIMENSIONS
 

@@ -6,9 +6,8 @@ import json
 import tarfile
 
 import pytest
+from support.bench import HEAD, check
 from support.small_disk import small_disk
-
-from conftest import HEAD, check
 
 WRITING = (
     HEAD

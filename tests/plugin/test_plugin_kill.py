@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
+from support.bench import LEAN, Bench
 from support.fault_endpoint import FaultEndpoint
 
-from conftest import LEAN, Bench
 from pytest_agentbench.records import DIMENSIONS
 from pytest_agentbench.store import load_evaluation, load_run
 

@@ -14,10 +14,9 @@ from typing import Any
 
 import docker
 import pytest
+from support.bench import LEAN, Bench, case_yaml, check
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 from support.processes import running
-
-from conftest import LEAN, Bench, case_yaml, check
 
 pytestmark = pytest.mark.slow
 KINDS = [

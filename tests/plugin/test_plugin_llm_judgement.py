@@ -6,10 +6,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from support.bench import check
 from support.fault_endpoint import FaultEndpoint, always
 
 import pytest_agentbench.reports
-from conftest import check
 
 SCHEMA = json.loads((Path(pytest_agentbench.reports.__file__).parent / "report.schema.json").read_text())
 JUDGED = "--agentbench-metric=llm_judgement>=1"

@@ -68,7 +68,7 @@ def test_an_unknown_metric_of_the_evaluation_profile_is_an_error_before_anything
     project.write("cases/evaluation_profiles/e.yaml", profile)
     finished = project.run("--agentbench-evaluation-profile", "e", "cases")
     assert "metrics[0].name: unknown metric 'exact_mach'; did you mean 'exact_match'?" in finished.text
-    assert finished.report is None
+    assert finished.runs == {}
 
 
 def test_case_model_and_workspace_are_fixtures(project):
@@ -140,6 +140,26 @@ class TestOne:
     assert {(row["model_id"], row["repetition"]) for row in finished.runs.values()} == {
         (model, n) for model in ("demo", "gpt4o") for n in (1, 2)
     }
+
+
+def test_the_parameters_of_a_marked_test_are_cases_and_no_repetitions_of_one(project):
+    project.write(
+        "tests/test_marked.py",
+        HEAD
+        + """
+@pytest.mark.agentbench("one")
+@pytest.mark.parametrize("word", ["a", "zebra"])
+def test_letters(agentbench_run, word):
+    assert word in agentbench_run.output
+""",
+    )
+    report = project.run("tests", "--model", "demo", "--agentbench-repetitions", "2").report
+    (model,) = report["models"]
+    assert [(case["case"], case["passed"], case["repetitions"], case["flakiness"]) for case in report["cases"]] == [
+        ("tests/test_marked.py::test_letters[a]", 2, 2, 0),
+        ("tests/test_marked.py::test_letters[zebra]", 0, 2, 0),
+    ]
+    assert (model["flaky_cases"], model["pass_at_k"]) == (0, {"1": 0.5, "2": 0.5})
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.bench import Bench
 from support.mcp_projects import SERVER, McpBench, lives
-
-from conftest import Bench
 
 NO_REUSE = "--agentbench-no-reuse"
 

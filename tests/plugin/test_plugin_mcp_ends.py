@@ -14,11 +14,10 @@ from typing import Any
 
 import docker
 import pytest
+from support.bench import LEAN, Bench
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 from support.mcp_projects import SERVER, McpBench, lives
 from support.processes import running
-
-from conftest import LEAN, Bench
 
 pytestmark = pytest.mark.slow
 HANGS = ("Own__hang", {})

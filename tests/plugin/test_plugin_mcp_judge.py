@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.bench import ECHO_TO_FILE, HEAD, Bench, Finished
 from support.fault_endpoint import FaultEndpoint
 
-from conftest import ECHO_TO_FILE, HEAD, Bench, Finished
 from pytest_agentbench.records import TOOL_USE_DIMENSIONS
 
 SERVER = Path(__file__).parents[2] / "cases" / "mcp" / "server.py"

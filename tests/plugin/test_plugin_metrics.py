@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from support.bench import COUNTING, HEAD, check
 
-from conftest import COUNTING, HEAD, check
 from pytest_agentbench.metrics import METRICS, metric
 
 SLOW = (

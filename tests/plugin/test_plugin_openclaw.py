@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 from openclaw_sessions import REPORT, Project, events, openclaw_project, shell, steps
 from openclaw_tiers import IN_DOCKER, REAL, SLOW_STUB, STUB
+from support.bench import LEAN, Bench, Finished, check
 from support.docker_here import needs_docker
 from support.fault_endpoint import FaultEndpoint, always
 from support.openclaw_here import OPENCLAW_IMAGE
 
-from conftest import LEAN, Bench, Finished, check
 from pytest_agentbench.records import DIMENSIONS
 
 CASES = Path(__file__).parents[2] / "cases"

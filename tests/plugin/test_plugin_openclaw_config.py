@@ -11,9 +11,8 @@ import pytest
 import yaml
 from openclaw_project import SAYS, Project, of_agent, shell, write
 from openclaw_tiers import stub
+from support.bench import ECHO, Bench, check
 from support.fault_endpoint import FaultEndpoint
-
-from conftest import ECHO, Bench, check
 
 DIMENSIONS = ("task", "process", "autonomy", "closeness", "efficiency", "spark")
 

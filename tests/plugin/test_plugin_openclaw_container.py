@@ -19,13 +19,13 @@ import docker
 import pytest
 from openclaw_sessions import REPORT, Project, events, openclaw_project, shell, steps
 from openclaw_tiers import IN_DOCKER, SLOW_STUB, Tier
+from support.bench import LEAN, Bench, check
 from support.docker_here import needs_docker
 from support.fault_endpoint import FaultEndpoint
 from support.openclaw_here import stub_image
 from support.other_user import NOBODY, needs_root
 from support.podman_here import PodmanLacks, podman
 
-from conftest import LEAN, Bench, check
 from pytest_agentbench.records import WORKSPACE_NOTE
 
 WRITE_ALL = """

@@ -18,10 +18,9 @@ import pytest
 import yaml
 from openclaw_project import SAYS, Project, of_agent, shell, write
 from openclaw_tiers import Tier, stub
+from support.bench import LEAN, Bench, check
 from support.docker_here import needs_bubblewrap
 from support.fault_endpoint import FaultEndpoint, always
-
-from conftest import LEAN, Bench, check
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from support import mcp_server
+from support.bench import Bench, Finished
 from support.fault_endpoint import FaultEndpoint
 
-from conftest import Bench, Finished
 from pytest_agentbench.config import RunProfile
 from pytest_agentbench.engine.run import run_limit
 

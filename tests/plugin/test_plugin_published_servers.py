@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from support import mcp_server
+from support.bench import Bench, Finished
 from support.docker_here import needs_bubblewrap
 from support.published_servers import PUBLISHED, needs_published_servers, repository
 
-from conftest import Bench, Finished
 from pytest_agentbench.cli import main
 
 pytestmark = [pytest.mark.slow, needs_bubblewrap, needs_published_servers]

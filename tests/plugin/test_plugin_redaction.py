@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support.bench import case_yaml, check
 from support.fault_endpoint import FaultEndpoint
-
-from conftest import case_yaml, check
 
 SECRET = "zebra-crossing-4711"
 

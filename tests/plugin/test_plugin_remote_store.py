@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.bench import ECHO_TO_FILE, LEAN, check
 from support.fault_endpoint import FaultEndpoint
 from support.s3_server import SECRET, S3Server
 from test_plugin_reuse import Campaign
-
-from conftest import ECHO_TO_FILE, LEAN, check
 
 JUDGED_ROWS = ("--model=subject", "--agentbench-metric=llm_judgement>=1")
 TIMES = {"started_at", "duration_seconds", "waited_seconds", "command"}

@@ -8,9 +8,9 @@ import sys
 from collections import Counter
 
 import pytest
+from support.bench import LEAN, check
 from support.fault_endpoint import FaultEndpoint
 
-from conftest import LEAN, check
 from pytest_agentbench.records import DIMENSIONS
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import docker
 import pytest
+from support.bench import Bench, Finished, check
 from support.docker_here import IMAGE, needs_docker
-
-from conftest import Bench, Finished, check
 
 
 def case(bench: Bench, name: str, *commands: str, **fields: Any) -> None:

@@ -5,8 +5,8 @@ import re
 
 import jsonschema
 import pytest
+from support.bench import check
 
-from conftest import check
 from pytest_agentbench.cli import main
 from pytest_agentbench.reports import report_schema
 

@@ -7,10 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+from support.bench import ECHO_TO_FILE, HEAD
 from support.fault_endpoint import FaultEndpoint
 from support.small_disk import small_disk
-
-from conftest import ECHO_TO_FILE, HEAD
 
 BIG = HEAD + "\ndef agent(case):\n    note('runs.txt', case.case_id)\n    return 'Paris ' + 'x' * 60_000\n"
 CONTAINED = "--agentbench-metric=contains_answer"

@@ -7,10 +7,9 @@ import socket
 from itertools import pairwise
 
 import pytest
+from support.bench import ECHO, HEAD, check
 from support.fault_endpoint import FaultEndpoint, always
 from support.otlp_collector import Collector
-
-from conftest import ECHO, HEAD, check
 
 SECRET = "zebra-crossing-4711"
 USAGE = {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17}
@@ -308,6 +307,20 @@ def test_another_way_of_sending_is_refused_before_anything_runs(bench, monkeypat
     assert finished.exit == pytest.ExitCode.USAGE_ERROR
     assert problem in finished.text
     assert finished.report is None
+
+
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n2",), marks=pytest.mark.slow)], ids=["serial", "workers"])
+def test_what_the_sdk_refuses_is_said_before_anything_runs(bench, monkeypatch, workers):
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
+    bench.agent(ECHO)
+    bench.case("capital")
+    finished = bench.run("--agentbench-otel", *workers)
+    assert (
+        "--agentbench-otel: the SDK refuses what OTEL_* variables say: max_export_batch_size must be" in finished.text
+    )
+    assert "INTERNALERROR" not in finished.text
+    assert finished.exit != 0
+    assert finished.runs == {}
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.bench import Bench
 from support.mcp_projects import McpBench
 
-from conftest import Bench
 from pytest_agentbench.cli import main
 from pytest_agentbench.metrics import TOOL_USE_METRICS
 from pytest_agentbench.records import TOOL_USE_DIMENSIONS

@@ -7,9 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.bench import HEAD
 from support.docker_here import needs_bubblewrap
-
-from conftest import HEAD
 
 AGENT = (
     HEAD

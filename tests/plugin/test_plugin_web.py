@@ -8,9 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
+from support.bench import check
 from support.fault_endpoint import FaultEndpoint
-
-from conftest import check
 
 
 class Site(BaseHTTPRequestHandler):

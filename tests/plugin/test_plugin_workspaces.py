@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support.bench import HEAD, check
 
-from conftest import HEAD, check
 from pytest_agentbench.store import Contents, Verification, load_run
 
 WORKING = (

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from conftest import COUNTING, HEAD
+from support.bench import COUNTING, HEAD
 
 REST = ("each", "worksteal", "loadscope")
 

@@ -14,8 +14,7 @@ import time
 from collections import Counter
 
 import pytest
-
-from conftest import HEAD, LEAN
+from support.bench import HEAD, LEAN
 
 pytestmark = pytest.mark.slow
 

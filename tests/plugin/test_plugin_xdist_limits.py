@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support.bench import HEAD
 from support.fault_endpoint import FaultEndpoint
-
-from conftest import HEAD
 
 pytestmark = pytest.mark.slow
 

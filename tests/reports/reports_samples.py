@@ -1,4 +1,4 @@
-"""Rows of real records for the tests of this folder."""
+"""Records and rows of single runs as a test says them; `support.random_reports` has whole reports."""
 
 from __future__ import annotations
 

@@ -5,11 +5,12 @@ import json
 import pytest
 import vl_convert
 from reports_samples import DEMO, MODEL, make_row
-from support.sample_reports import MODELS, sample_report
+from support.random_reports import MODELS, random_report
 
 from pytest_agentbench.records import Model, Usage
 from pytest_agentbench.reports import build_report
 from pytest_agentbench.reports.charts import MOST_TAGS, by_tag, charts, pass_rates, score_against, sized
+from pytest_agentbench.reports.report import Report
 
 
 def values(chart):
@@ -67,6 +68,14 @@ def test_of_many_tags_the_most_frequent_are_drawn_and_the_note_says_so():
     assert chart.note.endswith(f"The {MOST_TAGS} most frequent of {MOST_TAGS + 5} tags.")
 
 
+def test_tags_without_a_verdict_take_no_room_from_those_that_have_one():
+    rows = [make_row("error", f"e{n}", tags=(f"broken{n}",), repetition=r) for n in range(MOST_TAGS) for r in (1, 2)]
+    rows += [make_row(case_id=f"c{n}", tags=(f"t{n}",)) for n in range(3)]
+    chart = by_tag(build_report(rows, {}))
+    assert [each["tag"] for each in values(chart)] == ["t0", "t1", "t2"]
+    assert "most frequent" not in chart.note
+
+
 def test_two_models_of_one_label_are_told_apart_and_hostile_names_are_only_text():
     twin = Model(model_id="gpt4o-b", requested_model="gpt-4o", label="GPT-4o")
     hostile = Model(model_id="x", requested_model="x", label="<b>\x1b[31m\u202egnp")
@@ -101,14 +110,14 @@ def test_a_report_without_verdicts_has_no_chart(report):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "report", [build_report([make_row(score=5.0, tags=("a",)), make_row(case_id="b")], {}), sample_report(12)]
+    "report", [build_report([make_row(score=5.0, tags=("a",)), make_row(case_id="b")], {}), random_report(12)]
 )
 def test_every_chart_can_be_drawn_as_a_picture(report):
     for chart in charts(report):
         json.dumps(chart, allow_nan=False)
         svg = vl_convert.vegalite_to_svg(sized(chart["spec"], 640), allowed_base_urls=[])
         assert all((model["label"] or model["model_id"]) in svg for model in report["models"])
-    assert {chart["id"] for chart in charts(sample_report(12, MODELS))} == {
+    assert {chart["id"] for chart in charts(random_report(12, MODELS))} == {
         "pass-rate",
         "score-cost",
         "score-time",
@@ -119,3 +128,31 @@ def test_every_chart_can_be_drawn_as_a_picture(report):
 def test_a_model_of_one_case_has_a_mark_without_a_line():
     spec = score_against(build_report([make_row(score=5.0, model=MODEL)], {}), "time").spec
     assert [layer["mark"]["type"] for layer in spec["layer"]] == ["point"]
+
+
+def at_costs(*costs: float) -> Report:
+    models = [Model(model_id=f"m{n}", requested_model="m") for n in range(len(costs))]
+    return build_report(
+        [make_row(model=model, score=5.0, usage=Usage(cost_usd=usd)) for model, usd in zip(models, costs, strict=True)],
+        {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("costs", "scale"),
+    [((0.001, 0.1), "log"), ((0.01, 0.1), None), ((0.0, 0.1), None), ((0.0, 0.0), None), ((), None)],
+)
+def test_costs_that_are_far_apart_stand_on_a_logarithmic_axis_that_says_so(costs, scale):
+    axis = score_against(at_costs(*costs), "cost").spec["encoding"]["x"]
+    assert axis.get("scale", {}).get("type") == scale
+    assert ("logarithmic" in axis["title"]) == (scale is not None)
+
+
+def test_models_at_one_point_are_named():
+    assert "At one point: m0, m2." in score_against(at_costs(0.1, 0.2, 0.1), "cost").note
+
+
+def test_many_models_differ_in_colour_or_shape():
+    found = score_against(at_costs(0.1), "cost").spec["config"]["range"]
+    looks = [(n % len(found["category"]), n % len(found["symbol"])) for n in range(56)]
+    assert len(set(looks)) == 56

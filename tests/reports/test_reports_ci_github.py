@@ -108,7 +108,7 @@ def test_at_most_ten_are_shown_and_a_notice_counts_the_rest(monkeypatch):
     assert found[0].properties["title"] == "agentbench: gate failed"
     assert "Pass rate 0.000 is below 0.900" in found[0].message
     assert found[1].properties["title"] == "c0 failed on gpt4o"
-    assert found[-1].message == "6 more cases did not pass: see the job summary"
+    assert found[-1].message == "6 more did not pass: see the job summary"
 
 
 def test_failures_that_the_gate_lets_pass_are_warnings(monkeypatch):

@@ -97,7 +97,9 @@ def test_names_and_messages_of_others_are_text_in_every_part():
     ]
     for row in rows:
         row["artifact"] = NASTY
-    found = report(rows, fail_under=0.5, warnings=[NASTY], faults=[NASTY], profiles={"run": NASTY})
+    session = {name: {NASTY: NASTY} for name in ("profiles", "versions")}
+    session |= {"uncollected": [{"file": NASTY, "line": 3, "message": NASTY}], "started_at": NASTY}
+    found = report(rows, fail_under=0.5, warnings=[NASTY], faults=[NASTY], **session)
     found["session"]["gate"]["reasons"].append(NASTY)
     found["comparison"] = compare(campaign(found, NASTY), campaign(found)).as_dict()
     found["comparison"]["notes"].append(NASTY)
@@ -106,7 +108,7 @@ def test_names_and_messages_of_others_are_text_in_every_part():
     assert set(page.tags) <= OURS
     assert [pair for pair in page.attributes if pair[0] != "align"] == []
     assert "evil" not in "".join(page.outside)
-    assert len([found for found in page.codes if "evil.example" in found]) > 12
+    assert len([found for found in page.codes if "evil.example" in found]) > 18
     assert not set(text) & set("\x1b\x00\u202e")
     assert text.splitlines()[0] == MARKER
 

@@ -137,3 +137,10 @@ def test_what_cannot_be_written_says_where(tmp_path):
     for write in (write_csv, write_parquet):
         with pytest.raises(UnwritableError, match="file/runs: cannot be written"):
             write(build_report([], {}), tmp_path / "file" / "runs")
+
+
+def test_whole_numbers_that_json_writes_as_fractions_stay_whole(tmp_path):
+    report = build_report([{**make_row("passed"), "line": 3.0, "final_score": 8}], {})
+    write_parquet(report, tmp_path / "runs.parquet")
+    (found,) = pyarrow_parquet.read_table(tmp_path / "runs.parquet").to_pylist()
+    assert (table(report)[0]["line"], found["line"], found["final_score"]) == ("3", 3, 8.0)

@@ -236,7 +236,7 @@ def test_few_details_are_in_the_page(stored, tmp_path):
     assert (placed.facts["kind"], placed.facts["starts"], placed.facts["base"]) == ("embedded", [0], "outputs")
     (details,) = (unpacked(placed.blocks[name]) for name in placed.facts["blocks"])
     assert [each["run"]["trace"][0]["content"] for each in details] == [f"answer {n}" for n in range(3)]
-    assert not (tmp_path / "report_files").exists()
+    assert not (tmp_path / "report.html_files").exists()
 
 
 def in_chunks(stored, page, monkeypatch):
@@ -256,8 +256,8 @@ def test_many_details_are_in_files_beside_the_page(stored, tmp_path, monkeypatch
     found = {}
     for start, address in zip(placed.facts["starts"], placed.facts["files"], strict=True):
         folder, name = address.split("/")
-        assert folder == "nightly%20report_files"
-        said_in_it = (tmp_path / "nightly report_files" / name).read_text()
+        assert folder == "nightly%20report.html_files"
+        said_in_it = (tmp_path / "nightly report.html_files" / name).read_text()
         assert said_in_it.startswith(f'agentbenchChunk("{name}","')
         for at, each in enumerate(unpacked(said_in_it.split('"')[3]), start):
             found[at] = each["run"]["trace"][0]["content"]
@@ -273,22 +273,32 @@ def test_an_earlier_pages_files_do_not_pile_up(stored, tmp_path, monkeypatch):
     stored.rows.clear()
     for number in range(12):
         stored.add(repetition=number + 1, trace=[answered(f"second {number}", 1.0)])
-    (tmp_path / "report_files" / "notes.txt").write_text("mine")
+    (tmp_path / "report.html_files" / "notes.txt").write_text("mine")
     second = in_chunks(stored, page, monkeypatch)
-    there = {f"report_files/{path.name}" for path in (tmp_path / "report_files").iterdir()}
-    assert there == {*second.facts["files"], "report_files/notes.txt"}
+    there = {f"report.html_files/{path.name}" for path in (tmp_path / "report.html_files").iterdir()}
+    assert there == {*second.facts["files"], "report.html_files/notes.txt"}
     assert not {*first.facts["files"]} & there
     monkeypatch.undo()
     remove_earlier(page, place_details(stored.report, page, stored.output))
-    assert [path.name for path in (tmp_path / "report_files").iterdir()] == ["notes.txt"]
+    assert [path.name for path in (tmp_path / "report.html_files").iterdir()] == ["notes.txt"]
+
+
+def test_pages_of_one_name_and_several_suffixes_keep_their_own_details(stored, tmp_path, monkeypatch):
+    kept = []
+    for name in ("a.html", "a.htm", "a"):
+        stored.rows.clear()
+        for number in range(12):
+            stored.add(repetition=number + 1, trace=[answered(f"{name} {number}", 1.0)])
+        kept += in_chunks(stored, tmp_path / name, monkeypatch).facts["files"]
+    assert all((tmp_path / unquote(address)).is_file() for address in kept)
 
 
 @pytest.mark.parametrize("theirs", ["", "notes.txt", "runs-0123456789abcdef.js"])
 def test_a_folder_of_somebody_else_stays(stored, tmp_path, theirs):
-    (tmp_path / "report_files" / theirs).mkdir(parents=True)
+    (tmp_path / "report.html_files" / theirs).mkdir(parents=True)
     stored.add()
     write_page(stored.report, tmp_path / "report.html", output=stored.output)
-    assert (tmp_path / "report_files" / theirs).is_dir()
+    assert (tmp_path / "report.html_files" / theirs).is_dir()
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one_its_details(stored, tmp_path, monkeypatch):
@@ -305,8 +315,8 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one_its_details(stored, tm
 def test_a_place_that_takes_no_files_is_an_error_that_says_what_to_do(stored, tmp_path, monkeypatch):
     for number in range(12):
         stored.add(repetition=number + 1, trace=[answered("x", 1.0)])
-    (tmp_path / "report_files").write_text("in the way")
-    with pytest.raises(UnwritableError, match=r"report_files.*name another place for the page with --agentbench-html"):
+    (tmp_path / "report.html_files").write_text("in the way")
+    with pytest.raises(UnwritableError, match=r"html_files.*name another place for the page with --agentbench-html"):
         in_chunks(stored, tmp_path / "report.html", monkeypatch)
 
 

@@ -224,6 +224,15 @@ def test_swapped_reports_tell_how_far_the_place_of_a_report_counts():
     assert (judge["judge"], judge["source"], judge["model"]) == ("race", "research", "gpt-4o")
 
 
+@pytest.mark.parametrize("order", ["shuffled", "swapped"])
+def test_an_order_without_a_least_good_score_has_no_verdict_to_change(order):
+    """A report.json from elsewhere may say so; its schema allows it."""
+    votes = {"judge": "quality", "source": "judge", "model": "m", "profile": None, "scripted": False}
+    votes |= {"scores": [4.0, 6.0], "pass_at": None, "order": order}
+    (judge,) = build_report([{**row("a"), "judge_votes": [votes]}], {})["judges"]
+    assert (judge["order_swap"], judge["votes"]) == (None, 2)
+
+
 def test_reports_that_are_judged_once_or_alone_have_no_order():
     for found in (race_row("a", [0.6, 0.5], swap=False), race_row("a", [0.6, 0.5], swap=False, reference=None)):
         (judge,) = judges_of(found)

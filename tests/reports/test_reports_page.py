@@ -1,73 +1,25 @@
+"""The page of a report as somebody clicks through it: what it tells, filters, the address, the matrix, the keyboard."""
+
 from __future__ import annotations
 
-import csv
-import io
 import re
-from contextlib import contextmanager
-from itertools import pairwise
 from urllib.parse import parse_qsl
 
 import pytest
 from reports_samples import make_row
-from support.browser import NEEDS_BROWSER, browser, contrast, new_page
-from support.sample_reports import MODELS, SESSION, sample_report
+from support.browser import NEEDS_BROWSER
+from support.random_reports import SESSION
+from support.report_pages import ROW, opened_report, rows_of, told
 
-from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Model
 from pytest_agentbench.reports import build_report
 from pytest_agentbench.reports.comparison import campaign, compare
-from pytest_agentbench.reports.html import page_data, page_text, write_page
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
-
-EVIL = "</title></style></script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
-TURNED = "a\x1b[31mb\u202egnp.exe\u2066"
-ROW = "main tbody tr[data-at]"
-
-
-@pytest.fixture(scope="module")
-def program():
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def report():
-    found = sample_report(17, MODELS, 3)
-    base = [{**row, "outcome": "passed"} if row["outcome"] == "failed" else row for row in found["runs"]]
-    found["comparison"] = compare(campaign(build_report(base, SESSION), "base.json"), campaign(found), 3).as_dict()
-    return found
-
-
-@pytest.fixture(scope="module")
-def path(report, tmp_path_factory):
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(report, path)
-    return path
-
-
-@pytest.fixture
-def shown(program, path):
-    """The page of some 200 runs. It never complains, and never asks for anything but itself."""
-    with new_page(program) as shown:
-        shown.open(path)
-        shown.page.wait_for_selector("main h1")
-        yield shown
-        assert shown.complaints == []
-        assert set(shown.requests) <= {path.as_uri()}
 
 
 def fragment(shown):
     return parse_qsl(shown.value("location.hash.slice(1)"))
-
-
-def rows_of(shown):
-    shown.page.wait_for_selector("main table.runs")
-    return shown.page.locator(ROW)
-
-
-def told(shown):
-    return shown.page.locator(".told").inner_text().replace(" · Show all", "")
 
 
 def tick(page, button, *names):
@@ -76,17 +28,6 @@ def tick(page, button, *names):
     for name in names:
         page.locator(".choices:popover-open").get_by_label(name, exact=True).click()
     page.keyboard.press("Escape")
-
-
-@contextmanager
-def opened(program, tmp_path, report):
-    """The page of another report."""
-    path = tmp_path / "other.html"
-    write_page(report, path)
-    with new_page(program) as shown:
-        shown.open(path)
-        shown.page.wait_for_selector("main h1")
-        yield shown
 
 
 # -- what it tells
@@ -102,6 +43,8 @@ def test_the_overview_tells_the_verdict_the_models_and_what_failed(shown, report
     first = page.locator("table.models tbody tr").first.inner_text()
     assert "GPT-4o" in first
     assert f"{100 * report['models'][0]['pass_rate']:.1f} %" in first
+    median = f"{report['models'][0]['duration_seconds']['p50']:.1f} s"
+    assert f"{median}\nmedian; 95 % within" in first
     reasons = page.locator(".reasons > li > p")
     counts = [int(re.search(r"(\d+) runs?:", text)[1]) for text in reasons.all_inner_texts()]
     assert counts == sorted(counts, reverse=True)
@@ -135,7 +78,7 @@ def test_one_trouble_of_several_models_is_one_reason_and_errors_are_not_failures
     busy = "model '{}' at http://127.0.0.1:9/v1: HTTP 503: overloaded"
     rows = [make_row("error", "a", model, message=busy.format(model.model_id)) for model in models]
     rows += [make_row(outcome, "b", models[0], message="metric m: no") for outcome in ("failed", "error")]
-    with opened(program, tmp_path, build_report(rows, SESSION)) as shown:
+    with opened_report(program, tmp_path, build_report(rows, SESSION)) as shown:
         reasons = shown.page.locator(".reasons > li > p")
         told = [" ".join(text.split()) for text in reasons.all_inner_texts()]
         assert told == [
@@ -148,11 +91,27 @@ def test_one_trouble_of_several_models_is_one_reason_and_errors_are_not_failures
         assert rows_of(shown).count() == 1
 
 
+def test_one_mistake_in_many_lines_is_one_reason(program, tmp_path):
+    places = [*(f"/work/cases/tasks.json:{n}" for n in range(3)), "C:\\cases\\a.yaml:4:7"]
+    said = [f"{place}: nothing decides this task" for place in places]
+    rows = [make_row("error", f"c{n}", message=message) for n, message in enumerate(said)]
+    rows.append(make_row("failed", "d", message="check a.b: 12: found 13"))
+    with opened_report(program, tmp_path, build_report(rows, SESSION)) as shown:
+        reasons = [" ".join(text.split()) for text in shown.page.locator(".reasons > li > p").all_inner_texts()]
+        assert reasons == [
+            "! error nothing decides this task · 4 runs: 4 on GPT-4o",
+            "✗ failed check a.b · 1 run: 1 on GPT-4o",
+        ]
+        assert "/work/cases/tasks.json:0" in shown.page.locator(".reasons li li").first.inner_text()
+        shown.page.locator(".reasons > li > p a").first.click()
+        assert rows_of(shown).count() == 4
+
+
 def test_parts_of_the_poet_score_stand_together_by_model(program, tmp_path):
     models = [Model(model_id=name, requested_model=name) for name in ("one", "two")]
     metrics = {"race": 0.6, "race_insight": 0.7, "cost_saving_usd": 180.0, "poet": 0.78, "rouge_l": 0.4}
     rows = [{**make_row("passed", "a", model), "metrics": metrics} for model in models]
-    with opened(program, tmp_path, build_report(rows, SESSION)) as shown:
+    with opened_report(program, tmp_path, build_report(rows, SESSION)) as shown:
         groups = shown.page.locator("table.scores tbody")
         texts = [[" ".join(line.split()) for line in text.splitlines()] for text in groups.all_inner_texts()]
         assert texts == [
@@ -175,7 +134,7 @@ def test_the_comparison_shows_of_many_metrics_those_that_differ(program, tmp_pat
 
     now = report_of(0.5, 0.7)
     now["comparison"] = compare(campaign(report_of(0.6, 0.7), "base.json"), campaign(now)).as_dict()
-    with opened(program, tmp_path, now) as shown:
+    with opened_report(program, tmp_path, now) as shown:
         shown.page.get_by_role("link", name="Comparison", exact=True).click()
         scores = shown.page.locator("main details", has_text="Metrics and judges")
         assert scores.locator("summary").inner_text() == "Metrics and judges: 1 of 2 differ"
@@ -200,7 +159,7 @@ def test_where_people_disagree_with_a_judge_is_listed_and_said_of_the_run(progra
     left_out = {"other_run": 2, "other_judge": 0, "other_rubric": 0, "superseded": 1}
     judges = [{**some, "by": "judge"}, {**none, "by": "llm_judgement"}]
     report["human"] = {"labels": 15, "counted": 12, "left_out": left_out, "between_annotators": None, "judges": judges}
-    with opened(program, tmp_path, report) as shown:
+    with opened_report(program, tmp_path, report) as shown:
         told = shown.page.locator("main").inner_text()
         assert "left out: 2 of runs that are not in this report, 1 said otherwise later" in told
         assert "llm_judgement (m): no run has a label that counts." in told
@@ -325,6 +284,45 @@ def test_an_address_of_no_view_or_of_nonsense_says_so(shown):
     assert shown.complaints == []
 
 
+def test_going_back_leads_to_the_row_that_was_left(shown):
+    page = shown.page
+    page.get_by_role("link", name="Runs", exact=True).click()
+    rows_of(shown)
+    for _ in range(100):
+        page.keyboard.press("j")
+    left = shown.value("scrollY")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".run-head")
+    assert shown.value("scrollY") == 0
+    page.go_back()
+    page.wait_for_selector(f"{ROW}[data-at='99'] a:focus")
+    assert shown.value("scrollY") == left > 1_000
+    page.reload()
+    page.wait_for_selector(f"{ROW}[data-at='99'] a:focus")
+    assert shown.value("scrollY") == left
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.closest('tr').dataset.at") == "100"
+    page.get_by_role("link", name="Cases × models").click()
+    page.wait_for_selector("table.matrix")
+    assert shown.value("scrollY") == 0
+
+
+def test_going_back_leads_to_the_case_that_was_left_in_the_matrix(shown):
+    page = shown.page
+    page.set_viewport_size({"width": 900, "height": 400})
+    page.keyboard.press("2")
+    page.wait_for_selector("table.matrix")
+    for _ in range(17):
+        page.keyboard.press("j")
+    name = shown.value("document.activeElement.textContent")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".case")
+    page.go_back()
+    page.wait_for_selector(f"{ROW}[data-at='16'] a:focus")
+    assert shown.value("document.activeElement.textContent") == name
+    assert shown.value("document.querySelector('.both-ways').scrollTop") > 0
+
+
 # -- the matrix, the keyboard
 
 
@@ -333,7 +331,7 @@ def test_the_matrix_begins_with_the_cases_of_most_trouble(program, tmp_path):
         make_row(outcome, name) for name, outcome in zip("abcd", ("passed", "error", "skipped", "failed"), strict=True)
     ]
     rows += [make_row("passed", "d", repetition=2)]
-    with opened(program, tmp_path, build_report(rows, SESSION)) as shown:
+    with opened_report(program, tmp_path, build_report(rows, SESSION)) as shown:
         shown.page.get_by_role("link", name="Cases × models").click()
         assert shown.page.locator(f"{ROW} th").all_inner_texts() == ["b", "d", "a", "c"]
 
@@ -388,6 +386,17 @@ def test_the_keyboard_reaches_everything(shown):
     assert fragment(shown)[0][0] == "run"
 
 
+def test_the_keyboard_begins_at_the_row_in_sight(shown):
+    page = shown.page
+    page.keyboard.press("3")
+    rows_of(shown)
+    shown.value("scrollTo(0, 3000)")
+    page.keyboard.press("j")
+    box = page.evaluate("document.activeElement.closest('tr').getBoundingClientRect().toJSON()")
+    assert 50 < box["top"] < 300
+    assert shown.value("scrollY") == pytest.approx(3_000, abs=100)
+
+
 def test_tab_leads_first_to_the_content_past_the_links(shown):
     page = shown.page
     page.keyboard.press("Tab")
@@ -395,212 +404,3 @@ def test_tab_leads_first_to_the_content_past_the_links(shown):
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
     assert shown.value("location.hash") == ""
-
-
-# -- charts
-
-
-def test_charts_are_drawn_and_can_be_taken_along(shown, report):
-    page = shown.page
-    figure = page.locator("#chart-score-cost")
-    figure.locator("svg.marks").wait_for()
-    assert "Claude Sonnet 4" in figure.locator("svg.marks").text_content()
-    for kind, begins in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"model,cost_usd,mean_score")):
-        with page.expect_download() as download:
-            figure.get_by_role("button", name=kind).click()
-        assert download.value.suggested_filename == f"score-cost.{kind.lower()}"
-        content = download.value.path().read_bytes()
-        assert content.startswith(begins)
-    points = list(csv.DictReader(io.StringIO(content.decode())))
-    assert [float(point["mean_score"]) for point in points] == [model["mean_score"] for model in report["models"]]
-    figure.get_by_text("As a table").click()
-    assert figure.locator("tbody tr").count() == 4
-
-
-def test_csv_of_a_chart_is_no_formula(program, tmp_path):
-    name = '=HYPERLINK("http://x","y")'
-    with opened(
-        program, tmp_path, build_report([make_row(model=Model(model_id=name, requested_model="x"))], {})
-    ) as page:
-        with page.page.expect_download() as download:
-            page.page.locator("#chart-pass-rate").get_by_role("button", name="CSV").click()
-        (row,) = csv.DictReader(io.StringIO(download.value.path().read_text()))
-        assert row["model"] == f"'{name}"
-
-
-def test_without_the_library_the_page_says_what_to_install_and_shows_tables(program, report, tmp_path):
-    text = re.sub(r'<script type="text/plain" id="library">.*?</script>', "", page_text(page_data(report)))
-    path = tmp_path / "plain.html"
-    path.write_text(text, encoding="utf-8")
-    with new_page(program) as shown:
-        shown.open(path)
-        assert 'pip install "pytest-agentbench[charts]"' in shown.page.locator("#without-charts").inner_text()
-        assert shown.page.locator("#chart-pass-rate tbody tr").count() == 4
-        assert shown.page.locator("#chart-pass-rate tbody tr").first.is_visible()
-        assert shown.complaints == []
-
-
-# -- for everybody, everywhere
-
-
-@pytest.mark.parametrize("view", ["overview", "matrix", "runs", "comparison"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_can_be_told_from_their_ground(program, path, view, scheme):
-    wanted = {
-        "overview": [
-            ".note",
-            ".card dt",
-            ".outcome.passed",
-            ".outcome.failed",
-            ".outcome.error",
-            ".verdict li",
-            ".warnings li",
-            "main a",
-            ".reasons li",
-            ".tools button",
-            "thead th",
-            "svg.marks text",
-        ],
-        "matrix": [".cell.passed", ".cell.failed", ".cell.mixed", ".cell.error", ".legend", "tbody th a", "thead th"],
-        "runs": [
-            ".chip",
-            ".chip .n",
-            ".told",
-            "select",
-            ".c-message",
-            ".c-case a",
-            ".outcome.error",
-            "thead th button",
-        ],
-        "comparison": [".pill", ".verdict li", ".changes li", ".changes .outcome", "tbody th", ".faint"],
-    }
-    with new_page(program, color_scheme=scheme) as shown:
-        shown.open(path, f"#view={view}")
-        shown.page.wait_for_selector(wanted[view][-1])
-        for selector in ("body", ".brand a", "nav a", "#help", *wanted[view]):
-            assert contrast(shown, selector) >= 4.5, selector
-
-
-@pytest.mark.parametrize("view", ["overview", "matrix", "runs", "comparison"])
-@pytest.mark.parametrize("width", [320, 390, 800])
-def test_no_window_is_so_narrow_that_the_page_scrolls_sideways(program, tmp_path, view, width):
-    long = "w" * 300
-    rows = [
-        make_row(case_id=long, message=long, tags=(long,), dataset=long, score=5.0),
-        make_row("failed", "b", message=long),
-    ]
-    report = build_report([*rows, *sample_report(2)["runs"]], {**SESSION, "command": [long], "warnings": [long]})
-    report["comparison"] = compare(campaign(report, long), campaign(report)).as_dict()
-    path = tmp_path / "long.html"
-    write_page(report, path)
-    with new_page(program, width=width, height=844) as shown:
-        shown.open(path, f"#view={view}")
-        shown.page.wait_for_selector("main h1", state="attached")
-        if view == "overview":
-            shown.page.locator("svg.marks").first.wait_for()
-        assert not shown.scrolls_sideways()
-
-
-@pytest.mark.parametrize("view", ["overview", "matrix", "runs", "comparison"])
-def test_the_page_can_be_read_without_seeing_it(program, path, view):
-    with new_page(program) as shown:
-        shown.open(path, f"#view={view}")
-        shown.page.wait_for_selector("main table, main section")
-        nameless = """Array.from(document.querySelectorAll("button, a, input, select, [role=region], [role=img]"))
-            .filter((each) => !(each.getAttribute("aria-label") || each.textContent.trim() || each.labels?.length))
-            .map((each) => each.outerHTML)"""
-        assert shown.value(nameless) == []
-        assert shown.value("document.querySelectorAll('h1').length") == 1
-        assert shown.value("Array.from(document.querySelectorAll('main th')).filter((each) => !each.scope).length") == 0
-        ids = shown.value("Array.from(document.querySelectorAll('[id]'), (each) => each.id)")
-        assert len(ids) == len(set(ids))
-        levels = shown.value(
-            "Array.from(document.querySelectorAll('main :is(h1, h2, h3, h4)'), (each) => Number(each.tagName[1]))"
-        )
-        assert all(after <= before + 1 for before, after in pairwise(levels))
-
-
-def test_all_runs_are_on_paper(shown):
-    shown.page.get_by_role("link", name="Runs", exact=True).click()
-    rows_of(shown)
-    shown.page.emulate_media(media="print")
-    shown.value("dispatchEvent(new Event('beforeprint'))")
-    assert rows_of(shown).count() == 204
-    assert shown.page.locator("#q").is_hidden()
-    shown.value("dispatchEvent(new Event('afterprint'))")
-    shown.page.emulate_media(media="screen")
-    assert rows_of(shown).count() < 100
-
-
-# -- what others wrote, and what is not there
-
-
-def test_whatever_others_wrote_is_text_on_the_page(program, tmp_path):
-    evil = f"{EVIL} {TURNED}"
-    model = Model(model_id=evil, requested_model="x", label=evil)
-    rows = [
-        make_row("failed", evil, model, message=evil, tags=(evil,), dataset=evil),
-        make_row("failed", "b", model, message=EVIL),
-    ]
-    session = {**SESSION, "command": [evil], "warnings": [evil], "versions": {evil: evil}, "faults": [evil]}
-    report = build_report(rows, session)
-    report["comparison"] = compare(campaign(report, evil), campaign(report)).as_dict()
-    with opened(program, tmp_path, report) as shown:
-        shown.page.locator("svg.marks").first.wait_for()
-        for view in ("runs", "matrix", "comparison", "overview"):
-            shown.page.goto(shown.page.url.split("#")[0] + f"#view={view}")
-            shown.page.wait_for_selector("main h1", state="attached")
-            text = shown.page.locator("body").inner_text() + shown.page.locator("main").evaluate(
-                "(main) => main.outerHTML"
-            )
-            assert EVIL[:30] in text
-            assert not {"\x1b", "\u202e", "\u2066"} & set(text)
-            assert "taken" not in shown.page.title()
-        assert shown.page.locator("main img, main script").count() == 0
-        assert shown.complaints == []
-        assert len(shown.requests) == 1
-
-
-@pytest.mark.parametrize("view", ["overview", "matrix", "runs", "comparison"])
-@pytest.mark.parametrize(
-    ("rows", "says"),
-    [
-        ([], "no runs"),
-        ([make_row()], "1 run"),
-        ([make_row("error", f"c{n}", message="ProviderError: 503") for n in range(3)], "3 runs"),
-    ],
-    ids=["none", "one", "errors"],
-)
-def test_nothing_one_run_and_only_errors_have_a_page_too(program, tmp_path, rows, says, view):
-    with opened(program, tmp_path, build_report(rows, {})) as shown:
-        shown.page.goto(shown.page.url + f"#view={view}")
-        shown.page.wait_for_selector("main h1", state="attached")
-        text = shown.page.locator("main").inner_text()
-        assert says in text or view == "comparison" or view == "matrix"
-        assert "NaN" not in text
-        assert "undefined" not in text
-        assert "null" not in text
-        assert "within –" not in text
-        boxes = shown.page.locator("main :is(.cards, .filters, .legend, thead)")
-        assert any(box.is_visible() for box in boxes.all()) == (rows != [] and view != "comparison")
-        assert shown.complaints == []
-
-
-def test_ten_thousand_runs_have_few_rows_in_the_page_and_all_can_be_reached(program, tmp_path):
-    report = sample_report(834, MODELS, 3)
-    with opened(program, tmp_path, report) as shown:
-        shown.page.keyboard.press("3")
-        assert told(shown) == "10,008 runs"
-        assert rows_of(shown).count() < 100
-        shown.page.keyboard.press("End")
-        shown.page.wait_for_selector(f"{ROW}[data-at='10007']")
-        shown.page.get_by_label("Search").fill(report["runs"][-1]["case_id"])
-        assert told(shown) == "12 of 10,008 runs"
-        assert rows_of(shown).count() == 12
-        assert (tmp_path / "other.html").stat().st_size < 30_000_000
-
-
-def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UnwritableError, match=r"report\.html: cannot be written"):
-        write_page(build_report([], {}), tmp_path / "file" / "report.html")

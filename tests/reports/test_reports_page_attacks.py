@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from urllib.parse import quote, urlsplit
 
 import pytest
-from support.browser import NEEDS_BROWSER, browser, new_page
+from support.browser import NEEDS_BROWSER, new_page
 from support.stored_runs import (
     CHANGES,
     CHECKS,
@@ -50,12 +50,6 @@ KEPT = {
     "source",
 }
 """What the rest hangs on, by name."""
-
-
-@pytest.fixture(scope="module")
-def program():
-    with browser() as started:
-        yield started
 
 
 def spoiled(value, name=""):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import ValidationError
-from support.sample_reports import MODELS, sample_report, sample_rows
+from support.random_reports import MODELS, random_report, random_rows
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports import build_report, read_report, report_schema
@@ -21,7 +21,7 @@ DEFINITIONS = report_schema()["$defs"]
 ROW = {"$ref": "#/$defs/run"}
 QUICK = compiled(ROW, DEFINITIONS)
 EXACT = jsonschema.Draft202012Validator({**ROW, "$defs": DEFINITIONS})
-ROWS = list(sample_rows(8, MODELS, 1))
+ROWS = list(random_rows(8, MODELS, 1))
 
 
 @pytest.fixture
@@ -79,11 +79,11 @@ def test_the_quick_check_accepts_nothing_that_the_schema_refuses(data):
             holder = holder[key]
         match data.draw(st.sampled_from(["replace", "remove", "add"])):
             case "replace":
-                holder[last] = data.draw(json_values)
+                holder[last] = copy.deepcopy(data.draw(json_values))
             case "remove":
                 del holder[last]
             case "add" if isinstance(holder, dict):
-                holder["new"] = data.draw(json_values)
+                holder["new"] = copy.deepcopy(data.draw(json_values))
     try:
         QUICK.validate_python(row)
     except ValidationError:
@@ -120,10 +120,15 @@ def test_whole_numbers_may_be_written_as_fractions(read):
     assert read({**build_report(ROWS[:1], {}), "runs": rows})["runs"] == rows
 
 
-@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "-1e100", "NaN", "Infinity"])
 def test_numbers_beyond_all_bounds_are_none(refused, number):
     text = json.dumps(build_report([{**ROWS[0], "duration_seconds": 1234.5}], {})).replace("1234.5", number, 1)
-    assert refused(text) == f"is no JSON: found {number}, expected a number"
+    assert refused(text) == f"is no JSON: found {number}, expected a number between -1e100 and 1e100"
+
+
+def test_whole_numbers_beyond_all_bounds_are_none_either(refused):
+    text = json.dumps(build_report(ROWS[:1], {})).replace('"runs": 1,', f'"runs": {"9" * 400},', 1)
+    assert refused(text) == f"is no JSON: found {'9' * 40}, expected a number between -1e100 and 1e100"
 
 
 def test_what_the_session_says_of_itself_is_checked(refused):
@@ -140,7 +145,7 @@ def test_a_schema_with_other_keywords_is_not_half_checked():
 
 @pytest.mark.slow
 def test_ten_thousand_runs_are_read_in_a_second(tmp_path):
-    report = sample_report(100, MODELS, 1)
+    report = random_report(100, MODELS, 1)
     report["runs"] = report["runs"] * 25
     path = tmp_path / "report.json"
     path.write_text(json.dumps(report), encoding="utf-8")

@@ -96,6 +96,7 @@ def test_a_row_holds_what_the_records_say():
         "fingerprint": "ab12",
         "artifact": "outputs/runs/run_2.json",
         "evaluation": "evaluations/final_result_2.json",
+        "measure": None,
         "message": "no",
     }
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
 NEEDS_BROWSER = pytest.mark.skipif(PROGRAM is None, reason="needs chromium (Debian: apt-get install chromium)")
-TIMEOUT = 15_000
+TIMEOUT = 30_000
 """Milliseconds until what is waited for is taken for missing."""
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 

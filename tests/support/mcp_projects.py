@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from support import mcp_server
 
 if TYPE_CHECKING:
-    from conftest import Bench, Finished
+    from support.bench import Bench, Finished
 
 SERVER = Path(mcp_server.__file__)
 

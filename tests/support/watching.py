@@ -70,9 +70,9 @@ class Watching:
 
 
 @contextmanager
-def watching(output: Path) -> Iterator[Watching]:
-    """The command on a free port, stopped by Ctrl-C at the end."""
-    command = [sys.executable, "-m", "pytest_agentbench.cli", "watch", str(output), "--port", "0"]
+def watching(output: Path, port: int = 0) -> Iterator[Watching]:
+    """The command on a free port, or this one, stopped by Ctrl-C at the end."""
+    command = [sys.executable, "-m", "pytest_agentbench.cli", "watch", str(output), "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

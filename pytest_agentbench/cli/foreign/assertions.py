@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +10,16 @@ from typing import Any
 
 import regex
 
+from pytest_agentbench.cli.foreign.patterns import python_pattern
 from pytest_agentbench.config import parse_yaml
 from pytest_agentbench.errors import ConfigError
 
 _PREFIX = "not-"
-_FROM_TEXT = re.compile(r"(not-)?([a-z][a-z0-9:-]*?)(?:\((\d+(?:\.\d+)?)\))?(?::(?!//)([\s\S]*))?")
 _CODE = {"javascript", "python", "ruby", "webhook"}
 _IGNORED = ("metric", "weight", "type", "value", "threshold", "$ref")
 _MUST_NOT = "It must not be so that: "
+_CELL = re.compile(r'[\s,]*+(?:"((?:\\["\\]|""|[^"])*+)"\s*(?=,|\Z)|([^",][^,]*))')
+_DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 
 
 class Unmapped(Exception):
@@ -45,14 +46,19 @@ class _Assertion:
     weight: Any
 
     def texts(self) -> list[str]:
-        """The value as a list of texts; one text stands for itself, with `-all` and `-any` for those between commas."""
+        """The value as texts, none of them empty; several where the type takes several: a list, or between commas."""
+        several = self.kind.endswith(("-all", "-any"))
         value = self.value
         if isinstance(value, str):
-            return [value] if not self.kind.endswith(("-all", "-any")) else _between_commas(value)
-        values = value if isinstance(value, list) else [value]
-        if not values or not all(isinstance(each, str | int | float) and not isinstance(each, bool) for each in values):
-            raise Unmapped(f"found the value {value!r:.60}, expected a text")
-        return [str(each) for each in values]
+            values: list[Any] = _between_commas(value) if several else [value]
+        elif isinstance(value, list) and (several or self.kind in _GRADED):
+            values = value
+        else:
+            values = [value]
+        texts = [str(each) for each in values if isinstance(each, str | int | float) and not isinstance(each, bool)]
+        if not texts or len(texts) < len(values) or not all(texts):
+            raise Unmapped(f"found the value {value!r:.60}, expected {'texts' if several else 'a text'}")
+        return texts
 
     def text(self) -> str:
         """The value as one text that is not blank."""
@@ -77,7 +83,7 @@ def from_text(text: str) -> dict[str, Any]:
     if head == "grade":
         return {"type": "llm-rubric", "value": rest.strip()}
     match = _FROM_TEXT.fullmatch(text)
-    if match is None or match[2] not in _KNOWN:
+    if match is None:
         return {"type": "equals", "value": text}
     threshold = {} if match[3] is None else {"threshold": float(match[3])}
     return {"type": f"{match[1] or ''}{match[2]}", "value": (match[4] or "").strip() or None, **threshold}
@@ -99,12 +105,12 @@ def decide(assertion: Mapping[str, Any], value: Any, decided: Decided) -> list[s
         raise Unmapped(f"{given} has weight 0, so it decides nothing; every check here decides")
     found = _Assertion(kind, given != kind, value, assertion.get("threshold"), weight)
     before = len(decided.checks)
-    _MAPPED[kind](found, decided)
+    said = _MAPPED[kind](found, decided) or ()
     name = assertion.get("metric")
     if isinstance(name, str) and name.strip():
         for check in decided.checks[before:]:
             check["description"] = name
-    return list(_left_out(found, assertion))
+    return [*said, *_left_out(found, assertion)]
 
 
 def _left_out(found: _Assertion, assertion: Mapping[str, Any]) -> Sequence[str]:
@@ -120,9 +126,9 @@ def _check(decided: Decided, **declarative: Any) -> None:
     decided.checks.append({"declarative": declarative})
 
 
-def _found(decided: Decided, pattern: str, *, negated: bool, ignore_case: bool = False) -> None:
+def _found(decided: Decided, pattern: str, *, negated: bool, ignore_case: bool = False, flags: str = "") -> None:
     pattern = rf"\A(?![\s\S]*(?:{pattern}))" if negated else pattern
-    _check(decided, kind="regex_match", pattern=pattern, **({"ignore_case": True} if ignore_case else {}))
+    _check(decided, kind="regex_match", pattern=flags + pattern, **({"ignore_case": True} if ignore_case else {}))
 
 
 def _escaped(text: str) -> str:
@@ -131,9 +137,7 @@ def _escaped(text: str) -> str:
 
 def _contains(found: _Assertion, decided: Decided) -> None:
     """`contains`, `icontains`, and both with `-any` and `-all`."""
-    patterns = [_escaped(text) for text in found.texts() if text]
-    if not patterns:
-        raise Unmapped("found no text to look for")
+    patterns = [_escaped(text) for text in found.texts()]
     ignore_case = found.kind.startswith("i")
     if found.kind.endswith("-all") and not found.negated:
         for pattern in patterns:
@@ -152,28 +156,26 @@ def _starts_with(found: _Assertion, decided: Decided) -> None:
 
 
 def _regex(found: _Assertion, decided: Decided) -> None:
-    pattern = found.text()
+    given = found.text()
     try:
-        regex.compile(pattern)
-    except regex.error as error:
-        raise Unmapped(f"the pattern {pattern!r:.60} is none for Python: {error}") from error
-    _found(decided, pattern, negated=found.negated)
+        flags, pattern = python_pattern(given)
+        regex.compile(flags + pattern)
+    except (ValueError, regex.error) as error:
+        raise Unmapped(f"the pattern {given!r:.60} cannot be taken over: {error}") from error
+    _found(decided, pattern, negated=found.negated, flags=flags)
 
 
 def _equals(found: _Assertion, decided: Decided) -> None:
     if isinstance(found.value, dict | list):
         if found.negated:
             raise Unmapped("not-equals of an object has no counterpart")
-        _check(decided, kind="json_path_equals", json_path="$", value=found.value)
+        _json(decided, {"const": found.value})
         return
-    text = str(found.value).lower() if isinstance(found.value, bool) else found.text()
-    if found.negated:
-        _check(decided, kind="regex_match", pattern=rf"\A(?!{_escaped(text)}\Z)")
-    else:
-        _check(decided, kind="metric", name="exact_match", reference=text)
+    text = _escaped(str(found.value).lower() if isinstance(found.value, bool) else found.text())
+    _check(decided, kind="regex_match", pattern=rf"\A(?!{text}\Z)" if found.negated else rf"\A{text}\Z")
 
 
-def _is_json(found: _Assertion, decided: Decided) -> None:
+def _is_json(found: _Assertion, decided: Decided) -> Sequence[str]:
     if found.negated:
         raise Unmapped("not-is-json has no counterpart")
     schema = found.value
@@ -184,7 +186,24 @@ def _is_json(found: _Assertion, decided: Decided) -> None:
             raise Unmapped(str(error)) from error
     if not isinstance(schema, dict | None):
         raise Unmapped(f"found {schema!r:.60}, expected a JSON Schema")
-    _check(decided, kind="json_schema", schema=schema or {})
+    _json(decided, schema or {})
+    if _has_format(schema):
+        return ("format of its schema is left out: it is not checked here",)
+    return ()
+
+
+def _json(decided: Decided, schema: Mapping[str, Any]) -> None:
+    """promptfoo reads schemas by draft 7, and takes no JSON out of a fence, as ours does."""
+    _check(decided, kind="json_schema", schema={"$schema": _DRAFT_07, **schema})
+    pattern = r"\A(?![\s\S]*(?m:^)[ \t]*```)"
+    decided.checks.append({"description": "no code fence", "declarative": {"kind": "regex_match", "pattern": pattern}})
+
+
+def _has_format(schema: Any) -> bool:
+    """Whether the keyword `format` is anywhere in it; a property of that name has no text."""
+    if isinstance(schema, dict):
+        return isinstance(schema.get("format"), str) or any(map(_has_format, schema.values()))
+    return isinstance(schema, list) and any(map(_has_format, schema))
 
 
 def _rubric(found: _Assertion, decided: Decided) -> None:
@@ -221,28 +240,38 @@ def _positive(found: _Assertion) -> None:
 
 
 def _tool_used(found: _Assertion, decided: Decided) -> None:
-    wanted = found.value if isinstance(found.value, list) else [found.value]
-    for each in wanted:
+    checks: list[dict[str, Any]] = []
+    for each in found.value if isinstance(found.value, list) else [found.value]:
         said = {"name": each} if isinstance(each, str) else each
         if not isinstance(said, dict) or not isinstance(said.get("name"), str) or said.keys() - {"name", "min"}:
             raise Unmapped(f"found {each!r:.60}, expected the name of a tool, with min at most")
         often = said.get("min", 1)
         if type(often) is not int or often < 1 or (found.negated and "min" in said):
             raise Unmapped(f"found min {often!r}, expected a number of calls")
+        if set("*?") & set(said["name"]):
+            raise Unmapped(f"found {said['name']!r:.60}, a pattern of names; name each tool")
         kind = "tool_not_called" if found.negated else "tool_called"
-        _check(decided, kind=kind, name=said["name"], **({"min_count": often} if often > 1 else {}))
+        checks.append({"kind": kind, "name": said["name"], **({"min_count": often} if often > 1 else {})})
+    for check in checks:
+        _check(decided, **check)
 
 
 def _between_commas(text: str) -> list[str]:
-    try:
-        [cells] = csv.reader([text.replace("\n", " ")], skipinitialspace=True, strict=True)
-    except (csv.Error, ValueError) as error:
-        raise Unmapped(f"{text!r:.60} is no list with commas: {error}") from error
-    return [cell.strip() for cell in cells if cell.strip()]
+    """The texts between commas; one in double quotes may hold commas, and quotes that are doubled or escaped."""
+    text = text.rstrip(", \t\r\n")
+    cells, at = [], 0
+    while at < len(text):
+        match = _CELL.match(text, at)
+        if match is None:
+            raise Unmapped(f"{text!r:.60} is no list with commas: a quote has no end")
+        quoted, plain = match.groups()
+        cells.append(plain.strip() if quoted is None else re.sub(r'\\(["\\])|"(")', r"\1\2", quoted))
+        at = match.end()
+    return cells
 
 
 _GRADED = ("llm-rubric", "g-eval", "model-graded-closedqa")
-_MAPPED: dict[str, Callable[[_Assertion, Decided], None]] = {
+_MAPPED: dict[str, Callable[[_Assertion, Decided], Sequence[str] | None]] = {
     **dict.fromkeys(("contains", "icontains"), _contains),
     **dict.fromkeys(("contains-any", "icontains-any", "contains-all", "icontains-all"), _contains),
     **dict.fromkeys(_GRADED, _rubric),
@@ -275,3 +304,7 @@ _OTHERS = (
 )
 _KNOWN = frozenset({*_MAPPED, *_HINTS, *_CODE, *_OTHERS.split()})
 """Every type that a text may begin with; other texts are what the answer has to equal."""
+_FROM_TEXT = re.compile(
+    rf"(not-)?({'|'.join(sorted(map(re.escape, _KNOWN), key=len, reverse=True))})"
+    r"(?:\((\d+(?:\.\d+)?)\))?(?::([\s\S]*))?"
+)

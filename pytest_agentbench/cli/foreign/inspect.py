@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.cli.foreign.drafts import Gathered, Place
-from pytest_agentbench.cli.foreign.inspect_samples import Task, add_sample
+from pytest_agentbench.cli.foreign.inspect_samples import Task, Unfit, add_sample, left_out
 from pytest_agentbench.cli.foreign.rows import Row, filled, fit_row, parsed, read_rows, whole
 from pytest_agentbench.errors import ConfigError
 
@@ -21,6 +21,7 @@ MAX_MEMBER = 256 * 1024 * 1024
 """Bytes of one sample in an .eval file."""
 _ATTACHMENT = "attachment://"
 _PLAIN_SOLVERS = {"generate", "multiple_choice"}
+_OF_CHOICES = ("template", "cot", "multiple_correct")
 _OF_A_CASE = ("input", "target", "choices", "id", "metadata", "files", "setup", "sandbox")
 _OF_A_LOG = (*_OF_A_CASE, "output", "error", "attachments")
 
@@ -52,31 +53,51 @@ def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gath
         known = name in answers
         if row.value.get("error"):
             gathered.note(row.place, "error: its run ended with one, so it leaves no answer to score")
-        answers.setdefault(name, []).extend(_answers(row.value))
-        if not known:
+        try:
+            answers.setdefault(name, []).extend(_answers(row.value))
             sample = {key: _attached(row.value.get(key), row.value) for key in _OF_A_CASE}
+        except Unfit as error:
+            gathered.lose(row.place, str(error))
+            continue
+        if not known:
             add_sample(sample, row.place, name, path.parent, gathered, task)
     gathered.drafts[:] = [replace(draft, answers=tuple(answers[draft.name])) for draft in gathered.drafts]
 
 
 def _task(header: Mapping[str, Any], place: Place, gathered: Gathered) -> Task:
     """Scorer and system messages; what else the task did is named."""
-    about, plan = header.get("eval"), header.get("plan")
-    scorers = about.get("scorers") if isinstance(about, dict) else None
-    scorers = [scorer for scorer in scorers or () if isinstance(scorer, dict) and isinstance(scorer.get("name"), str)]
+    scorers = [scorer for scorer in _objects(header, "eval", "scorers", place) if filled(scorer.get("name"))]
     for other in scorers[1:]:
         gathered.note(place, f"eval.scorers: {other['name']!r} is left out; the first, {scorers[0]['name']!r}, decides")
     before = []
-    for step in (plan.get("steps") if isinstance(plan, dict) else None) or ():
-        name, params = str(step.get("solver")).rpartition("/")[2], step.get("params") or {}
+    for step in _objects(header, "plan", "steps", place):
+        name, params = str(step.get("solver")).rpartition("/")[2], step.get("params")
+        params = params if isinstance(params, dict) else {}
         template = filled(params.get("template"))
         if name == "system_message" and template is not None and "{" not in template:
             before.append({"role": "system", "content": template})
         elif name not in _PLAIN_SOLVERS:
             gathered.note(place, f"plan.steps: the solver {name!r} is code: say in the case or a runner what it did")
+        elif changed := [key for key in _OF_CHOICES if params.get(key)]:
+            gathered.note(place, f"plan.steps: {', '.join(changed)} of {name} is left out")
     first = scorers[0] if scorers else {}
     scorer = str(first["name"]).rpartition("/")[2] if first else None
-    return Task(scorer, first.get("options"), tuple(before))
+    options = first.get("options")
+    task = Task(scorer, options if isinstance(options, dict) else None, tuple(before))
+    for said in left_out(task):
+        gathered.note(place, f"eval.scorers: {said}")
+    return task
+
+
+def _objects(header: Mapping[str, Any], part: str, name: str, place: Place) -> list[dict[str, Any]]:
+    """A list of objects in a part of the log, empty where it is not there. Raises ConfigError for what is none."""
+    given = header.get(part)
+    found = given.get(name) if isinstance(given, dict) else given
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ConfigError(f"{place}: {part}.{name}: found {found!r:.40}, expected a list of objects")
+    return found
 
 
 def _answers(sample: Mapping[str, Any]) -> tuple[str, ...]:
@@ -86,10 +107,13 @@ def _answers(sample: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _attached(value: Any, sample: Mapping[str, Any]) -> Any:
-    """The value with the texts that the log keeps apart from it put back."""
-    attachments = sample.get("attachments") or {}
+    """The value with the texts that the log keeps apart from it put back. Raises Unfit where one is missing."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
-        return attachments.get(value.removeprefix(_ATTACHMENT), value)
+        attachments = sample.get("attachments")
+        text = attachments.get(value.removeprefix(_ATTACHMENT)) if isinstance(attachments, dict) else None
+        if not isinstance(text, str):
+            raise Unfit(f"attachments: found no text for {value!r:.60}")
+        return text
     if isinstance(value, list):
         return [_attached(each, sample) for each in value]
     return {key: _attached(each, sample) for key, each in value.items()} if isinstance(value, dict) else value

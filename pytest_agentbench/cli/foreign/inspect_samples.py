@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -25,10 +25,13 @@ _ROLES = ("system", "user", "assistant")
 _USED = {"input", "target", "choices", "id", "metadata", "files", "setup", "sandbox", "description"}
 _OF_SCORERS = {"f1": "f1_score", "choice": "multiple_choice"}
 _OF_PATTERNS = ("match", "includes", "exact")
+_OPTIONS = {"match": {"location", "ignore_case", "numeric"}, "includes": {"ignore_case"}}
 _LONGEST_PART = 255
 _IGNORED = punctuation + whitespace
 _SKIPPED = r"[\s!-/:-@\[-`{-~]*"
 """What Inspect does not compare at the ends of an answer and its target: punctuation of ASCII, white space."""
+_LETTERS = regex.compile(r"[A-Z](?:[\s,]*[A-Z])+")
+"""Several choices in one text, as Inspect reads them."""
 _GRADED = ("model_graded_qa", "model_graded_fact")
 
 
@@ -43,6 +46,22 @@ class Task:
     scorer: str | None = None
     options: Mapping[str, Any] | None = None
     before: tuple[Mapping[str, str], ...] = ()
+
+
+def left_out(task: Task) -> Iterator[str]:
+    """What the scorer does that its counterpart here does not."""
+    options = task.options or {}
+    if task.scorer is None:
+        return
+    if task.scorer not in (*_OF_SCORERS, *_OF_PATTERNS, *_GRADED):
+        yield f"the scorer {task.scorer!r} is code: what decides here is guessed from the targets"
+        return
+    for name in sorted(options.keys() - _OPTIONS.get(task.scorer, set())):
+        yield f"{name} of {task.scorer} is left out"
+    if task.scorer == "match" and options.get("numeric"):
+        location = options.get("location", "end")
+        last = "" if location == "end" else f"; it takes the last number, where match looks at {location!r}"
+        yield f"match(numeric=True) becomes numeric_match, which takes 60 % and 60 for the same number{last}"
 
 
 def add_sample(
@@ -76,7 +95,8 @@ def _draft(sample: Mapping[str, Any], place: Place, name: str, folder: Path, gat
         gathered.note(place, sandboxed)
     unfinished = setup is not None or isinstance(sandboxed, str)
     others = {key: value for key, value in sample.items() if key not in _USED and value not in (None, "", [], {})}
-    if len(targets) > 1 and choices:
+    several = len(targets) > 1 or any(_LETTERS.fullmatch(each) and each not in choices for each in targets)
+    if choices and several:
         raise Unfit(f"target: found several choices ({', '.join(targets)}), which multiple_choice cannot ask for")
     title = filled(sample.get("description"))
     return Draft(
@@ -90,45 +110,48 @@ def _draft(sample: Mapping[str, Any], place: Place, name: str, folder: Path, gat
         dockerfile=dockerfile,
         metadata={**others, **({} if setup is None else {"setup": setup}), **metadata},
         unfinished=unfinished,
-        **_decided(targets, choices, task, place, gathered),
+        **_decided(targets, choices, task),
     )
 
 
-def _decided(
-    targets: tuple[str, ...], choices: tuple[str, ...], task: Task, place: Place, gathered: Gathered
-) -> dict[str, Any]:
+def _decided(targets: tuple[str, ...], choices: tuple[str, ...], task: Task) -> dict[str, Any]:
     """Reference, metric and checks of a sample."""
     if not targets:
         return {}
     options = task.options or {}
-    where = {"match": str(options.get("location", "end")), "exact": "exact"}.get(task.scorer or "", "any")
+    location = str(options.get("location", "end"))
+    where = {"match": location, "exact": "exact", "f1": "exact"}.get(task.scorer or "", "any")
     name = "multiple_choice" if choices else _OF_SCORERS.get(task.scorer or "")
-    if task.scorer == "match" and options.get("numeric") and len(targets) == 1:
+    if task.scorer == "match" and options.get("numeric"):
+        if len(targets) > 1:
+            raise Unfit(f"target: found several numbers ({', '.join(targets)}), of which numeric_match takes one")
         name = "numeric_match"
-        if where != "end":
-            gathered.note(place, f"the scorer match looks for a number at {where!r}: numeric_match takes the last one")
     if task.scorer in _GRADED:
         return {"reference": "\n".join(targets), "metric": {"name": "llm_judgement", "threshold": 1.0}}
     if name is not None and len(targets) == 1:
         return {"reference": targets[0], "metric": {"name": name, "threshold": 1.0}}
-    if task.scorer is not None and task.scorer not in (*_OF_SCORERS, *_OF_PATTERNS):
-        gathered.note(place, f"the scorer {task.scorer!r} is code: what decides here is guessed from its target")
     if task.scorer in _OF_PATTERNS or len(targets) > 1:
-        return {"reference": targets[0], "compared": False, "checks": (_pattern(targets, where, options),)}
+        return {"reference": targets[0], "compared": False, "checks": (_pattern(targets, where, task),)}
     return {"reference": targets[0]}
 
 
-def _pattern(targets: tuple[str, ...], location: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What `match` and `includes` look for: one of the targets, at the end but for punctuation, or anywhere."""
-    inner = (target.strip() if location == "any" else target.strip(_IGNORED) or target.strip() for target in targets)
-    any_of = "|".join(regex.escape(target, literal_spaces=True) for target in inner)
+def _pattern(targets: tuple[str, ...], location: str, task: Task) -> dict[str, Any]:
+    """What `match` and `includes` look for: one of the targets, at an end but for punctuation, or anywhere."""
+    any_of = "|".join(regex.escape(_inner(target, task.scorer), literal_spaces=True) for target in targets)
     pattern = {
         "begin": rf"\A{_SKIPPED}(?:{any_of})",
         "end": rf"(?:{any_of}){_SKIPPED}\Z",
         "exact": rf"\A{_SKIPPED}(?:{any_of}){_SKIPPED}\Z",
     }.get(location, any_of)
-    ignored = options.get("ignore_case", True) is not False
+    ignored = (task.options or {}).get("ignore_case", True) is not False
     return {"declarative": {"kind": "regex_match", "pattern": pattern, **({"ignore_case": True} if ignored else {})}}
+
+
+def _inner(target: str, scorer: str | None) -> str:
+    """What of a target the scorer compares."""
+    if scorer == "includes":
+        return target
+    return (scorer is not None and target.strip(_IGNORED)) or target.strip()
 
 
 def _messages(given: Any) -> tuple[dict[str, str], ...]:

@@ -13,7 +13,7 @@ from pytest_agentbench.cli.foreign.promptfoo_prompts import Prompt, prompts_of
 from pytest_agentbench.cli.foreign.promptfoo_tests import combinations, tests_of, variables_of
 from pytest_agentbench.cli.foreign.references import BadReference, data_of, is_reference, named_file
 from pytest_agentbench.cli.foreign.spots import Spot, top
-from pytest_agentbench.cli.foreign.templates import TemplateError, filled_in_all, resolved
+from pytest_agentbench.cli.foreign.templates import TemplateError, filled_in, resolved
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources import lies_deep
 
@@ -81,8 +81,9 @@ def _note_left_out(test: Spot, gathered: Gathered) -> None:
 def _add(test: Spot, name: str, config: _Config, gathered: Gathered) -> None:
     """The drafts of a test."""
     _note_left_out(test, gathered)
-    wanted = [each.value for each in test.below("prompts").each()]
-    prompts = [prompt for prompt in config.prompts if not wanted or prompt.label in wanted]
+    wanted = test.below("prompts") if test.value.get("prompts") is not None else config.default.below("prompts")
+    references = [str(each.value) for each in wanted.each()]
+    prompts = [prompt for prompt in config.prompts if not references or any(map(prompt.is_named, references))]
     if not prompts:
         gathered.lose(test.where, "found no prompt for it")
         return
@@ -114,10 +115,13 @@ def _add_draft(
     metadata = {**_object(config.default.value.get("metadata")), **_object(test.value.get("metadata")), "vars": values}
     if lies_deep(metadata, MAX_DEPTH):
         raise TemplateError(f"found more than {MAX_DEPTH} levels of nesting")
-    decided = Decided()
-    default = () if options.get("disableDefaultAsserts") else _assertions(config.default, gathered)
+    decided, noted = Decided(), len(gathered.notes)
+    alone = _object(test.value.get("options")).get("disableDefaultAsserts")
+    default = () if alone else _assertions(config.default, gathered)
     for spot in (*default, *_assertions(test, gathered)):
         _decide(spot, values, decided, config, gathered)
+    if left_out := [note.partition(": ")[2] for note in gathered.notes[noted:]]:
+        metadata["left_out"] = left_out
     output = test.value.get("providerOutput")
     gathered.drafts.append(
         Draft(
@@ -158,15 +162,23 @@ def _decide(spot: Spot, values: Mapping[str, Any], decided: Decided, config: _Co
             assertion = {**_template(assertion["$ref"], config.top), **assertion}
         if not isinstance(assertion, dict) or not isinstance(assertion.get("type"), str):
             raise Unmapped(f"found {assertion!r:.60}, expected an object with a type")
-        value = assertion.get("value")
-        if isinstance(value, str) and is_reference(value):
-            value = data_of(named_file(value, config.folder))
-        said = decide(assertion, filled_in_all(value, values), decided)
+        said = decide(assertion, _value(assertion.get("value"), values, config.folder), decided)
     except (Unmapped, BadReference, TemplateError) as error:
         gathered.note(spot.where, f"left out: {error}")
     else:
         for text in said:
             gathered.note(spot.where, text)
+
+
+def _value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
+    """What an assertion compares with: texts with their variables, the contents of files, everything else as it is."""
+    if isinstance(value, list):
+        return [_value(each, values, folder) if isinstance(each, str) else each for each in value]
+    if not isinstance(value, str):
+        return value
+    if value.startswith("package:"):
+        raise Unmapped(f"{value} is code, which is not run")
+    return data_of(named_file(value, folder)) if is_reference(value) else filled_in(value, values)
 
 
 def _template(reference: Any, config: Spot) -> dict[str, Any]:

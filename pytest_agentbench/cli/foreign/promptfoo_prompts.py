@@ -21,7 +21,7 @@ from pytest_agentbench.cli.foreign.spots import Spot
 from pytest_agentbench.cli.foreign.templates import TemplateError, filled_in
 
 _ROLES = ("system", "user", "assistant")
-_SEPARATOR = re.compile(r"^---$", re.MULTILINE)
+_SEPARATOR = re.compile(r"^[ \t]*---[ \t\r]*$", re.MULTILINE)
 _SEVERAL = (".txt",)
 _NAMES_FILES = re.compile(
     r"\S.*\.(?:txt|md|j2|jsonl?|ya?ml|csv)|\S*/\S*\*|\S+\.(?:[cm]?[jt]s|py|rb|go|sh|exe)(?::\w+)?|exec:.+"
@@ -36,6 +36,11 @@ class Prompt:
 
     label: str
     messages: tuple[Mapping[str, str], ...]
+
+    def is_named(self, reference: str) -> bool:
+        """Whether a test means it: by its label, by what stands before a colon or an asterisk of it."""
+        before = reference[:-1] if reference.endswith("*") else f"{reference}:"
+        return self.label == reference or self.label.startswith(before)
 
     def asked(self, variables: Mapping[str, Any], before: str, after: str) -> tuple[dict[str, str], ...]:
         """The messages with the variables' values; texts before and after go around the last message.
@@ -92,6 +97,8 @@ def _of_file(path: Path, label: str) -> Iterator[Prompt]:
         data = data_of(path)
         yield Prompt(label, _messages(data)) if isinstance(data, list) else _prompt(text_of(path), label)
         return
+    if path.suffix == ".csv":
+        raise BadReference(f"{path} is a table, of which prompts are not read; write them to a .txt, with --- between")
     text = text_of(path)
     pieces = _SEPARATOR.split(text) if path.suffix in _SEVERAL else [text]
     if path.suffix == ".jsonl":

@@ -72,15 +72,32 @@ def _of_scenario(scenario: Spot, gathered: Gathered) -> Iterator[Spot]:
     if not isinstance(scenario.value, dict):
         gathered.lose(scenario.where, f"found {scenario.value!r:.40}, expected an object; write it here")
         return
-    for config, test in product(scenario.below("config").each(), scenario.below("tests").each()):
+    tests = list(scenario.below("tests").each()) or [Spot({}, scenario.loc, scenario.locate)]
+    for config, test in product(scenario.below("config").each(), tests):
         if isinstance(config.value, dict) and isinstance(test.value, dict):
-            both = {**config.value, **test.value}
-            variables = [each.get("vars") or {} for each in (config.value, test.value)]
-            if all(isinstance(each, dict) for each in variables):
-                both["vars"] = {**variables[0], **variables[1]}
-            yield Spot(both, test.loc, test.locate)
+            try:
+                yield Spot(_merged(config.value, test.value), test.loc, test.locate)
+            except BadReference as error:
+                gathered.lose(test.where, str(error))
         else:
             gathered.lose(test.where, "expected objects; write them here")
+
+
+def _merged(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
+    """A test with what a scenario's config adds to it: fields over fields, and the assertions of both.
+
+    :raises BadReference: the two cannot be put together.
+    """
+    both = {**config, **test}
+    for name in ("vars", "options", "metadata"):
+        one, other = config.get(name) or {}, test.get(name) or {}
+        if not isinstance(one, dict) or not isinstance(other, dict):
+            raise BadReference(f"{name}: found {one!r:.40} and {other!r:.40}, expected objects; write them here")
+        both[name] = {**one, **other}
+    own, more = test.get("assert") or [], config.get("assert") or []
+    if not isinstance(own, list) or not isinstance(more, list):
+        raise BadReference(f"assert: found {own!r:.40} and {more!r:.40}, expected lists; write them here")
+    return both | {"assert": own + more}
 
 
 def _of_cells(cells: dict[str, str]) -> dict[str, Any]:

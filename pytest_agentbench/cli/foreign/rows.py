@@ -38,6 +38,8 @@ def read_rows(
 
     A JSON document may hold its list below the key `inside`. Raises ConfigError where the file cannot be read at all.
     """
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"{path}: expected a file that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if path.suffix == ".csv":
         yield from _table(path, gathered)
         return

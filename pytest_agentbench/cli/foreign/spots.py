@@ -65,14 +65,16 @@ def top(path: Path) -> Spot:
 
 
 def as_promptfoo_reads(document: Document) -> Any:
-    """The data by YAML 1.2: only `true` and `false` are booleans, `yes` is a text, as are `12:30` and 017."""
+    """The data by YAML 1.2: only `true` and `false` are booleans, `yes` is a text, as are `12:30` and 017; 1.0 is 1."""
     return document.data if document.node is None else _by_yaml_1_2(document.node, document.data)
 
 
 def _by_yaml_1_2(node: Node, data: Any) -> Any:
     if isinstance(node, ScalarNode):
         plain = isinstance(data, bool | int | float) and _OF_YAML_1_1.fullmatch(node.value) is not None
-        return node.value if plain else data
+        if plain:
+            return node.value
+        return int(data) if isinstance(data, float) and data.is_integer() else data
     if isinstance(node, SequenceNode):
         return [_by_yaml_1_2(item, value) for item, value in zip(node.value, data, strict=True)]
     nodes = {key.value: child for key, child in node.value}

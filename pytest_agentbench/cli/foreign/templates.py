@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_VALUE = re.compile(r"\{\{-?\s*([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)\s*-?\}\}")
+_VALUE = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)\s*\}\}")
 _PART = re.compile(r"\w+")
 _CODE = re.compile(r"\{\{.{0,60}?\}\}|\{%.{0,60}?%\}|\{#|\{\{|\{%", re.DOTALL)
 
@@ -27,15 +27,6 @@ def filled_in(text: str, variables: Mapping[str, Any]) -> str:
         raise TemplateError(f"found {code!r}; only {{{{ name }}}} is put in, filters and statements are not run")
     pieces[1::2] = [_text(name, variables) for name in pieces[1::2]]
     return "".join(pieces)
-
-
-def filled_in_all(value: Any, variables: Mapping[str, Any]) -> Any:
-    """The same of every text in a value."""
-    if isinstance(value, str):
-        return filled_in(value, variables)
-    if isinstance(value, list):
-        return [filled_in_all(each, variables) for each in value]
-    return {key: filled_in_all(each, variables) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 def resolved(variables: Mapping[str, Any]) -> dict[str, Any]:

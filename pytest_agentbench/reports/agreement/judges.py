@@ -165,9 +165,12 @@ def _order_swap(asked: Sequence[Asked]) -> dict[str, Any] | None:
 def _pairs(votes: Votes) -> Iterator[tuple[bool, float]]:
     """Of each two votes in different orders whether the verdict changed, and the first score less the second.
 
-    Swapped ones come in pairs, the report first and second; a tie with the reference is a verdict of its own.
+    Swapped ones come in pairs, the report first and second; a tie with the reference is a verdict of its own. Without
+    a least score that is good there is no verdict to change.
     """
     scores, bar = votes["scores"], votes["pass_at"]
+    if bar is None:
+        return
     swapped = votes["order"] == "swapped"
     couples = list(pairwise(scores))[::2] if swapped else combinations(scores, 2)
     for one, other in couples:

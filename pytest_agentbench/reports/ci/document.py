@@ -34,6 +34,7 @@ def markdown(report: Mapping[str, Any], places: Places, limit: int = COMMENT) ->
     rows = {row["nodeid"]: row for row in report["runs"]}
     blocks = [
         *sections.verdict(report),
+        *sections.uncollected(report, places),
         *sections.models(report),
         *(comparison(found, rows, places, report["session"]["gate"]["reasons"]) if found is not None else []),
         *sections.failures(report, places),

@@ -9,9 +9,10 @@ from typing import Any
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.reports.ci.commands import command, on_github
 from pytest_agentbench.reports.ci.document import markdown
-from pytest_agentbench.reports.ci.places import Places
+from pytest_agentbench.reports.ci.places import Places, is_outside
 from pytest_agentbench.reports.ci.troubles import Trouble, troubles
 from pytest_agentbench.reports.table import Terminal
+from pytest_agentbench.reports.uncollected import by_file
 
 MOST = 10
 """Annotations of one level that GitHub shows of a step."""
@@ -43,12 +44,12 @@ def write_annotations(terminal: Terminal, report: Mapping[str, Any], root: Path)
 
 
 def case_annotations(report: Mapping[str, Any], places: Places) -> list[str]:
-    """Workflow commands that mark the cases that did not pass: at most ten, and a notice on the rest.
+    """Workflow commands that mark what could not be read and did not pass: at most ten, and a notice on the rest.
 
     They are errors where the session failed. Where it did not (a gate lets some cases fail), they are warnings.
     """
     level = "warning" if report["session"]["exit_status"] == 0 else "error"
-    notes = [*_gate_notes(report), *_case_notes(report, places)]
+    notes = [*_gate_notes(report), *_unread_notes(report, places), *_case_notes(report, places)]
     lines = [command(level, message, **properties) for message, properties in notes[:MOST]]
     if lacking := len(notes) - MOST:
         lines += [command("notice", _rest(lacking), title="agentbench")] if lacking > 0 else []
@@ -61,13 +62,32 @@ def _gate_notes(report: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]
         yield "\n".join(gate["reasons"]), {"title": "agentbench: gate failed"}
 
 
+def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One for each case file that could not be read, at the first line that is wrong."""
+    for file, problems in by_file(report["session"].get("uncollected") or ()).items():
+        path, line = places.in_repository(file), problems[0]["line"]
+        said = "\n".join(_problem(problem, line) for problem in problems)
+        yield said, {**_place(path, line), "title": f"collection error in {path}"}
+
+
+def _problem(problem: Mapping[str, Any], shown: int | None) -> str:
+    """What is wrong, with its line unless that is where it is `shown`."""
+    line = problem["line"]
+    return problem["message"] if line in (None, shown) else f"line {line}: {problem['message']}"
+
+
+def _place(path: str, line: int | None) -> dict[str, Any]:
+    """Where GitHub shows it: at a line of the repository, else at none."""
+    return {} if is_outside(path) else {"file": path, "line": line}
+
+
 def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
     """One for each case, over all models: failures first, then errors."""
     for outcome, said in (("failed", "failed"), ("error", "ended in an error")):
         for found in troubles(report, outcome):
             row = found[0].row
             names = ", ".join(each.row["model_id"] for each in found)
-            place = {"file": places.path(row), "line": places.line(row)}
+            place = _place(places.path(row), places.line(row))
             yield "\n".join(map(_sentence, found)), {**place, "title": f"{row['case_id']} {said} on {names}"}
 
 
@@ -77,5 +97,4 @@ def _sentence(trouble: Trouble) -> str:
 
 
 def _rest(lacking: int) -> str:
-    cases = "1 more case" if lacking == 1 else f"{lacking:,} more cases"
-    return f"{cases} did not pass: see the job summary"
+    return f"{lacking:,} more did not pass: see the job summary"

@@ -22,7 +22,10 @@ class Places:
 
     def path(self, row: Mapping[str, Any]) -> str:
         """The file of the run's case: from the repository's folder where CI names it, else from pytest's."""
-        file = row["nodeid"].partition("::")[0]
+        return self.in_repository(row["nodeid"].partition("::")[0])
+
+    def in_repository(self, file: str) -> str:
+        """The same of a file that is named from pytest's root directory."""
         return file if self._above is None else os.path.normpath(os.path.join(self._above, file)).replace(os.sep, "/")
 
     def line(self, row: Mapping[str, Any]) -> int | None:
@@ -32,10 +35,18 @@ class Places:
 
     def link(self, row: Mapping[str, Any]) -> str | None:
         """The address of that line at the tested commit, None outside of GitHub and GitLab and of the repository."""
-        path, line = self.path(row), self.line(row)
-        if self._tree is None or self._above is None or path.startswith(("../", "/")):
+        return self.address(self.path(row), self.line(row))
+
+    def address(self, path: str, line: int | None) -> str | None:
+        """The same of a path in the repository."""
+        if self._tree is None or self._above is None or is_outside(path):
             return None
         return f"{self._tree}/{quote(path)}" + ("" if line is None else f"#L{line}")
+
+
+def is_outside(path: str) -> bool:
+    """Whether a path, as `Places` gives it, leads out of the repository."""
+    return path.startswith(("../", "/"))
 
 
 def _tree(environ: Mapping[str, str]) -> str | None:

@@ -14,6 +14,7 @@ from pytest_agentbench.reports.ci.places import Places
 from pytest_agentbench.reports.ci.troubles import Trouble, troubles
 from pytest_agentbench.reports.figures import cost, model_marks, subject, tokens, totals_lines
 from pytest_agentbench.reports.table import Style, percent
+from pytest_agentbench.reports.uncollected import by_file
 
 STYLE = Style(width=10_000, fancy=True)
 SHOWN = 20
@@ -48,6 +49,27 @@ def _exit_verdict(session: Mapping[str, Any]) -> bool | None:
     """As pytest decided; None where the session was killed before it could."""
     status: int | None = session["exit_status"]
     return None if status is None else status == 0
+
+
+def uncollected(report: Mapping[str, Any], places: Places) -> list[Block]:
+    """The case files that could not be collected as a whole, with what is wrong in them."""
+    found = by_file(report["session"].get("uncollected") or ())
+    head = f"### Collection errors in {_counted(len(found), 'file')}"
+    lines = [_unread(file, problems, places) for file, problems in found.items()]
+    return listed(head, lines, SHOWN, "more have collection errors")
+
+
+def _unread(file: str, problems: Sequence[Mapping[str, Any]], places: Places) -> str:
+    """A file, with a line for each of its first problems."""
+    path = places.in_repository(file)
+    told = []
+    for problem in problems[:_REASONS]:
+        place = "" if problem["line"] is None else f"line {problem['line']}"
+        link = places.address(path, problem["line"])
+        linked = place if not place or link is None else f"[{place}]({link})"
+        told.append(f"{linked}{': ' if linked else ''}{code(problem['message'], SENTENCE)}")
+    more = [f"and {len(problems) - _REASONS:,} more"] if len(problems) > _REASONS else []
+    return "<br>".join([f"- ❌ {code(path, SENTENCE)}", *told, *more])
 
 
 def models(report: Mapping[str, Any]) -> list[Block]:
@@ -142,8 +164,8 @@ def facts(report: Mapping[str, Any]) -> str:
         text.seconds(session["duration_seconds"], ""),
     ]
     parts += totals_lines(report["totals"], STYLE)[1:]
-    parts += [f"{kind} {code(name)}" for kind, name in session["profiles"].items() if name]
-    parts += [f"{name} {code(version)}" for name, version in session["versions"].items()]
+    parts += [code(f"{kind} {name}") for kind, name in session["profiles"].items() if name]
+    parts += [code(f"{name} {version}") for name, version in session["versions"].items()]
     shown = ", ".join(part for part in parts if part)
     return f"<sub>{shown or 'agentbench'}</sub>"
 

@@ -6,33 +6,50 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
 from pytest_agentbench.reports.gate import Counts
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.reports.statistics import mean
 
 _MESSAGE = 200
+
+
+class Judged(NamedTuple):
+    """A run with a verdict and its figures: `score`, `metric.f1_score`, `judge.task`, `cost_usd.run`, `tokens.total`,
+    `duration_seconds`."""
+
+    passed: bool
+    values: Mapping[str, float]
+
+
+class Sample(NamedTuple):
+    """Some runs of a case: the share that passed, and the mean of each figure over those that have it."""
+
+    pass_rate: float
+    values: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRuns:
     """The repetitions of one case on one model.
 
-    `values` has the mean of each figure over the runs that have it: `score`, `metric.f1_score`, `judge.task`,
-    `cost_usd.run`, `tokens.total`, `duration_seconds`. `prints` are (repetition, fingerprint) of its runs, `reused` of
-    those that came from the store. `judges` and `rubrics` are (who asked, hash) of what models judged it by. `failure`
-    is the node id and the message of the first run that failed.
+    `judged` are those that passed or failed, by repetition. `prints` are (repetition, fingerprint) of its runs,
+    `reused` of those that came from the store; `replayed` counts those from cassettes. `judges` and `rubrics` are (who
+    asked, hash) of what models judged it by, `measures` hashes of all that decided it. `failure` is the node id and the
+    message of the first run that failed.
     """
 
     key: CaseKey
     must_pass: bool
     counts: Counts
-    values: Mapping[str, float]
+    judged: tuple[Judged, ...]
     prints: frozenset[tuple[int, str]]
     reused: frozenset[tuple[int, str]]
+    replayed: int
+    measures: frozenset[str]
     judges: frozenset[tuple[str, str]]
     rubrics: frozenset[tuple[str, str]]
     failure: tuple[str, str] | None
@@ -42,16 +59,28 @@ class CaseRuns:
         """Over its judged runs, None where there are none."""
         return self.counts.pass_rate
 
+    def first(self, runs: int) -> Sample:
+        """Its first `runs` judged runs, of at least one."""
+        taken = self.judged[:runs]
+        figures: dict[str, list[float]] = defaultdict(list)
+        for name, value in (figure for run in taken for figure in run.values.items()):
+            figures[name].append(value)
+        return Sample(fmean(run.passed for run in taken), {name: fmean(values) for name, values in figures.items()})
+
 
 @dataclass(frozen=True)
 class Campaign:
-    """A report's runs by model and case. `name` is the file's, None for the session itself; `model` the chosen one."""
+    """A report's runs by model and case. `name` is the file's, None for the session itself; `model` the chosen one.
+
+    `command` are the arguments that pytest was given.
+    """
 
     name: str | None
     started_at: str | None
     profiles: Mapping[str, str | None]
     models: Mapping[str, Mapping[CaseKey, CaseRuns]]
     scripted: frozenset[str] = field(default=frozenset())
+    command: tuple[str, ...] = ()
     model: str | None = None
 
     @cached_property
@@ -86,43 +115,41 @@ def campaign(report: Mapping[str, Any], name: str | None = None, model: str | No
         profiles=session.get("profiles") or {},
         models={each: {key: _case(key, rows) for key, rows in cases.items()} for each, cases in groups.items()},
         scripted=frozenset(row["model_id"] for row in report["runs"] if row.get("scripted")),
+        command=tuple(session.get("command") or ()),
         model=model,
     )
 
 
 def _case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
-    figures: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        for name, value in _figures(row):
-            if value is not None:
-                figures[name].append(value)
+    judged = [row for row in sorted(rows, key=lambda row: row["repetition"]) if has_verdict(row)]
     verdicts = [verdict for row in rows for verdict in row.get("judged", ())]
     failed = next((row for row in rows if row["outcome"] == "failed"), None)
     return CaseRuns(
         key=key,
         must_pass=rows[0]["must_pass"],
         counts=Counts.of(row["outcome"] for row in rows),
-        values={name: found for name, values in figures.items() if (found := mean(values)) is not None},
+        judged=tuple(Judged(row["outcome"] == "passed", _figures(row)) for row in judged),
         prints=frozenset((row["repetition"], row["fingerprint"]) for row in rows if row["fingerprint"]),
         reused=frozenset(
             (row["repetition"], row["fingerprint"]) for row in rows if row["reused"] and row["fingerprint"]
         ),
+        replayed=sum(row["cassette"] == "replayed" for row in judged),
+        measures=frozenset(measure for row in judged if (measure := row.get("measure"))),
         judges=frozenset((verdict["by"], verdict["judge"]) for verdict in verdicts),
         rubrics=frozenset((verdict["by"], verdict["rubric"]) for verdict in verdicts),
         failure=None if failed is None else (failed["nodeid"], (failed["message"] or "").partition("\n")[0][:_MESSAGE]),
     )
 
 
-def _figures(row: Row) -> list[tuple[str, float | None]]:
-    """A judged run's figures by name; an infrastructure error has none worth comparing."""
-    if not has_verdict(row):
-        return []
-    return [
-        ("score", row["final_score"]),
-        *((f"metric.{name}", value) for name, value in row["metrics"].items()),
-        *((f"judge.{name}", value) for name, value in (row["judge"] or {}).items()),
-        ("cost_usd.run", row["cost_usd"]["run"]),
-        ("cost_usd.judge", row["cost_usd"]["judge"]),
-        ("tokens.total", (row["usage"] or {}).get("total_tokens")),
-        ("duration_seconds", row["duration_seconds"]),
-    ]
+def _figures(row: Row) -> dict[str, float]:
+    """What is known of a run, by name."""
+    figures = {
+        "score": row["final_score"],
+        **{f"metric.{name}": value for name, value in row["metrics"].items()},
+        **{f"judge.{name}": value for name, value in (row["judge"] or {}).items()},
+        "cost_usd.run": row["cost_usd"]["run"],
+        "cost_usd.judge": row["cost_usd"]["judge"],
+        "tokens.total": (row["usage"] or {}).get("total_tokens"),
+        "duration_seconds": row["duration_seconds"],
+    }
+    return {name: value for name, value in figures.items() if value is not None}

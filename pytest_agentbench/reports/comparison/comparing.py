@@ -11,8 +11,14 @@ from statistics import fmean
 from pytest_agentbench.reports.bootstrap import bootstrap_interval
 from pytest_agentbench.reports.cases import CaseKey
 from pytest_agentbench.reports.comparison import paired
-from pytest_agentbench.reports.comparison.campaigns import Campaign, CaseRuns
-from pytest_agentbench.reports.comparison.intervals import FEWEST_CHANGED, rate_interval, sign_flip
+from pytest_agentbench.reports.comparison.campaigns import Campaign, CaseRuns, Sample
+from pytest_agentbench.reports.comparison.intervals import (
+    FEWEST_CHANGED,
+    difference_interval,
+    rate_interval,
+    sign_flip,
+    single_run_interval,
+)
 from pytest_agentbench.reports.comparison.notes import model_notes, notes, unpaired
 from pytest_agentbench.reports.comparison.results import (
     BETTER,
@@ -29,7 +35,7 @@ from pytest_agentbench.reports.comparison.wording import summary
 from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts
 
 Cases = Mapping[CaseKey, CaseRuns]
-Pairs = Sequence[tuple[CaseRuns, CaseRuns]]
+Pairs = Sequence[tuple[Sample, Sample]]
 SCORE = "score"
 
 
@@ -42,7 +48,9 @@ def compare(
     """Pair the cases of both sides by node id and model, and test each model's pass rate and mean score.
 
     Models pair by id; where each side has a single one, these do whatever their names. A case counts once, by the mean
-    of its judged repetitions: infrastructure errors and skips are left out and counted.
+    of its judged repetitions: infrastructure errors and skips are left out and counted. Of a case that was judged more
+    often on one side only as many runs count there as on the other: the mean of many runs scatters less than that of
+    few, so where nothing differs their differences are not as often positive as negative, which the test rests on.
     """
     matched = _matched(baseline, current)
     compared = [_compare(baseline.models[old], current.models[new], old, new, len(matched)) for old, new in matched]
@@ -72,10 +80,11 @@ def _compare(old: Cases, new: Cases, old_model: str, new_model: str, models: int
     """One model without its verdicts, which depend on the others'."""
     common = sorted(old.keys() & new.keys())  # in no file's order: what is drawn for the tests does not depend on it
     both = [(old[key], new[key]) for key in common]
-    pairs = [pair for pair in both if all(side.counts.judged for side in pair)]
+    counted = [(pair, runs) for pair in both if (runs := min(len(side.judged) for side in pair))]
+    pairs = [(before.first(runs), after.first(runs)) for (before, after), runs in counted]
     alpha = paired.ALPHA / models
-    rates = [(before.counts.pass_rate or 0.0, after.counts.pass_rate or 0.0) for before, after in pairs]
-    most = max((side.counts.judged for pair in pairs for side in pair), default=1)
+    rates = [(before.pass_rate, after.pass_rate) for before, after in pairs]
+    single = all(runs == 1 for _, runs in counted)
     changes = [_change(old[key], new[key]) for key in new if key in old and _differ(old[key], new[key])]
     return ModelComparison(
         baseline_model_id=old_model,
@@ -83,8 +92,8 @@ def _compare(old: Cases, new: Cases, old_model: str, new_model: str, models: int
         runs=(_counts(old), _counts(new)),
         only_baseline=tuple(key[0] for key in old if key not in new),
         only_current=tuple(key[0] for key in new if key not in old),
-        unjudged=tuple(pair[0].key[0] for pair in both if not all(side.counts.judged for side in pair)),
-        pass_rate=_tested(rates, alpha, most_runs=most),
+        unjudged=tuple(pair[0].key[0] for pair in both if not all(side.judged for side in pair)),
+        pass_rate=_tested(rates, alpha, rate=True, single=single),
         score=_tested(_values(pairs, SCORE), alpha),
         others={name: _told(_values(pairs, name)) for name in _names(pairs)},
         regressions=tuple(sorted((change for change in changes if change.difference < 0), key=_severity)),
@@ -120,7 +129,7 @@ def _names(pairs: Pairs) -> list[str]:
 
 
 def _told(values: Sequence[tuple[float, float]]) -> Measure:
-    """Means, difference and interval, which so few changed cases as can show nothing have none of."""
+    """Means, difference and intervals, which so few changed cases as can show nothing have none of."""
     if not values:
         return Measure(cases=0)
     differences = [after - before for before, after in values]
@@ -130,30 +139,32 @@ def _told(values: Sequence[tuple[float, float]]) -> Measure:
         baseline=fmean(before for before, _ in values),
         current=fmean(after for _, after in values),
         difference=paired.mean_of(differences),
-        ci95=bootstrap_interval([(difference,) for difference in differences]) if resampled else None,
+        ci95=difference_interval(differences),
+        bootstrap_ci95=bootstrap_interval([(difference,) for difference in differences]) if resampled else None,
     )
 
 
-def _tested(values: Sequence[tuple[float, float]], alpha: float, most_runs: int | None = None) -> Measure:
-    """The same with its test, and what so many cases could show at `alpha`.
-
-    Of a pass rate, `most_runs` is how often a case was run at most on a side.
-    """
+def _tested(
+    values: Sequence[tuple[float, float]], alpha: float, *, rate: bool = False, single: bool = False
+) -> Measure:
+    """The same with its test, and what so many cases could show at `alpha`: of a pass `rate`, maybe of single runs."""
     told = _told(values)
     if not values:
         return told
     differences = [after - before for before, after in values]
-    if most_runs == 1:
+    if single:
         worse, better = sum(each < 0 for each in differences), sum(each > 0 for each in differences)
         test, p_value = paired.MCNEMAR, paired.mcnemar(worse, better)
+        ends = single_run_interval(differences, p_value)
     else:
         test, p_value = sign_flip(differences)
+        ends = rate_interval(differences) if rate else told.ci95
     return replace(
         told,
-        ci95=told.ci95 if most_runs is None else rate_interval(differences),
+        ci95=ends,
         test=test,
         p_value=p_value,
-        detectable=paired.smallest_difference(differences, alpha, most_runs and 1 / most_runs),
+        detectable=(paired.smallest_rate_difference if rate else paired.smallest_difference)(differences, alpha),
         cases_needed=paired.cases_needed(differences, alpha),
     )
 
@@ -190,7 +201,8 @@ def _concluded(models: Sequence[ModelComparison]) -> list[ModelComparison]:
     concluded = [
         replace(model, pass_rate=rate, score=score) for model, rate, score in zip(models, rates, scores, strict=True)
     ]
-    return [replace(model, summary=summary(model, len(models))) for model in concluded]
+    tested = sum(rate.p_value is not None for rate in rates)
+    return [replace(model, summary=summary(model, tested)) for model in concluded]
 
 
 def _judged(measures: Sequence[Measure]) -> list[Measure]:

@@ -66,17 +66,38 @@ def sign_flip(differences: Sequence[float]) -> tuple[str, float]:
     return SIGN_FLIP_DRAWN, min(1.0, 2 * float(beyond + 1) / (_DRAWN + 1))
 
 
+def single_run_interval(differences: Sequence[float], p_value: float) -> Interval | None:
+    """`rate_interval` of differences of -1, 0 and 1 whose exact p value is known.
+
+    Draws and the normal limit can miss that by a little, so at the edge 0 goes where p says: an end next to it moves to
+    it, or to the least difference that so many cases can have.
+    """
+    if (ends := rate_interval(differences)) is None:
+        return None
+    (low, high), least = ends, 1 / len(differences)
+    if p_value > _LEVEL:
+        return min(low, 0.0), max(high, 0.0)
+    return (max(low, least), high) if fsum(differences) > 0 else (low, min(high, -least))
+
+
 def rate_interval(differences: Sequence[float]) -> Interval | None:
     """The 95 % interval of the mean of differences of rates, each from -1 to 1; it has 0 where p is over 0.05.
 
     None without a case, and from six changed cases on where all cases differ alike.
     """
     changed = _changed(differences)
-    if not differences:
-        return None
-    if len(changed) < FEWEST_CHANGED:
+    if differences and len(changed) < FEWEST_CHANGED:
         return _bounded(changed, len(differences))
-    if len(set(differences)) == 1:
+    return difference_interval(differences)
+
+
+def difference_interval(differences: Sequence[float]) -> Interval | None:
+    """The 95 % interval of the mean of any differences; it has 0 where p is over 0.05.
+
+    None for fewer than six changed cases, which can show nothing, and where all cases differ alike.
+    """
+    changed = _changed(differences)
+    if len(changed) < FEWEST_CHANGED or len(set(differences)) == 1:
         return None
     if len(changed) > _LIMIT:
         return _normal(differences)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from pytest_agentbench.reports.comparison.results import ModelComparison
 
 
+_BY_OUTCOME = ("--lf", "--last-failed", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip")
+
+
 def notes(baseline: Campaign, current: Campaign, matched: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Sentences about both sides as a whole."""
     for old, new in matched:
@@ -21,6 +24,12 @@ def notes(baseline: Campaign, current: Campaign, matched: Sequence[tuple[str, st
         if (old in baseline.scripted) != (new in current.scripted):
             scripted, model = (baseline, old) if old in baseline.scripted else (current, new)
             yield f"{model} of {scripted.label} answered from scripts: it is no model."
+    for side in (baseline, current):
+        if chosen := [option for option in side.command if option in _BY_OUTCOME]:
+            yield (
+                f"The cases of {side.label} were chosen by how they ended before ({chosen[0]}): whatever is said of "
+                "the difference here holds for no other cases, and failed ones may pass by chance alone."
+            )
     for kind in dict.fromkeys([*baseline.profiles, *current.profiles]):
         before, now = baseline.profiles.get(kind), current.profiles.get(kind)
         if before != now:
@@ -44,7 +53,12 @@ def model_notes(
         if taken:
             yield _reused(model.model_id, taken, sum(len(after.prints) for _, after in common))
     yield from _other_measures(model.model_id, [(old[key], new[key]) for key in new if key in old])
-    for side, counts in zip(("baseline", "current report"), model.runs, strict=True):
+    for side, cases, counts in zip(("baseline", "current report"), (old, new), model.runs, strict=True):
+        if replayed := sum(case.replayed for case in cases.values()):
+            yield (
+                f"{replayed} of {counts.judged} judged runs of {model.model_id} in the {side} were replayed from "
+                "cassettes: their answers are as old as these."
+            )
         if counts.errors:
             runs = "1 run" if counts.errors == 1 else f"{counts.errors} runs"
             yield f"{runs} of {model.model_id} ended in infrastructure errors in the {side} and count for nothing."
@@ -89,11 +103,21 @@ def _other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]]) -
                 f"{changed} of {len(both)} judged cases of {model_id} have another {what} than in the baseline: what "
                 "differs may be that."
             )
+    measured = [(before, after) for before, after in pairs if before.measures and after.measures]
+    same_judged = [each for each in measured if each[0].judges == each[1].judges and each[0].rubrics == each[1].rubrics]
+    if changed := sum(before.measures != after.measures for before, after in same_judged):
+        yield (
+            f"{changed} of {len(measured)} cases of {model_id} are not decided as in the baseline: their checks, "
+            "metrics, thresholds or reference answers changed, or the evaluation profile; what differs may be that."
+        )
     repeated = [(before.counts.judged, after.counts.judged) for before, after in pairs]
     uneven = [counts for counts in repeated if 0 not in counts and counts[0] != counts[1]]
     if uneven:
         here = f"for example {uneven[0][0]} there and {uneven[0][1]} here"
-        yield f"{len(uneven)} of {len(pairs)} cases of {model_id} were judged more often on one side, {here}."
+        yield (
+            f"{len(uneven)} of {len(pairs)} cases of {model_id} were judged more often on one side, {here}: only as "
+            "many of these runs are tested, the first ones."
+        )
 
 
 def _fingerprints(case: CaseRuns) -> frozenset[str]:

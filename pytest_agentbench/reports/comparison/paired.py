@@ -40,20 +40,39 @@ def fewest_changes(alpha: float) -> int:
     return changes
 
 
-def smallest_difference(differences: Sequence[float], alpha: float, step: float | None = None) -> float | None:
-    """The difference that this many cases show with 80 % power (Miller 2024, section 5, solved for the difference).
+def smallest_difference(differences: Sequence[float], alpha: float) -> float | None:
+    """The shift of all cases that this many show with 80 % power (Miller 2024, section 5, solved for the difference).
 
-    `step` is the least that a case can change by where that is known (1 for a single run that passed or failed): it is
-    at least what makes as many cases change by it as the exact test needs, in 80 % of campaigns. None where no result
-    could be significant, and where neither the differences vary nor a step is known.
+    None where no result could be significant, and where the differences do not vary.
     """
+    cases, spread = len(differences), _sd(differences)
+    if cases < fewest_changes(alpha) or not spread:
+        return None
+    return sum(_quantiles(alpha)) * spread / sqrt(cases)
+
+
+def smallest_rate_difference(differences: Sequence[float], alpha: float) -> float | None:
+    """The difference of pass rates that this many cases show with 80 % power, 0 to 1.
+
+    It is made of cases that pass on one side only, while the others go on to vary as they do: what changes adds to the
+    variance (Connor 1987, solved for the difference). At least what makes as many cases change as the exact test needs,
+    in 80 % of campaigns. None where no result could be significant.
+    """
+    from scipy.optimize import brentq
     from scipy.stats import beta
 
     cases, fewest, spread = len(differences), fewest_changes(alpha), _sd(differences)
-    if cases < fewest or (step is None and not spread):
+    if cases < fewest:
         return None
-    changing = float(beta.ppf(POWER, fewest, cases - fewest + 1))
-    return max(sum(_quantiles(alpha)) * spread / sqrt(cases), changing * (step or 0.0))
+
+    def beyond(difference: float) -> float:
+        square = min(1.0, spread**2 + difference)
+        return sqrt(cases) * difference - _needed(square, max(0.0, square - difference**2), alpha)
+
+    by_test = float(beta.ppf(POWER, fewest, cases - fewest + 1))
+    if beyond(by_test) >= 0:
+        return by_test
+    return float(brentq(beyond, by_test, 1.0)) if beyond(1.0) > 0 else 1.0
 
 
 def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
@@ -69,9 +88,8 @@ def cases_needed(differences: Sequence[float], alpha: float) -> int | None:
     cases, changed, middle = len(differences), sum(map(bool, differences)), mean_of(differences)
     if not middle:
         return None
-    significant, powerful = _quantiles(alpha)
-    size = sqrt(fsum(difference**2 for difference in differences) / cases)
-    by_power = ceil(((significant * size + powerful * _sd(differences)) / middle) ** 2)
+    square = fsum(difference**2 for difference in differences) / cases
+    by_power = ceil((_needed(square, _sd(differences) ** 2, alpha) / middle) ** 2)
     fewest = fewest_changes(alpha)
     by_test = fewest + int(nbinom.ppf(POWER, fewest, changed / cases))
     return max(by_power, by_test, cases + 1)
@@ -106,6 +124,15 @@ def _sd(differences: Sequence[float]) -> float:
     if len(set(differences)) < 2:
         return 0.0
     return sqrt(fsum((difference - middle) ** 2 for difference in differences) / (len(differences) - 1))
+
+
+def _needed(variance_if_none: float, variance: float, alpha: float) -> float:
+    """The root of the number of cases, times their mean difference, that gives 80 % power.
+
+    The test goes by the variance where nothing differs, which is about 0; what it meets varies about the mean.
+    """
+    significant, powerful = _quantiles(alpha)
+    return significant * sqrt(variance_if_none) + powerful * sqrt(variance)
 
 
 def _quantiles(alpha: float) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from pytest_agentbench.metrics import Interval
 from pytest_agentbench.reports.comparison.campaigns import Campaign
 from pytest_agentbench.reports.comparison.paired import ALPHA, POWER
 from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, incompletion
+from pytest_agentbench.reports.statistics import pair
 
 WORSE, BETTER, SAME, UNCLEAR, NOTHING = "worse", "better", "no_difference_seen", "not_enough_runs", "nothing_compared"
 
@@ -18,6 +19,7 @@ WORSE, BETTER, SAME, UNCLEAR, NOTHING = "worse", "better", "no_difference_seen",
 class Measure:
     """A figure on both sides: means over `cases` paired cases, each case counting once. None: undefined.
 
+    `ci95` is the interval of the difference that agrees with the test, `bootstrap_ci95` that of resampled cases.
     `detectable` is the smallest difference that this many cases show with 80 % power at 5 % for all models together,
     `cases_needed` how many would show the difference that was found, where these do not. `p_adjusted` is Holm's over
     the models of the comparison; figures that are only told have neither test nor verdict.
@@ -28,6 +30,7 @@ class Measure:
     current: float | None = None
     difference: float | None = None
     ci95: Interval | None = None
+    bootstrap_ci95: Interval | None = None
     test: str | None = None
     p_value: float | None = None
     p_adjusted: float | None = None
@@ -37,7 +40,7 @@ class Measure:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {**asdict(self), "ci95": None if self.ci95 is None else list(self.ci95)}
+        return {**asdict(self), "ci95": pair(self.ci95), "bootstrap_ci95": pair(self.bootstrap_ci95)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +134,27 @@ class Comparison:
 
     @property
     def failures(self) -> list[str]:
-        """Sentences on what fails a gate: a significant regression, too many worse cases, a broken baseline."""
-        return [*self._failures()]
+        """Sentences on what fails a gate: a significant regression, too many worse cases, what is not there to compare.
+
+        How complete a current side of a single model is, its session's own gate says.
+        """
+        return [*self._failures(), *(self.incomplete if len(self.current.models) > 1 else ())]
+
+    @property
+    def incomplete(self) -> list[str]:
+        """Sentences on models of which too many runs have no verdict on the current side."""
+        missing = {model.model_id: incompletion(model.runs[1], self.min_completion) for model in self.models}
+        return [f"Completion of {model_id} {said}" for model_id, said in missing.items() if said is not None]
 
     def _failures(self) -> Iterator[str]:
         if self.unpaired is not None:
             yield f"Nothing could be compared with {self.baseline.label}: {self.unpaired}"
         for model in self.models:
+            if self.unpaired is None and not model.pass_rate.cases and model.runs[0].completion is not None:
+                yield (
+                    f"Nothing of {model.model_id} could be compared with {self.baseline.label}: no case has a verdict "
+                    "on both sides."
+                )
             if model.runs[0].judged and (missing := incompletion(model.runs[0], self.min_completion)) is not None:
                 yield f"{self.baseline.label} is too incomplete to compare {model.model_id} with: completion {missing}"
             if model.pass_rate.verdict == WORSE:

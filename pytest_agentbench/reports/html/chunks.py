@@ -145,7 +145,7 @@ def _write(folder: Path, chunks: Iterable[str]) -> list[str]:
 
 
 def _folder(page: Path) -> Path:
-    return page.with_name(f"{page.stem}_files")
+    return page.with_name(f"{page.name}_files")
 
 
 def _base(page: Path, output: Path | None) -> str | None:

@@ -6,6 +6,8 @@ import { score } from "./text.js";
 const WITHOUT = 'Charts need the extra "charts": pip install "pytest-agentbench[charts]", then make the page again.';
 const FORMATS = { svg: "image/svg+xml", png: "image/png" };
 let library = null;
+/** What ends a drawing, by the element that holds it. */
+const drawn = new Map();
 
 /**
  * A figure for each chart of the data: the drawing, ways to take it along (SVG, PNG, CSV), its figures as a table.
@@ -45,16 +47,27 @@ function figure(chart, drawings) {
 async function draw(chart, place, tools) {
   try {
     await loaded();
+    endOthers();
     if (!place.isConnected) return; // another view is shown by now
-    const { view } = await globalThis.vegaEmbed(place, { ...chart.spec, config: themed(chart.spec.config, place.clientWidth) }, {
+    const { view, finalize } = await globalThis.vegaEmbed(place, { ...chart.spec, config: fitted(chart.spec.config, place.clientWidth) }, {
       ast: true, actions: false, renderer: "svg", tooltip: false, defaultStyle: false, loader: refusing(),
     });
+    drawn.set(place, finalize);
     const images = Object.keys(FORMATS).map((format) =>
       tool(format.toUpperCase(), async () => save(`${chart.id}.${format}`, await view.toImageURL(format, format === "png" ? 2 : 1))),
     );
     tools.prepend(...images);
   } catch (error) {
     show(place, el("p", { class: "note" }, `This chart could not be drawn: ${error.message}`));
+  }
+}
+
+/** Ends drawings that are shown no more: they would follow the window's size for ever. */
+function endOthers() {
+  for (const [place, end] of drawn) {
+    if (place.isConnected) continue;
+    end();
+    drawn.delete(place);
   }
 }
 
@@ -74,19 +87,17 @@ function loaded() {
   return library;
 }
 
-/** The spec's settings in the page's colours and letters. */
-function themed(config, width) {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(name).trim();
-  const axis = { labelColor: colour("--faint"), titleColor: colour("--ink"), gridColor: colour("--rule"), domainColor: colour("--rule"), tickColor: colour("--rule"), titleFontWeight: 500 };
+/**
+ * The spec's settings in the page's letters and width. Its colours stay, dark on white, so that a picture taken along
+ * can be read anywhere; on the page style.css puts those of the theme in their place.
+ */
+function fitted(config, width) {
   return {
     ...config,
-    background: "transparent",
+    background: "white",
     font: getComputedStyle(document.body).fontFamily,
-    axis: { ...config.axis, ...axis },
-    legend: { ...config.legend, labelColor: colour("--ink"), labelFontSize: 12, columns: Math.max(1, Math.min(config.legend.columns, Math.floor(width / 160))) },
-    view: { stroke: colour("--rule") },
-    range: { category: Array.from({ length: 8 }, (_, at) => colour(`--s${at}`)) },
+    axis: { ...config.axis, titleFontWeight: 500 },
+    legend: { ...config.legend, labelFontSize: 12, columns: Math.max(1, Math.min(config.legend.columns, Math.floor(width / 160))) },
   };
 }
 

@@ -37,7 +37,7 @@ export async function readData(live) {
 export function indexed(data) {
   const report = data.report;
   const labels = new Map(report.models.map((model) => [model.model_id, model.label || model.model_id]));
-  const runs = report.runs.map((row, at) => ({ row, at, case: caseKey(row.nodeid), text: null }));
+  const runs = report.runs.map((row, at) => ({ row, at, case: caseKey(row), text: null }));
   const byCase = new Map();
   for (const run of runs) {
     if (!byCase.has(run.case)) byCase.set(run.case, []);
@@ -55,9 +55,10 @@ export function indexed(data) {
 }
 
 /** The node id without model and repetition. */
-function caseKey(nodeid) {
+function caseKey({ nodeid, variant }) {
   const at = nodeid.lastIndexOf("[");
-  return at < 0 ? nodeid : nodeid.slice(0, at);
+  const place = at < 0 ? nodeid : nodeid.slice(0, at);
+  return variant == null ? place : `${place}[${variant}]`;
 }
 
 function distinct(values) {

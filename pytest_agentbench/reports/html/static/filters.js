@@ -53,14 +53,14 @@ export function flakyOf(runs) {
   return new Set([...seen].filter(([, found]) => found === 3).map(([name]) => name));
 }
 
-/** Who was asked, in messages of providers: the same trouble of several models is one reason. */
-const ASKED = /^(?:scripted )?model '[^']*'(?: at \S+)?: /;
+/** Who was asked, or which line of which file is meant: the same trouble of several models or cases is one reason. */
+const ABOUT = /^(?:(?:scripted )?model '[^']*'(?: at \S+)?|(?:[A-Za-z]:)?[^:\n]{1,400}:\d{1,9}(?::\d{1,9})?): /;
 
 /** Why a run failed, in the few words before its message's colon: "check has-answer", "HTTP 503". */
 export function reasonOf(row) {
   if (row.outcome !== "failed" && row.outcome !== "error") return null;
   if (!row.message) return row.status === null || row.status === "success" ? "no reason told" : `run ${row.status}`;
-  const [head] = row.message.replace(ASKED, "").split(/: |\n/, 1);
+  const [head] = row.message.replace(ABOUT, "").split(/: |\n/, 1);
   return head.length > 80 ? `${head.slice(0, 79)}…` : head;
 }
 

@@ -57,7 +57,7 @@ function search() {
 function move(rows, step) {
   if (rows.length() === 0) return;
   const marked = document.activeElement.closest("tr[data-at]");
-  const next = marked === null ? 0 : Number(marked.dataset.at) + step;
+  const next = marked === null ? rows.inSight() : Number(marked.dataset.at) + step;
   rows.reveal(Math.max(0, Math.min(rows.length() - 1, next)))?.querySelector("a")?.focus({ preventScroll: true });
 }
 

@@ -19,21 +19,26 @@ export function followData(app, router) {
         app.data = await answer.json();
         app.index = indexed(app.data);
         router.refresh();
-        status(app.data.live?.text ?? "");
-      } else if (answer.status !== 304) {
-        status(`No data: ${answer.status} ${answer.statusText}`);
       }
+      if (answer.ok || answer.status === 304) told(app.data.live);
+      else status(`No data: ${answer.status} ${answer.statusText}`);
     } catch (error) {
       status("agentbench watch does not answer; what is shown is the last it told.");
     }
     setTimeout(ask, document.hidden ? 5 * PAUSE : PAUSE);
   }
 
-  status(app.data.live?.text ?? "");
+  told(app.data.live);
   setTimeout(ask, PAUSE);
 }
 
-function status(text) {
+/** How far a session is changes every second; screen readers tell of what becomes of it, not of each number. */
+function told(live) {
+  status(live?.text ?? "", live?.state === "running" ? "off" : "polite");
+}
+
+function status(text, politeness = "polite") {
   const line = document.getElementById("status");
+  line.setAttribute("aria-live", politeness);
   if (line.textContent !== text) show(line, el("span", {}, text));
 }

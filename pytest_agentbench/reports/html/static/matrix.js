@@ -36,7 +36,7 @@ export function matrixView(app, params) {
   }
 
   queueMicrotask(() => update(params));
-  return { title: "Cases × models", node, update, close: list.close, rows: { length: () => shown.length, reveal: list.reveal } };
+  return { title: "Cases × models", node, update, close: list.close, rows: { length: () => shown.length, inSight: list.inSight, reveal: list.reveal } };
 }
 
 function legend() {

@@ -18,7 +18,7 @@ export function modelsTable(app) {
     repeated ? ["Flaky cases", (model) => flaky(model)] : null,
     ["Cost of a run", (model) => meanOf(app, model, (row) => row.cost_usd.run, usd)],
     ["Tokens of a run", (model) => meanOf(app, model, (row) => row.usage?.total_tokens ?? null, (tokens) => compact(Math.round(tokens)))],
-    ["Time of a run", (model) => [seconds(model.duration_seconds.p50), model.duration_seconds.p95 === null ? null : small(`95 % within ${seconds(model.duration_seconds.p95)}`)]],
+    ["Time of a run", (model) => [seconds(model.duration_seconds.p50), model.duration_seconds.p95 === null ? null : small(`median; 95 % within ${seconds(model.duration_seconds.p95)}`)]],
   ].filter(Boolean);
   return scrolled("Models side by side", el(
     "table",

@@ -16,5 +16,7 @@ export function navigation(app) {
         el("a", { href: fragment({ view }), "aria-current": view === name ? "page" : view === here ? "true" : null }, TITLES[view]),
       ),
     );
+    const marked = nav.querySelector("[aria-current]");
+    if (marked !== null) nav.scrollLeft = marked.offsetLeft + marked.offsetWidth - nav.offsetLeft - nav.clientWidth;
   };
 }

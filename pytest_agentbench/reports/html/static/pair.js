@@ -9,7 +9,7 @@ import { figuresOf, shortName } from "./runhead.js";
 import { scrolled } from "./tables.js";
 import { count, score } from "./text.js";
 import { answerOf, eventItem, eventsOf, paired } from "./trace.js";
-import { listOf } from "./verdict.js";
+import { checksOf } from "./verdict.js";
 
 const AT_ONCE = 150;
 const CONTEXT = 3;
@@ -75,7 +75,7 @@ function sections(app, runs, details) {
 /** Checks, metrics and judge of both by name. */
 function verdictTable(app, runs, details) {
   const lines = [];
-  const checks = runs.map(({ row }, at) => new Map(listOf(details[at].evaluation?.checks ?? row.checks).map((check) => [textOf(check.check_id).text, check])));
+  const checks = runs.map(({ row }, at) => new Map(checksOf(row, details[at].evaluation).map((check) => [textOf(check.check_id).text, check])));
   for (const name of new Set(checks.flatMap((found) => [...found.keys()]))) {
     const found = checks.map((all) => all.get(name));
     lines.push(pairRow(name, found.map((check) => check?.outcome), found.map((check) => (check === undefined ? "–" : [outcomeSign(check.outcome), " ", textOf(check.message).text]))));

@@ -1,4 +1,6 @@
 import { el, show, visible } from "./dom.js";
+import { placesIn } from "./places.js";
+import { redrawn } from "./redraw.js";
 
 /**
  * What is shown stands in the URL's fragment, as parameters: `#view=runs&outcome=failed&q=timeout`, `#run=NODEID`,
@@ -19,7 +21,7 @@ export function fragment(values) {
 export function go(values, { replace = false } = {}) {
   const target = fragment(values);
   if (target === location.hash) return;
-  if (replace) history.replaceState(null, "", target);
+  if (replace) history.replaceState(history.state, "", target);
   else history.pushState(null, "", target);
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
@@ -32,13 +34,16 @@ function viewOf(params) {
 
 /** Shows views as the fragment asks for them. Gives `{ current(), refresh() }`. */
 export function startRouter(app, views, main, moved) {
+  const places = placesIn(main);
   let current = null;
 
   function follow() {
+    places.leave();
     const params = parameters();
     const name = viewOf(params);
     if (current !== null && current.name === name && current.view.update) {
       current.view.update(params);
+      places.arrive();
       moved(name, params);
       return;
     }
@@ -48,7 +53,7 @@ export function startRouter(app, views, main, moved) {
     show(main, current.view.node);
     document.title = `${visible(current.view.title)} · Agent benchmark`;
     moved(name, params);
-    if (first) return;
+    if (places.arrive() || first) return;
     scrollTo(0, 0);
     main.focus({ preventScroll: true });
   }
@@ -65,11 +70,9 @@ export function startRouter(app, views, main, moved) {
   };
 
   function redraw() {
-    const at = scrollY;
     current.view.close?.();
     current.view = views[current.name](app, parameters());
-    show(main, current.view.node);
-    scrollTo(0, at);
+    redrawn(main, () => show(main, current.view.node));
   }
 }
 

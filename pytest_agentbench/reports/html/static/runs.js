@@ -8,7 +8,7 @@ import { MOST_PRINTED, windowed } from "./windowed.js";
 
 /** The list of all runs, filtered and sorted as the URL says. */
 export function runsView(app, params) {
-  const columns = columnsOf(app);
+  let columns = columnsOf(app);
   const bar = filterBar(app, "runs");
   const head = el("tr");
   const body = el("tbody");
@@ -17,14 +17,18 @@ export function runsView(app, params) {
   const print = el("p", { class: "note only-print" });
   const node = el("div", {}, el("h1", { class: "unseen" }, "Runs"), bar.node, none, print, table);
   let shown = [];
+  let drawn = null;
   const list = windowed(body, (at) => row(shown[at], at, columns), { columns: columns.length });
 
   function update(next) {
     const filters = filtersOf(next);
     const sort = next.get("sort") ?? "";
+    columns = columnsOf(app);
     shown = sorted(filtered(app.index.runs, filters, flakyOf(app.index.runs)), sort, columns);
     bar.update(filters, shown.length);
-    show(head, columns.map((column) => header(column, sort)));
+    const heads = JSON.stringify([sort, columns.map(({ title }) => title)]);
+    if (heads !== drawn) show(head, columns.map((column) => header(column, sort)));
+    drawn = heads;
     table.setAttribute("aria-rowcount", shown.length + 1);
     bar.node.hidden = app.index.runs.length === 0;
     table.hidden = shown.length === 0;
@@ -40,8 +44,8 @@ export function runsView(app, params) {
     node,
     update,
     close: list.close,
-    /** For the keyboard: the rows there are, and how to bring one into sight. */
-    rows: { length: () => shown.length, reveal: list.reveal },
+    /** For the keyboard: the rows there are, which of them is seen first, and how to bring one into sight. */
+    rows: { length: () => shown.length, inSight: list.inSight, reveal: list.reveal },
   };
 }
 

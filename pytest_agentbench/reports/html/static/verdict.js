@@ -11,23 +11,47 @@ const OPEN = 6;
 
 /** What checks, metrics and judges said of the run: of the stored verdict, else what the row has of it. */
 export function verdictSection(row, evaluation, places) {
-  const verdict = evaluation ?? { checks: row.checks, metrics: Object.entries(row.metrics).map(([name, value]) => ({ name, score: value })) };
+  const verdict = evaluation ?? {};
+  const [checks, metrics] = [checksOf(row, evaluation), metricsOf(row, evaluation)];
   return part(
     "verdicts",
     "Verdict",
     verdict.error ? el("div", { class: "verdict failed" }, textBox(verdict.error)) : null,
-    checksPart(listOf(verdict.checks), places),
-    metricsPart(listOf(verdict.metrics), places),
+    checksPart(checks, places),
+    metricsPart(metrics, places),
     judgeParts(verdict.judge ?? null, places),
     toolUsePart(row.tool_use),
     researchParts(verdict.research ?? null),
-    evaluation === null && row.judge !== null ? scoresOnly(row.judge) : null,
-    listOf(verdict.checks).length + listOf(verdict.metrics).length === 0 && !verdict.judge && !row.judge ? el("p", { class: "faint" }, "Nothing was checked, measured or judged.") : null,
+    !verdict.judge && row.judge !== null && (evaluation === null || isCut(evaluation)) ? scoresOnly(row.judge) : null,
+    checks.length + metrics.length === 0 && !verdict.judge && !row.judge ? el("p", { class: "faint" }, "Nothing was checked, measured or judged.") : null,
   );
 }
 
-export function listOf(values) {
-  return Array.isArray(values) ? values.filter((each) => each !== null && typeof each === "object") : [];
+/** The checks of the stored verdict; where there is none, or it found no room for all of them, the row's stand in. */
+export function checksOf(row, evaluation) {
+  return evaluation === null ? row.checks : whole(evaluation, "checks", row.checks, "check_id");
+}
+
+function metricsOf(row, evaluation) {
+  const known = Object.entries(row.metrics).map(([name, value]) => ({ name, score: value }));
+  return evaluation === null ? known : whole(evaluation, "metrics", known, "name");
+}
+
+/** A list of the verdict, with what the row knows of those that it was cut by. */
+function whole(evaluation, name, known, key) {
+  const shown = listOf(evaluation[name]);
+  if (!isCut(evaluation) && !isCut(evaluation[name]?.at?.(-1))) return shown;
+  const names = new Set(shown.map((each) => textOf(each[key]).text));
+  return [...shown, ...known.filter((each) => !names.has(each[key]))];
+}
+
+function listOf(values) {
+  return Array.isArray(values) ? values.filter((each) => each !== null && typeof each === "object" && !isCut(each)) : [];
+}
+
+/** Whether it is, or holds, the mark of a list or an object that found no room for all of its members. */
+function isCut(value) {
+  return typeof value?.cut === "number" && typeof value.of === "number";
 }
 
 const RANK = ["error", "failed", "skipped", "passed"];

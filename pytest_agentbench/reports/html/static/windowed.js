@@ -4,7 +4,7 @@ const MARGIN = 12;
  * A long table of which only the rows in sight exist.
  *
  * All rows are of one height, which is measured. `render(at)` gives the row's element; `scroller` is what scrolls, null:
- * the page. Gives `{ resize(n), reveal(at), close() }`.
+ * the page. Gives `{ resize(n), reveal(at), inSight(), close() }`.
  */
 export function windowed(body, render, { scroller = null, columns = 1 } = {}) {
   let length = 0;
@@ -78,6 +78,10 @@ export function windowed(body, render, { scroller = null, columns = 1 } = {}) {
       else if (top + 2 * height > room.bottom) target.scrollBy(0, top + 2 * height - room.bottom);
       draw();
       return body.querySelector(`tr[data-at="${at}"]`);
+    },
+    /** The place of the first row that is wholly in sight. */
+    inSight() {
+      return Math.max(0, Math.ceil((offset() + (scroller === null ? HEADER : 0)) / height));
     },
     close() {
       (scroller ?? globalThis).removeEventListener("scroll", onScroll);

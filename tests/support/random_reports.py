@@ -1,4 +1,4 @@
-"""Reports of sessions that never were: many runs of several models with everything a report can hold."""
+"""Random reports, of sessions that never were: many runs of several models with everything that a report can hold."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ SESSION = {
 }
 
 
-def sample_report(
+def random_report(
     cases: int = 20, models: Sequence[Model] = MODELS, repetitions: int = 3, seed: int = 7
 ) -> dict[str, Any]:
     """A report of `cases` x models x repetitions runs; the same for the same arguments."""
-    rows = list(sample_rows(cases, models, repetitions, seed))
+    rows = list(random_rows(cases, models, repetitions, seed))
     verdict = gate(Counts.of(row["outcome"] for row in rows), 0.8)
     return build_report(rows, {**SESSION, "gate": verdict.as_dict()}, {"run": 1.82, "judge": None})
 
 
-def sample_rows(cases: int, models: Sequence[Model], repetitions: int, seed: int = 7) -> Iterator[dict[str, Any]]:
+def random_rows(cases: int, models: Sequence[Model], repetitions: int, seed: int = 7) -> Iterator[dict[str, Any]]:
     """The rows of such a report, models within cases."""
     random = Random(seed)
     for number in range(cases):

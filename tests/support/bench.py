@@ -1,0 +1,173 @@
+"""A project with cases in pytester's folder, and the sessions that are run on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+_OTHERS = ("hypothesispytest", "anyio", "timeout", "pytest_cov")
+_IDLE = ("doctest", "pastebin", "stepwise", "unittest")
+LEAN = ["--assert=plain", *(f"-pno:{plugin}" for plugin in (*_OTHERS, *_IDLE))]
+"""Without what no session here uses: others' plugins cost a process a second, pytest's rewriting of assertions as it
+imports the package a third of its start, pytest's own plugins milliseconds. The pages of docs/ run as users run."""
+
+ECHO = """
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return lambda case: case.metadata.get("says", "Paris")
+"""
+"""A conftest.py whose agent says what the case's metadata tells it to, Paris by default."""
+
+ECHO_TO_FILE = """
+import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    def agent(case):
+        with open("runs.txt", "a") as file:
+            file.write(case.case_id + "\\n")
+        return case.metadata.get("says", "Paris")
+    return agent
+"""
+"""The same, and it writes down each case that it is asked."""
+
+HEAD = """
+import asyncio, os, threading, time
+import pytest
+from pytest_agentbench import RunOutput, Usage
+
+def note(name, line=""):
+    with open(name, "a") as file:
+        file.write(line + "\\n")
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return agent
+
+"""
+"""The beginning of a conftest.py that goes on with its `agent`."""
+
+COUNTING = (
+    HEAD
+    + """
+busy = most = 0
+
+async def agent(case):
+    global busy, most
+    busy += 1
+    most = max(most, busy)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    busy -= 1
+    return "Paris"
+
+def pytest_unconfigure(config):
+    if most:
+        note("most.txt", str(most))
+"""
+)
+"""A conftest.py that notes how many runs its process had in flight at most."""
+
+
+def case_yaml(case_id: str, **fields: Any) -> dict[str, Any]:
+    """A case that passes when the answer is Paris; fields replace or add keys, None removes one."""
+    case = {
+        "schema_version": 1,
+        "case_id": case_id,
+        "title": f"Case {case_id}",
+        "runner": {"type": "llm_probe"},
+        "input": {"messages": [{"role": "user", "content": f"The capital of France? ({case_id})"}]},
+        "deterministic_checks": [check("paris", kind="regex_match", pattern="Paris")],
+    }
+    return {key: value for key, value in (case | fields).items() if value is not None}
+
+
+def check(check_id: str, **declarative: Any) -> dict[str, Any]:
+    return {"check_id": check_id, "declarative": declarative}
+
+
+@dataclass
+class Finished:
+    """A session that has ended. `runs` are report.json's, by the part of the node id behind `::`."""
+
+    result: pytest.RunResult
+    report: dict[str, Any] | None
+    runs: dict[str, dict[str, Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rows = self.report["runs"] if self.report else []
+        self.runs = {row["nodeid"].partition("::")[2]: row for row in rows}
+
+    @property
+    def exit(self) -> int:
+        return int(self.result.ret)
+
+    @property
+    def text(self) -> str:
+        return self.result.stdout.str() + self.result.stderr.str()
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        return {name: row["outcome"] for name, row in self.runs.items()}
+
+
+class Bench:
+    """Writes the project and runs pytest on it."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester, self.path = pytester, pytester.path
+        self.write("pytest.ini", "[pytest]\n")
+
+    def write(self, name: str, content: str | Mapping[str, Any]) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(dict(content)), encoding="utf-8")
+        return path
+
+    def case(self, case_id: str, *, folder: str = "cases", **fields: Any) -> Path:
+        return self.write(f"{folder}/{case_id}/test.yaml", case_yaml(case_id, **fields))
+
+    def rows(self, name: str, *rows: Mapping[str, Any] | str) -> Path:
+        return self.write(name, "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
+
+    def questions(self, count: int, *, name: str = "cases/many.jsonl", answer: str = "Paris") -> Path:
+        return self.rows(name, *({"id": f"q{i}", "question": f"question {i}?", "answer": answer} for i in range(count)))
+
+    def agent(self, source: str = ECHO, *, folder: str = "") -> Path:
+        return self.write(f"{folder}/conftest.py".lstrip("/"), source)
+
+    def profile(self, name: str, *, policy: Mapping[str, Any] | None = None, **fields: Any) -> Path:
+        profile = {"schema_version": 1, "run_profile_id": name, "title": name, **fields}
+        profile["execution_policy"] = {"stop_on_runner_error": False, **(policy or {})}
+        return self.write(f"cases/run_profiles/{name}.yaml", profile)
+
+    def models(self, *models: Mapping[str, Any]) -> Path:
+        return self.write("cases/models.yaml", {"schema_version": 1, "models": list(models)})
+
+    def run(self, *args: str) -> Finished:
+        """A session in this process."""
+        return self._finished(self.pytester.runpytest_inprocess(*LEAN, *args))
+
+    def spawn(self, *args: str, timeout: float = 60) -> Finished:
+        """A session in a process of its own."""
+        return self._finished(self.pytester.runpytest_subprocess(*LEAN, *args, timeout=timeout))
+
+    def _finished(self, result: pytest.RunResult) -> Finished:
+        path = self.path / "outputs" / "report.json"
+        report = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if report is not None:
+            path.unlink()
+        return Finished(result, report)
+
+    def lines(self, name: str) -> list[str]:
+        """What agents appended to a file, a line each."""
+        path = self.path / name
+        return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []

@@ -1,0 +1,56 @@
+"""The page of a report in a real browser: how a test opens it and reads its list of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Locator
+from support.browser import Shown, new_page
+from support.random_reports import MODELS, SESSION, random_report
+
+from pytest_agentbench.reports import build_report
+from pytest_agentbench.reports.comparison import campaign, compare
+from pytest_agentbench.reports.html import write_page
+
+ROW = "main tbody tr[data-at]"
+
+
+def compared_report() -> dict[str, Any]:
+    """A report of 204 runs of four models, compared with one in which everything had passed."""
+    found = random_report(17, MODELS, 3)
+    base = [{**row, "outcome": "passed"} if row["outcome"] == "failed" else row for row in found["runs"]]
+    found["comparison"] = compare(campaign(build_report(base, SESSION), "base.json"), campaign(found), 3).as_dict()
+    return found
+
+
+@contextmanager
+def opened(program: Browser, path: Path, **window: Any) -> Iterator[Shown]:
+    """A page that is a file; it never complains, and never asks for anything but itself."""
+    with new_page(program, **window) as shown:
+        shown.open(path)
+        shown.page.wait_for_selector("main h1", state="attached")
+        yield shown
+        assert shown.complaints == []
+        assert set(shown.requests) <= {path.as_uri()}
+
+
+@contextmanager
+def opened_report(program: Browser, folder: Path, report: dict[str, Any]) -> Iterator[Shown]:
+    """The page of a report, written into the folder."""
+    write_page(report, folder / "other.html")
+    with opened(program, folder / "other.html") as shown:
+        yield shown
+
+
+def rows_of(shown: Shown) -> Locator:
+    """The rows of the list of runs that are in the page."""
+    shown.page.wait_for_selector("main table.runs")
+    return shown.page.locator(ROW)
+
+
+def told(shown: Shown) -> str:
+    """How many runs the page says that its filters let through."""
+    return shown.page.locator(".told").inner_text().replace(" · Show all", "")
