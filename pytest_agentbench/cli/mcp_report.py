@@ -58,6 +58,7 @@ def tool_use_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
     Raises ConfigError for a run that two reports have, and where no report has an MCP task.
     """
+    from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports import model_tool_use
 
     owners: dict[str, Part] = {}
