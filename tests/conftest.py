@@ -1,8 +1,14 @@
 import os
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["pytester"]
 os.environ.pop("GITHUB_ACTIONS", None)  # sessions of tests tell the job nothing that these run in
 settings.register_profile("any machine", deadline=None)  # how long an example takes says nothing on a busy one
 settings.load_profile("any machine")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.timeout(600))  # what waits for ever fails, and the others go on

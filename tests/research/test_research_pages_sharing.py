@@ -157,6 +157,7 @@ def test_a_process_that_is_killed_leaves_its_pages_to_the_others(tmp_path: Path)
         begin(other)
         site.slow_asked.wait(20)
         while not list((tmp_path / PAGES).glob("*/*.json")):
+            assert other.poll() is None, other.communicate()[0]
             time.sleep(0.01)
         other.kill()
         site.gate.set()
