@@ -1,7 +1,7 @@
 """What reports of many runs cost: `python benchmarks/report.py [--quick]`.
 
-report.json and the page of 10,000 runs: how much CPU it takes to write them, how large they are; how long the page
-takes in Chromium to open, to filter and to search, until the browser has drawn it.
+report.json and the page of 10,000 runs: how much CPU it takes to write them and to read report.json again, how large
+they are; how long the page takes in Chromium to open, to filter and to search, until the browser has drawn it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.browser import PROGRAM, Shown, browser, new_page
 from support.random_reports import MODELS, SESSION, random_rows
 
-from pytest_agentbench.reports import build_report, write_report
+from pytest_agentbench.reports import build_report, read_report, write_report
 from pytest_agentbench.reports.html import write_page
 
 REPETITIONS = 3
@@ -40,10 +40,13 @@ def writing(runs: int, folder: Path) -> Iterator[Measured]:
     written = time.process_time()
     write_page(report, folder / "report.html")
     ended = time.process_time()
+    read_report(folder / "report.json")
+    read = time.process_time() - ended
     sizes = [sum(file.stat().st_size for file in folder.glob(name)) / 1e6 for name in ("report.json", "report.html")]
     times, size = f"{written - begun:.1f} s + {ended - written:.1f} s", f"{sizes[0]:.1f} MB + {sizes[1]:.1f} MB"
     what = f"{len(rows):,} runs: report.json + page"
     yield Measured(f"{what}, CPU", times, "", "", f"{SECONDS:g} s", ended - begun < SECONDS)
+    yield Measured("report.json read and checked, CPU", f"{read:.1f} s", "", "", f"{SECONDS:g} s", read < SECONDS)
     yield Measured(f"{what}, size", size, "", "", f"{MEGABYTES:g} MB", sum(sizes) < MEGABYTES)
 
 
