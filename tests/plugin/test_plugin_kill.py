@@ -160,7 +160,7 @@ def _steady(row: dict) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "kills", "options"), [(1, 12, ()), (2, 4, ("-n2",))], ids=["serial", "workers"])
+@pytest.mark.parametrize(("seed", "kills", "options"), [(1, 8, ()), (2, 3, ("-n2",))], ids=["serial", "workers"])
 def test_a_campaign_killed_many_times_pays_nothing_twice_and_ends_with_the_same_report(
     bench, seed, kills, options, request
 ):
