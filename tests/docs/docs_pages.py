@@ -177,8 +177,6 @@ def _environ() -> dict[str, str]:
     """Ours without keys and settings that would change what commands print."""
     kept = {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
     programs = os.path.dirname(sys.executable)
-    without = {
-        "PYTEST_ADDOPTS": "-pno:hypothesispytest -pno:anyio -pno:timeout"
-    }  # others' plugins, which cost each session a while
+    without = {"PYTEST_ADDOPTS": "-pno:hypothesispytest -pno:anyio -pno:timeout"}  # developers', which cost time
     terminal = {"COLUMNS": "80", "NO_COLOR": "1"}
     return kept | without | terminal | {"PATH": f"{programs}{os.pathsep}{kept.get('PATH', os.defpath)}"}
