@@ -92,7 +92,7 @@ def test_one_trouble_of_several_models_is_one_reason_and_errors_are_not_failures
 
 
 def test_one_mistake_in_many_lines_is_one_reason(program, tmp_path):
-    places = [*(f"/work/cases/tasks.json:{n}" for n in range(3)), "C:\\cases\\a.yaml:4:7"]
+    places = [*(f"/home/me/bench/cases/tasks.json:{n}" for n in range(3)), "C:\\cases\\a.yaml:4:7"]
     said = [f"{place}: nothing decides this task" for place in places]
     rows = [make_row("error", f"c{n}", message=message) for n, message in enumerate(said)]
     rows.append(make_row("failed", "d", message="check a.b: 12: found 13"))
@@ -102,7 +102,7 @@ def test_one_mistake_in_many_lines_is_one_reason(program, tmp_path):
             "! error nothing decides this task · 4 runs: 4 on GPT-4o",
             "✗ failed check a.b · 1 run: 1 on GPT-4o",
         ]
-        assert "/work/cases/tasks.json:0" in shown.page.locator(".reasons li li").first.inner_text()
+        assert "/home/me/bench/cases/tasks.json:0" in shown.page.locator(".reasons li li").first.inner_text()
         shown.page.locator(".reasons > li > p a").first.click()
         assert rows_of(shown).count() == 4
 
