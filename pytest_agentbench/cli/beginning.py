@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 from collections.abc import Iterable
+from importlib.metadata import distribution
 from pathlib import Path
 
 from pytest_agentbench.cli.editor import SCHEMAS
@@ -86,8 +88,24 @@ def _refuse(folder: Path, names: Iterable[str]) -> None:
 def _texts(folder: Path) -> dict[str, str]:
     """Every file of the project, by its place in it."""
     texts = {name: (_TEMPLATES / source).read_text(encoding="utf-8") for name, source in _FILES.items()}
-    texts["pyproject.toml"] = texts["pyproject.toml"].replace("{name}", _project_name(folder))
+    project = texts["pyproject.toml"].replace("{name}", _project_name(folder))
+    texts["pyproject.toml"] = project.replace("{requirement}", _requirement())
     return texts | {f"{SCHEMAS}/{name}.schema.json": schema_text(schema) for name, schema in all_schemas().items()}
+
+
+def _requirement() -> str:
+    """Return how a project asks for this package: from where it was installed, which installers note (PEP 610).
+
+    By its name alone only where an index gave it: a name that nobody holds there is anybody's to register.
+    """
+    package = "pytest-agentbench"
+    noted = distribution(package).read_text("direct_url.json")
+    if noted is None:
+        return package
+    origin = json.loads(noted)
+    repository = origin.get("vcs_info")
+    address = f"{repository['vcs']}+{origin['url']}@{repository['commit_id']}" if repository else origin["url"]
+    return f"{package} @ {address}"
 
 
 def _project_name(folder: Path) -> str:

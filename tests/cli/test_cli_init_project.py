@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -96,7 +97,31 @@ def test_its_workflow_is_one_and_its_commands_run(begun):
     assert (folder / "outputs/junit.xml").is_file()
     groups = tomllib.loads((folder / "pyproject.toml").read_text())["dependency-groups"]
     assert "python -m pip install --group bench" in commands
-    assert groups == {"bench": ["pytest-agentbench"]}
+    noted = json.loads(importlib.metadata.distribution("pytest-agentbench").read_text("direct_url.json"))
+    assert groups == {"bench": [f"pytest-agentbench @ {noted['url']}"]}
+
+
+def test_a_project_asks_for_the_package_from_where_it_was_installed(tmp_path):
+    """No job may fetch a name that nobody holds on an index: whoever registers it runs code beside the job's keys."""
+    noted = {
+        None: "pytest-agentbench",
+        '{"url": "https://example.org/it.git", "vcs_info": {"vcs": "git", "commit_id": "0a1b"}}': (
+            "pytest-agentbench @ git+https://example.org/it.git@0a1b"
+        ),
+        '{"url": "file:///src/it", "dir_info": {"editable": true}}': "pytest-agentbench @ file:///src/it",
+    }
+    for number, (text, requirement) in enumerate(noted.items()):
+        installed = tmp_path / f"{number}" / "pytest_agentbench-0.1.0.dist-info"
+        installed.mkdir(parents=True)
+        (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: pytest-agentbench\nVersion: 0.1.0\n")
+        if text is not None:
+            (installed / "direct_url.json").write_text(text)
+        program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from pytest_agentbench.cli import main; main()"
+        folder = tmp_path / f"made-{number}"
+        command = [sys.executable, "-c", program, str(installed.parent), "init", str(folder)]
+        subprocess.run(command, check=True, capture_output=True)
+        groups = tomllib.loads((folder / "pyproject.toml").read_text())["dependency-groups"]
+        assert groups == {"bench": [requirement]}
 
 
 def test_its_files_are_right(begun, capsys):

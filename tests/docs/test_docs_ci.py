@@ -55,6 +55,13 @@ def test_no_workflow_puts_into_a_shell_what_others_write(name: str) -> None:
     assert workflow["permissions"]["contents"] == "read"
 
 
+def test_no_job_installs_the_package_by_a_name_that_nobody_holds() -> None:
+    lines = [line for file in FILES.values() for line in file.splitlines() if "pip install" in line]
+    assert len(lines) >= 5
+    assert not [line for line in lines if "pytest-agentbench" in line and " @ git+$AGENTBENCH_SOURCE" not in line]
+    assert not [page.name for page in DOCS.rglob("*.md") if "pip install pytest-agentbench" in page.read_text()]
+
+
 def test_all_workflows_use_the_same_versions_of_actions() -> None:
     text = "".join([*(FILES[name] for name in WORKFLOWS), INITIAL.read_text(encoding="utf-8")])
     used = set(re.findall(r"uses: (\S+)", text))
