@@ -24,6 +24,7 @@ from pytest_agentbench.workspaces.docker.container import NO_RESOLVER
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.images import Images, build_digest
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.seccomp import profile_file
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -90,8 +91,9 @@ def start_services(daemon: Daemon, images: Images, spec: SandboxSpec, project: P
     if program is None:
         raise SandboxError(f"compose: {compose_problem()}")
     file = load_compose(spec.compose)
-    made = _document(file, service_images(images, spec), spec, project, daemon.cpus)
+    given = service_images(images, spec)
     with tempfile.TemporaryDirectory(prefix="agentbench-compose-") as folder:
+        made = _document(file, given, spec, project, daemon.cpus, profile_file(Path(folder)))
         document = Path(folder, "compose.json")
         document.write_text(json.dumps(made), encoding="utf-8")
         options = ["--project-name", project.name, "--project-directory", folder, "--file", str(document)]
@@ -100,7 +102,7 @@ def start_services(daemon: Daemon, images: Images, spec: SandboxSpec, project: P
 
 
 def _document(
-    file: ComposeFile, images: Mapping[str, str], spec: SandboxSpec, project: Project, cpus: int
+    file: ComposeFile, images: Mapping[str, str], spec: SandboxSpec, project: Project, cpus: int, profile: Path | None
 ) -> dict[str, Any]:
     labels = {name: value.replace("$", "$$") for name, value in project.labels.items()}
     alone = {} if spec.network else {"dns": list(NO_RESOLVER)}
@@ -109,7 +111,7 @@ def _document(
         "services": {
             name: {
                 **_given(service),
-                **_bounds(spec.limits, cpus),
+                **_bounds(spec.limits, cpus, profile),
                 **alone,
                 "image": images[name],
                 "labels": {**labels, SERVICE: name},
@@ -125,10 +127,10 @@ def _given(service: ComposeService) -> dict[str, Any]:
     return service.model_dump(include={*_KEPT, *_KEPT_TOO}, exclude_none=True, exclude_defaults=True, mode="json")
 
 
-def _bounds(limits: ResourceLimits, cpus: int) -> dict[str, Any]:
+def _bounds(limits: ResourceLimits, cpus: int, profile: Path | None) -> dict[str, Any]:
     return {
         "restart": "no",
-        "security_opt": ["no-new-privileges:true"],
+        "security_opt": ["no-new-privileges:true", *([] if profile is None else [f"seccomp={profile}"])],
         "cap_drop": ["NET_RAW", "MKNOD", "SYS_CHROOT", "SETFCAP", "AUDIT_WRITE"],
         "cpus": min(limits.cpus, cpus),
         "mem_limit": limits.memory_bytes,
