@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from attacks_support import SECRET, attack, run, shell, started
+from support.docker_here import needs_bubblewrap
 from support.socket_families import ALLOWED_FAMILIES, OPEN_FAMILIES
+
+from pytest_agentbench.workspaces import closes_abstract_sockets
+from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, run_isolated
 
 
 @pytest.fixture
@@ -123,6 +129,64 @@ def test_unix_sockets(kind: str, isolated: bool, tmp_path: Path, public: Path) -
         output = run(kind, tmp_path, program=CONNECT % (addresses,)).output
     assert output.count("reached") + output.count("failed") == len(addresses), output
     assert ("reached" not in output) == isolated, output
+
+
+@pytest.fixture
+def session_sockets(public: Path) -> Iterator[list[tuple[str, str]]]:
+    """Of an ssh-agent, a D-Bus daemon and an X server's places; real ones where they are installed."""
+    agent, bus, screen = f"{public}/agent", f"/tmp/dbus-{os.getpid()}", f"/tmp/.X11-unix/X{os.getpid()}"
+    Path("/tmp/.X11-unix").mkdir(mode=0o1777, exist_ok=True)
+    programs = {
+        agent: ("ssh-agent", "-D", "-a", agent),
+        f"\0{bus}": ("dbus-daemon", "--session", "--nofork", "--nosyslog", f"--address=unix:abstract={bus}"),
+    }
+    with ExitStack() as stack:
+        for address in (agent, f"\0{bus}", screen, f"\0{screen}"):
+            if shutil.which(programs.get(address, ("no program",))[0]) is not None:
+                process = stack.enter_context(subprocess.Popen(programs[address], stdout=subprocess.DEVNULL))
+                stack.callback(process.kill)
+                until_reached(address)
+            else:
+                listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+                listener.bind(address)
+                listener.listen()
+        for path in (agent, screen):
+            Path(path).chmod(0o777)
+            stack.callback(Path(path).unlink, missing_ok=True)
+        yield [("AF_UNIX", address) for address in (agent, f"\0{bus}", screen, f"\0{screen}")]
+
+
+def until_reached(address: str) -> None:
+    until = time.monotonic() + 20
+    while True:
+        with socket.socket(socket.AF_UNIX) as client:
+            try:
+                return client.connect(address)
+            except OSError:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+
+
+@attack
+@pytest.mark.parametrize("network", ["deny", "allow"])
+def test_sockets_of_the_users_session(
+    kind: str, isolated: bool, tmp_path: Path, session_sockets: list[tuple[str, str]], network: str
+) -> None:
+    """With this machine's network too, in which those without a file would be."""
+    if kind == "bubblewrap" and network == "allow" and not closes_abstract_sockets():
+        pytest.skip("this kernel cannot close abstract sockets (Linux 6.12, Landlock)")
+    output = run(kind, tmp_path, program=CONNECT % (session_sockets,), network=network).output
+    assert output.count("failed" if isolated else "reached") == len(session_sockets), output
+
+
+@needs_bubblewrap
+def test_sockets_of_the_users_session_from_a_hook(session_sockets: list[tuple[str, str]]) -> None:
+    if not closes_abstract_sockets():
+        pytest.skip("this kernel cannot close abstract sockets (Linux 6.12, Landlock)")
+    isolation = Isolation("bubblewrap", network=True)
+    program = ["python3", "-c", CONNECT % (session_sockets,)]
+    ended = asyncio.run(run_isolated(program, isolation, seconds=30)).ended
+    assert ended.output.count("failed") == len(session_sockets), ended
 
 
 @attack

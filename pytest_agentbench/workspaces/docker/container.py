@@ -68,16 +68,16 @@ def _isolation() -> dict[str, Any]:
     return {
         "log_config": LogConfig(type="none"),
         "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges", *_filter()],
+        "security_opt": security_options(),
         "read_only": True,
         "ipc_mode": "private",
     }
 
 
-def _filter() -> list[str]:
-    """The profile of system calls; the daemon's own holds on machines for which there is none."""
+def security_options() -> list[str]:
+    """No new rights, and the profile of system calls; the daemon's own holds on machines for which there is none."""
     profile = seccomp_profile()
-    return [] if profile is None else [f"seccomp={profile}"]
+    return ["no-new-privileges", *([] if profile is None else [f"seccomp={profile}"])]
 
 
 def _limits(daemon: Daemon, limits: ResourceLimits) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from pytest_agentbench.config import downloads
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.workspaces.containers.images import Image, is_local, not_built, not_pulled
 from pytest_agentbench.workspaces.containers.labels import MADE_HERE
+from pytest_agentbench.workspaces.docker.bounds import BuildBounds
 from pytest_agentbench.workspaces.docker.daemon import Daemon
+from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
 from pytest_agentbench.workspaces.snapshot import digest, take_snapshot
 from pytest_agentbench.workspaces.walking import TreeError
 
@@ -37,8 +39,8 @@ class Images:
         self._locks: dict[object, threading.Lock] = {}
         self._found: dict[object, Image | UnavailableError | SandboxError] = {}
 
-    def get(self, image: str | None, dockerfile: Path | None, *, build_network: bool) -> Image:
-        """The image of that name, or of the Dockerfile.
+    def get(self, image: str | None, dockerfile: Path | None, *, build_network: bool, limits: ResourceLimits) -> Image:
+        """The image of that name, or of the Dockerfile, whose commands are held to the limits.
 
         Raises UnavailableError for one that cannot be pulled, SandboxError for one that cannot be built, ConfigError
         for a build folder that holds too much.
@@ -49,7 +51,7 @@ class Images:
         with lock:
             if key not in self._found:
                 try:
-                    made = self._built(dockerfile, build_network) if dockerfile else self._named(image or "")
+                    made = self._built(dockerfile, build_network, limits) if dockerfile else self._named(image or "")
                 except (UnavailableError, SandboxError) as error:
                     self._found[key] = error
                 else:
@@ -73,7 +75,7 @@ class Images:
         except APIError as error:
             raise not_pulled(name, error.explanation or str(error), "docker") from error
 
-    def _built(self, dockerfile: Path, network: bool) -> Image:
+    def _built(self, dockerfile: Path, network: bool, limits: ResourceLimits) -> Image:
         from docker.errors import ImageNotFound
         from filelock import FileLock
 
@@ -88,19 +90,22 @@ class Images:
             try:
                 return _image(tag, self._daemon.client.images.get(tag))
             except ImageNotFound:
-                return _image(tag, self._build(dockerfile, tag, network))
+                return _image(tag, self._build(dockerfile, tag, network, limits))
             finally:
                 lock.unlink(missing_ok=True)  # who waits, or comes from now on, finds the image
 
-    def _build(self, dockerfile: Path, tag: str, network: bool) -> DockerImage:
+    def _build(self, dockerfile: Path, tag: str, network: bool, limits: ResourceLimits) -> DockerImage:
         from docker.errors import APIError
 
+        bounds = BuildBounds(self._daemon, limits)
+        bounds.begin()
         try:
             lines = self._daemon.client.api.build(
                 path=str(dockerfile.parent),
                 dockerfile=dockerfile.name,
                 tag=tag,
                 network_mode=None if network else "none",
+                extra_hosts=bounds.extra_hosts,
                 labels=MADE_HERE,
                 rm=True,
                 forcerm=True,
@@ -110,10 +115,16 @@ class Images:
                 decode=True,
             )
             problem, last = followed(lines)
-            if problem is None:
-                return self._daemon.client.images.get(tag)
         except APIError as error:
             problem, last = error.explanation or str(error), ""
+        finally:
+            bounds.end()
+        if problem is None and bounds.broken is None:
+            return self._daemon.client.images.get(tag)
+        if problem is None:
+            self._daemon.client.images.remove(tag, force=True)
+        if bounds.broken is not None:
+            problem = f"{bounds.broken}, the limit of the run profile's sandbox"
         raise SandboxError("\n".join([f"{dockerfile}: the image cannot be built: {problem}", *last.splitlines()]))
 
 

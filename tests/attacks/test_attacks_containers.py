@@ -1,0 +1,133 @@
+"""What a case's Dockerfile and compose file may do: built and started for real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.docker_here import IMAGE, needs_docker
+
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.records import SandboxNeeds, SandboxSettings
+from pytest_agentbench.workspaces import ExecResult, Sandboxes, Workspaces, compose_problem
+
+pytestmark = [needs_docker, pytest.mark.slow]
+needs_compose = pytest.mark.skipif(compose_problem() is not None, reason=compose_problem() or "")
+
+
+def build(base: Path, *lines: str, **settings: Any) -> None:
+    """Have the image of a case's Dockerfile built."""
+    base.joinpath("case").mkdir()
+    dockerfile = base / "case/Dockerfile"
+    dockerfile.write_text("\n".join([f"FROM {IMAGE}", f"RUN : {secrets.token_hex(8)}", *lines]))
+    workspaces = Workspaces(base)
+
+    async def act() -> None:
+        sandboxes = Sandboxes(workspaces)
+        try:
+            spec = sandboxes.spec(SandboxSettings(type="docker", **settings), SandboxNeeds(dockerfile=dockerfile))
+            await sandboxes.prepare(spec)
+        finally:
+            await sandboxes.close()
+
+    try:
+        asyncio.run(act())
+    finally:
+        workspaces.close()
+
+
+FORKING = r"""
+import os, time
+count = 0
+try:
+    while count < 1500:
+        if os.fork() == 0:
+            time.sleep(5)
+            os._exit(0)
+        count += 1
+finally:
+    print("it started", count, "processes", flush=True)
+    os._exit(3)
+"""
+
+
+def test_many_processes_of_a_build(tmp_path: Path) -> None:
+    lines = "".join(f"{line}\\n" for line in FORKING.strip().splitlines())
+    with pytest.raises(SandboxError, match="cannot be built") as caught:
+        build(tmp_path, f"RUN printf '{lines}' > /attack.py", "RUN python3 /attack.py", processes=64)
+    started = re.search(r"it started (\d+) processes", str(caught.value))
+    assert "64 processes" in str(caught.value) if started is None else int(started[1]) <= 64, caught.value
+
+
+def test_a_disk_full_by_a_build(tmp_path: Path) -> None:
+    filling = "for i in 1 2 3 4 5 6; do head -c 30000000 /dev/zero > /file$i; sleep 0.3; done"
+    with pytest.raises(SandboxError, match=r"a command wrote more than 64 MB \(workspace_mb\)"):
+        build(tmp_path, "RUN head -c 30000000 /dev/zero > /file; sleep 0.3", f"RUN {filling}", workspace_mb=64)
+
+
+def beside(base: Path, services: str, command: str = "sleep 10", **settings: Any) -> ExecResult:
+    """What a command gives in a container that the services of a compose file run beside."""
+    base.joinpath("case").mkdir()
+    compose = base / "case/compose.yaml"
+    compose.write_text(services)
+
+    async def act() -> ExecResult:
+        workspaces = Workspaces(base)
+        sandboxes = Sandboxes(workspaces)
+        try:
+            given = SandboxSettings(type="docker", image=IMAGE, **settings)
+            spec = sandboxes.spec(given, SandboxNeeds(compose=compose))
+            sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
+            return await sandbox.exec(["sh", "-c", command], seconds=20)
+        finally:
+            await sandboxes.close()
+            workspaces.close()
+
+    return asyncio.run(act())
+
+
+@needs_compose
+@pytest.mark.parametrize(
+    "filling",
+    [
+        "for i in 1 2 3 4 5 6 7 8 9; do head -c 9000000 /dev/zero > /file$$i; sleep 0.1; done",
+        "chmod 300 /srv; cd /srv; for i in 1 2 3 4 5 6 7 8 9; do head -c 9000000 /dev/zero > file$$i; sleep 0.1; done",
+        'for i in 3 4 5 6 7 8 9; do eval "exec $$i>/file"; rm /file; head -c 9000000 /dev/zero >&$$i; sleep 0.1; done',
+    ],
+    ids=["plain", "closed", "deleted"],
+)
+def test_a_disk_full_by_a_service(tmp_path: Path, filling: str) -> None:
+    command = json.dumps(["sh", "-c", f"{filling}; sleep 60"])
+    with pytest.raises(SandboxError, match=r"compose: the service 'full' wrote more than 32 MB \(workspace_mb\)"):
+        beside(tmp_path, f"services: {{full: {{image: '{IMAGE}', command: {command}}}}}", workspace_mb=32)
+
+
+@needs_compose
+def test_a_volume_that_is_filled(tmp_path: Path) -> None:
+    """It is as large as a workspace may be. What one service leaves there the next one finds."""
+    volume = """
+services:
+  first: {image: 'IMAGE', command: [sh, -c, 'echo left > /data/left'], volumes: ['data:/data']}
+  full:
+    image: 'IMAGE'
+    depends_on: {first: {condition: service_completed_successfully}}
+    command:
+      - sh
+      - -c
+      - |
+        head -c 90000000 /dev/zero > /data/file
+        mkdir /www; cd /www; (cat /data/left; stat -c %s /data/file) > told
+        exec python3 -m http.server 8000
+    volumes: ['data:/data']
+    healthcheck: {test: [CMD, test, -f, /www/told], interval: 200ms}
+volumes: {data: }
+"""
+    get = "from urllib.request import urlopen; print(urlopen('http://full:8000/told', timeout=10).read().decode())"
+    told = beside(tmp_path, volume.replace("IMAGE", IMAGE), f'python3 -c "{get}"', workspace_mb=32).output.split()
+    assert told[0] == "left"
+    assert int(told[1]) <= 32 * 2**20, told
