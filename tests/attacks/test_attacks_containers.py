@@ -6,11 +6,15 @@ import asyncio
 import json
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 from support.docker_here import IMAGE, needs_docker
+from support.socket_families import ALLOWED_FAMILIES, OPEN_FAMILIES
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records import SandboxNeeds, SandboxSettings
@@ -131,3 +135,85 @@ volumes: {data: }
     told = beside(tmp_path, volume.replace("IMAGE", IMAGE), f'python3 -c "{get}"', workspace_mb=32).output.split()
     assert told[0] == "left"
     assert int(told[1]) <= 32 * 2**20, told
+
+
+HOSTILE = """
+import json, os, socket, subprocess, sys
+from concurrent.futures import ThreadPoolExecutor
+opened = subprocess.run([sys.executable, "-c", sys.argv[2]], capture_output=True, text=True).stdout.splitlines()
+said = [line for line in opened if line not in json.loads(sys.argv[3])]
+own = socket.gethostbyname(socket.gethostname())
+gateway = own.rpartition(".")[0] + ".1"
+
+def reached(host, port):
+    try:
+        socket.create_connection((host, port), 3).close()
+        return [f"reached {host}:{port}"]
+    except OSError:
+        return []
+
+targets = [*json.loads(sys.argv[1]), [gateway, 47123], [gateway, 22]]
+with ThreadPoolExecutor(32) as pool:
+    said += sum(pool.map(lambda target: reached(*target), targets), [])
+for path in ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/dev/kvm", "/dev/sda"):
+    if os.path.exists(path):
+        said.append(f"sees {path}")
+os.makedirs("/www")
+open("/www/told", "w").write("\\n".join([*said, "tried all"]))
+os.chdir("/www")
+os.execvp("python3", ["python3", "-m", "http.server", "8000"])
+"""
+
+
+@pytest.fixture
+def host_listener() -> Iterator[str]:
+    """The address of the daemon's machine on its bridge: what listens there is reached by the bridge's containers."""
+    with closing(docker.from_env()) as client:
+        address = str(client.networks.get("bridge").attrs["IPAM"]["Config"][0].get("Gateway") or "172.17.0.1")
+        program = ["python3", "-m", "http.server", "47123"]
+        made = client.containers.run(IMAGE, program, network_mode="host", detach=True, auto_remove=True)
+        try:
+            asking = f"import socket; socket.create_connection(('{address}', 47123), 5); print('reached')"
+            retrying = f'for i in 1 2 3 4 5 6 7 8 9; do python3 -c "{asking}" 2>&1 && break; sleep 0.2; done'
+            assert b"reached" in client.containers.run(IMAGE, ["sh", "-c", retrying], remove=True)
+            yield address
+        finally:
+            made.kill()
+
+
+@needs_compose
+def test_what_a_service_reaches(tmp_path: Path, host_listener: str) -> None:
+    """Neither the daemon's machine, nor a cloud's metadata, nor sockets, nor the services of another run."""
+    victim = f"services: {{victim: {{image: '{IMAGE}', command: [python3, -m, http.server, '8000']}}}}"
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim/compose.yaml").write_text(victim)
+    get = "from urllib.request import urlopen; print(urlopen('http://hostile:8000/told', timeout=10).read().decode())"
+
+    async def act() -> str:
+        workspaces = Workspaces(tmp_path)
+        sandboxes = Sandboxes(workspaces)
+        settings = SandboxSettings(type="docker", image=IMAGE)
+        try:
+            spec = sandboxes.spec(settings, SandboxNeeds(compose=tmp_path / "victim/compose.yaml"))
+            await sandboxes.start(spec, sandboxes.workspace(spec, "victim"))
+            with closing(docker.from_env()) as client:
+                label = f"pytest-agentbench.session={workspaces.session_folder()}"
+                listed = client.containers.list(filters={"label": [label, "pytest-agentbench.service=victim"]})
+                [network] = listed[0].attrs["NetworkSettings"]["Networks"].values()
+            hosts = [host_listener, "169.254.169.254", "127.0.0.1", "1.1.1.1"]
+            targets = [(host, port) for host in hosts for port in (47123, 80)]
+            targets.append((network["IPAddress"], 8000))
+            given = ["python3", "-c", HOSTILE, json.dumps(targets), OPEN_FAMILIES, json.dumps([*ALLOWED_FAMILIES])]
+            command = json.dumps([each.replace("$", "$$") for each in given])
+            health = "{test: [CMD, test, -f, /www/told], interval: 200ms, retries: 300}"
+            (tmp_path / "compose.yaml").write_text(
+                f"services: {{hostile: {{image: '{IMAGE}', command: {command}, healthcheck: {health}}}}}"
+            )
+            spec = sandboxes.spec(settings, SandboxNeeds(compose=tmp_path / "compose.yaml"))
+            sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "hostile"))
+            return (await sandbox.exec(["python3", "-c", get], seconds=20)).output
+        finally:
+            await sandboxes.close()
+            workspaces.close()
+
+    assert asyncio.run(act()) == "tried all\n"
