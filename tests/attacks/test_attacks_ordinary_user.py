@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from support.other_user import command_as, needs_root
 from support.small_disk import small_disk
 
 REPOSITORY = Path(__file__).parents[2]
-USER = 64_111
+USER = pwd.getpwnam("games").pw_uid  # with a name, which D-Bus asks for
 
 
 @needs_root
