@@ -37,7 +37,12 @@ def base_images(dockerfile: Path) -> list[str]:
 
 def downloads(dockerfile: Path) -> list[str]:
     """Its ADD instructions that name no plain path: the daemon fetches URLs, whatever network the build has."""
-    return [f"ADD {rest}" for name, rest in _instructions(dockerfile) if name == "ADD" and _NO_PLAIN_PATH.search(rest)]
+    return [each for each in additions(dockerfile) if _NO_PLAIN_PATH.search(each)]
+
+
+def additions(dockerfile: Path) -> list[str]:
+    """Its ADD instructions, each of which may unpack archives."""
+    return [f"ADD {rest}" for name, rest in _instructions(dockerfile) if name == "ADD"]
 
 
 def _defaults(rest: str, given: Mapping[str, str]) -> dict[str, str]:

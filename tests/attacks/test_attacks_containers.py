@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import secrets
+import tarfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from support.docker_here import IMAGE, needs_docker
 from support.socket_families import ALLOWED_FAMILIES, OPEN_FAMILIES
 
-from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.errors import ConfigError, SandboxError
 from pytest_agentbench.records import SandboxNeeds, SandboxSettings
 from pytest_agentbench.workspaces import ExecResult, Sandboxes, Workspaces, compose_problem
 
@@ -26,7 +27,7 @@ needs_compose = pytest.mark.skipif(compose_problem() is not None, reason=compose
 
 def build(base: Path, *lines: str, **settings: Any) -> None:
     """Have the image of a case's Dockerfile built."""
-    base.joinpath("case").mkdir()
+    base.joinpath("case").mkdir(exist_ok=True)
     dockerfile = base / "case/Dockerfile"
     dockerfile.write_text("\n".join([f"FROM {IMAGE}", f"RUN : {secrets.token_hex(8)}", *lines]))
     workspaces = Workspaces(base)
@@ -72,6 +73,22 @@ def test_a_disk_full_by_a_build(tmp_path: Path) -> None:
     filling = "for i in 1 2 3 4 5 6; do head -c 30000000 /dev/zero > /file$i; sleep 0.3; done"
     with pytest.raises(SandboxError, match=r"a command wrote more than 64 MB \(workspace_mb\)"):
         build(tmp_path, "RUN head -c 30000000 /dev/zero > /file; sleep 0.3", f"RUN {filling}", workspace_mb=64)
+
+
+def test_a_disk_full_of_copies_by_a_build(tmp_path: Path) -> None:
+    copies = [f"COPY --from=0 /file /copy{number}" for number in range(40)]
+    with pytest.raises(SandboxError, match=r"its layers hold more than 64 MB \(workspace_mb\)"):
+        build(tmp_path, "RUN head -c 20000000 /dev/zero > /file", f"FROM {IMAGE}", *copies, workspace_mb=64)
+
+
+@pytest.mark.parametrize("mode", ["w:", "w:gz", "w:xz"])
+def test_an_archive_that_a_build_would_unpack(tmp_path: Path, mode: str) -> None:
+    """What is in it has no limit, and is unpacked by the daemon itself."""
+    (tmp_path / "case").mkdir()
+    with tarfile.open(tmp_path / "case/data.bin", mode) as archive:
+        archive.addfile(tarfile.TarInfo("made"))
+    with pytest.raises(ConfigError, match=r"found 'ADD data\.bin /x' and the archive 'data\.bin', expected COPY"):
+        build(tmp_path, "ADD data.bin /x")
 
 
 def beside(base: Path, services: str, command: str = "sleep 10", **settings: Any) -> ExecResult:

@@ -78,7 +78,7 @@ class Bounds(ABC):
 
 
 class BuildBounds(Bounds):
-    """Of one build: what all its commands have written together, and the processes of each.
+    """Of one build: what its layers hold together with what its command is writing, and the processes of each command.
 
     `extra_hosts` is to be given to the build: by that name, which nobody else has, the container of a RUN is found
     before it starts, as a rule, and gets the limit of processes that the builder does not take.
@@ -88,6 +88,7 @@ class BuildBounds(Bounds):
         super().__init__(daemon, limits)
         self._mark = f"agentbench-build-{secrets.token_hex(8)}"
         self._written: dict[str, int] = {}
+        self._layers: dict[str, int] = {}
         self._made: Any = None
 
     @property
@@ -106,6 +107,17 @@ class BuildBounds(Bounds):
         """As Bounds says."""
         self._made.close()
         super().end()
+
+    def count(self, layer: str) -> bool:
+        """Count a layer that was made, by what it has more than the one below; whether there is room for more."""
+        images = self._daemon.client.images
+        with suppress(Exception):  # a command's own words
+            about = images.get(layer).attrs
+            below = images.get(about["Parent"]).attrs["Size"] if about.get("Parent") else about["Size"]
+            self._layers[about["Id"]] = about["Size"] - below
+        if sum(self._layers.values()) > self._limits.workspace_bytes:
+            self._break(f"its layers hold {self._megabytes}")
+        return self.broken is None
 
     def _follow(self) -> None:
         with suppress(Exception):  # the end of the stream is that of a connection which was cut
@@ -126,9 +138,12 @@ class BuildBounds(Bounds):
 
     def _look(self) -> None:
         for container in tuple(self._written):
-            for found in self._listed(id=container):
+            alive = self._listed(id=container)
+            if not alive:  # what it wrote is a layer now, and counted as one
+                del self._written[container]
+            for found in alive:
                 self._written[container] = found.get("SizeRw") or 0
-                if sum(self._written.values()) > self._limits.workspace_bytes:
+                if sum((*self._written.values(), *self._layers.values())) > self._limits.workspace_bytes:
                     self._break(f"a command wrote {self._megabytes}", container)
 
 
