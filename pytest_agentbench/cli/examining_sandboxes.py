@@ -15,6 +15,7 @@ from pytest_agentbench.workspaces import (
     Sandboxes,
     SandboxSpec,
     bubblewrap_problem,
+    closes_abstract_sockets,
     compose_problem,
     docker_problem,
     has_image,
@@ -115,4 +116,9 @@ def _choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
     except UnavailableError as error:
         return Finding(_AREA, name, False, str(error))
     said = f"`sandbox: {settings.type}` takes {kind}" if settings.type == "auto" else f"`sandbox: {kind}`"
+    if kind == "bubblewrap" and settings.network == "allow" and not closes_abstract_sockets():
+        said += (
+            ", whose commands reach the abstract unix sockets of this machine (D-Bus, X, agents) with "
+            "`network: allow`: Linux 6.12 with Landlock closes them, and docker has none"
+        )
     return Finding(_AREA, name, True, said + (", which isolates nothing" if kind == "local" else ""))

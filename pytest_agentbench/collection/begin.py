@@ -48,7 +48,7 @@ from pytest_agentbench.reports.telemetry import otel_problem
 from pytest_agentbench.session import BEGAN
 from pytest_agentbench.store import allow_open_files
 from pytest_agentbench.tools.mcp import CATALOGUES, Catalogues
-from pytest_agentbench.workspaces import Sandboxes, Workspaces
+from pytest_agentbench.workspaces import Sandboxes, Workspaces, closes_abstract_sockets
 
 if TYPE_CHECKING:
     from pytest_agentbench.collection.predicted import Predicted
@@ -151,8 +151,15 @@ def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, service
 
 
 def _warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
-    if any(job.plan.run_profile.sandbox_settings.type == "local" for job in jobs):
+    sandboxes = [job.plan.run_profile.sandbox_settings for job in jobs]
+    if any(each.type == "local" for each in sandboxes):
         yield "sandbox: local: commands of agents run on this machine without isolation"
+    shared = any(each.type == "bubblewrap" and each.network == "allow" for each in sandboxes)
+    if shared and not closes_abstract_sockets():
+        yield (
+            "sandbox: bubblewrap with network: allow: commands reach this machine's abstract unix sockets (D-Bus, X, "
+            "agents), which Linux 6.12 with Landlock closes"
+        )
     if any(job.plan.model_id == NO_MODEL and job.plan.predictions is None for job in jobs):
         yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
     if predicted is not None:

@@ -22,7 +22,7 @@ from pytest_agentbench.config.case_file import (
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, Example, FewShot, RowFields, is_descriptor_name
-from pytest_agentbench.config.dockerfile import base_images, downloads
+from pytest_agentbench.config.dockerfile import additions, base_images, downloads
 from pytest_agentbench.config.documents import Document, Loc, Problem, parse_json, parse_yaml, read, read_bytes
 from pytest_agentbench.config.evaluation_profile import (
     Anchor,
@@ -110,6 +110,7 @@ __all__ = [
     "SuiteOpenClaw",
     "TestCaseFile",
     "Turn",
+    "additions",
     "base_images",
     "described_schema",
     "downloads",

@@ -81,7 +81,9 @@ class OpenClawRunProfile(Record):
 
 
 def floating(image: str) -> bool:
-    """Whether the image's content may change under its name: no tag and no digest, or the tag `latest`."""
+    """Whether the image's content may change under its name: no tag and no digest, the tag `latest`, or a variable."""
+    if "$" in image:
+        return True
     if "@" in image:
         return False
     _, colon, tag = image.rpartition("/")[2].partition(":")

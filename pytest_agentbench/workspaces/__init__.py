@@ -21,6 +21,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxSpec,
 )
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
+from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
 from pytest_agentbench.workspaces.sandboxes.capture import Capture
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sandboxes.showing import Shown, shown_program
@@ -57,6 +58,7 @@ __all__ = [
     "Workspaces",
     "bubblewrap_problem",
     "build_digest",
+    "closes_abstract_sockets",
     "compare",
     "compose_digest",
     "compose_problem",

@@ -32,6 +32,72 @@ def test_a_disk_full_of_deleted_files(kind: str, isolated: bool, tmp_path: Path)
     assert (result.killed == "disk") == isolated, result
 
 
+HIDING = {
+    "closed": "chmod 300 .",
+    "closed behind": "cd $(mktemp -d); chmod 0 ..",
+    "renamed": "mkdir a; cd a; python3 ../attack.py rename &",
+    "deep": "python3 attack.py deep; exit",
+    "mapped": "python3 attack.py map; exit",
+    "not to be looked into": "python3 attack.py deny; exit",
+    "holes": "python3 attack.py holes; exit",
+    "small": "python3 attack.py small; exit",
+}
+HIDING_PROGRAM = """
+import ctypes, mmap, os, sys, time
+kind = sys.argv[1]
+held = []
+mapping = ctypes.CDLL(None).mmap  # mmap.mmap would hold the file open
+mapping.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+
+def deleted(number):
+    file = open("file", "w+b")
+    os.unlink("file")
+    file.write(bytes(4000000))
+    file.flush()
+    return file
+
+if kind == "rename":
+    while True:
+        os.rename("../a", "../b")
+        os.rename("../b", "../a")
+if kind == "deep":
+    for _ in range(30):
+        os.mkdir("d" * 250)
+        os.chdir("d" * 250)
+if kind == "deny":
+    ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE
+for number in range(20000 if kind == "small" else 25):
+    if kind == "map":
+        with deleted(number) as file:
+            mapping(None, 4000000, 3, 1, file.fileno(), 0)
+    elif kind == "holes":
+        with open(f"file{number}", "w+b") as file:
+            file.truncate(10000000)
+            with mmap.mmap(file.fileno(), 0) as block:
+                for at in range(0, len(block), 4096):
+                    block[at] = 1
+    elif kind == "deny":
+        held.append(deleted(number))
+    elif kind == "small":
+        open(f"file{number}", "w").close()
+    elif kind == "deep":
+        with open(f"file{number}", "wb") as file:
+            file.write(bytes(1000000))
+time.sleep(20)
+"""
+
+
+@attack
+@pytest.mark.parametrize("hiding", HIDING)
+def test_a_disk_full_of_hidden_files(kind: str, isolated: bool, tmp_path: Path, hiding: str) -> None:
+    """Where the watchdog, as an ordinary user, may not look; where it was before, or cannot go."""
+    filling = "i=0; while head -c 1000000 /dev/zero > file$i; do i=$((i+1)); [ $i -lt 100 ] || sleep 20; done; sleep 20"
+    with small_disk(tmp_path / "disk", "700m"):
+        command = f"{HIDING[hiding]}\n{filling}"
+        result = run_bounded(kind, tmp_path / "disk", command, program=HIDING_PROGRAM, workspace_mb=16, seconds=15)
+    assert (result.killed == "disk") == isolated, result
+
+
 FORKING = """
 import os, time
 count = 0

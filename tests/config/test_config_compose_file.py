@@ -67,6 +67,8 @@ def test_a_file_with_services_volumes_and_builds(tmp_path: Path) -> None:
         ("command: 'echo $HOME'", "write $$"),
         ("depends_on: [nobody]", "a service of this file"),
         ("image: 'x:latest'", "a pinned image"),
+        ("image: 'x:${TAG}'", "write $$"),
+        ("image: 'x:$$TAG'", "a pinned image"),
         ("build: ..", "beside the compose file"),
         ("build: web", "web/Dockerfile"),
         ("build: {context: web, dockerfile: ..}", "an existing file"),

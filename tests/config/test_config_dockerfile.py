@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import base_images, downloads
+from pytest_agentbench.config import base_images, downloads, pinning_problem
 
 
 def written(folder: Path, text: str) -> Path:
@@ -25,7 +25,32 @@ def test_the_images_that_it_needs(tmp_path: Path) -> None:
     COPY --from=tool:1 /a /b
     FROM build
     """
-    assert base_images(written(tmp_path, text)) == ["registry:5000/made", "debian:$V", "tool:1"]
+    assert base_images(written(tmp_path, text)) == ["registry:5000/made", "debian:12", "tool:1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "images"),
+    [
+        ("ARG I=latest\nFROM debian:${I}", ["debian:latest"]),
+        ("FROM debian:${I:-latest}", ["debian:latest"]),
+        ("ARG I=\nFROM debian:${I:-latest}", ["debian:latest"]),
+        ("ARG I=12\nFROM debian:${I:-latest}", ["debian:12"]),
+        ("ARG I=12\nFROM debian:${I:+latest}", ["debian:latest"]),
+        ("ARG A=late B='st'\nARG I=$A${B}\nFROM \"debian:$I\"", ["debian:latest"]),
+        ("ARG I=12\nARG I=latest\nFROM debian:$I", ["debian:latest"]),
+        ("ARG N=made\nFROM debian:12 AS made\nARG N=other:latest\nFROM $N", ["debian:12"]),
+        ("ARG I\nFROM debian:$I", ["debian:$I"]),
+        ("FROM debian:12\nARG I=12\nFROM debian:$I", ["debian:12", "debian:$I"]),
+        ("ARG I=13\nFROM debian:${I#1}", ["debian:${I#1}"]),
+        ("ARG I='12\nFROM debian:$I", ["debian:$I"]),
+        ("ARG I=12\nFROM debian:${I:-${J}}", ["debian:${I:-${J}}"]),
+    ],
+)
+def test_variables_of_images(tmp_path: Path, text: str, images: list[str]) -> None:
+    found = base_images(written(tmp_path, f"{text}\n"))
+    assert found == images
+    floats = any(":latest" in image or "$" in image for image in images)
+    assert any(pinning_problem(image) for image in found) == floats
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
-"""Being another user than root for a while, where this process is root: root may open everything."""
+"""Being another user than root, for a while or in a program, where this process is root: root may open everything."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +22,25 @@ def as_nobody() -> Iterator[None]:
         yield
     finally:
         os.setresuid(0, 0, 0)
+
+
+def command_as(user: int, argv: Iterable[str], readable: Iterable[Path], stage: Path) -> list[str]:
+    """The command that runs `argv` as that user, without any right of root's.
+
+    It can read the folders `readable` by their own names, wherever they lie: where others may not look into a home, it
+    sees one that holds nothing else. `stage` is an empty folder for that.
+    """
+    hidden = {path: home for path in readable if (home := _closed(path)) is not None}
+    script = ["set -e"]
+    for number, path in enumerate(hidden):
+        script += [f"mkdir {stage}/{number}", f"mount --rbind {shlex.quote(str(path))} {stage}/{number}"]
+    script += [f"mount -t tmpfs -o mode=755 none {shlex.quote(str(home))}" for home in {*hidden.values()}]
+    for number, path in enumerate(hidden):
+        script += [f"mkdir -p {shlex.quote(str(path))}", f"mount --rbind {stage}/{number} {shlex.quote(str(path))}"]
+    script.append(f'exec setpriv --reuid {user} --regid {user} --clear-groups --inh-caps=-all -- "$@"')
+    return ["unshare", "--mount", "sh", "-c", "\n".join(script), "sh", *argv]
+
+
+def _closed(path: Path) -> Path | None:
+    """The outermost folder on the way to it into which others may not go."""
+    return next((each for each in [*reversed(path.parents), path] if not each.stat().st_mode & 0o001), None)

@@ -31,6 +31,10 @@ SECONDS = 90
 """What `bounded` allows: processes and threads, bytes, wall-clock time; far above what tests give sandboxes."""
 
 
+BOUNDED = "AGENTBENCH_TEST_BOUNDED"
+"""The variable that says that the whole session has such a bound around it, and a small disk."""
+
+
 class Breached(AssertionError):
     """The attack was stopped by the outer bound: the sandbox has not held."""
 
@@ -41,6 +45,8 @@ def bounded(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T
     What it returns or raises is handed on (both must be picklable). Raises Breached where the bound was reached.
     Containers are not below it, see `bound_containers`. Skips the test where there are no cgroups v1 to write.
     """
+    if os.environ.get(BOUNDED):
+        return function(*args, **kwargs)
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_answer, args=(there,))

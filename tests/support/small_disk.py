@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.outer_bound import BOUNDED
 
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str = "1m") -> Iterator[Callable[[str], None]]:
     """Mounts a tmpfs at a new folder; what it yields mounts it anew with other options (`ro`, `size=20m`)."""
     folder.mkdir()
+    if os.environ.get(BOUNDED):  # all of the session is on one
+        yield lambda options: None
+        return
 
     def mount(*options: str) -> None:
         subprocess.run(["mount", *options, str(folder)], check=True, capture_output=True)

@@ -14,6 +14,7 @@ from cli_engine_support import called, containers_at, in_cli_container
 from support.docker_here import IMAGE
 from support.other_user import needs_root
 from support.podman_here import PodmanLacks, podman
+from support.socket_families import ALLOWED_FAMILIES, OPEN_FAMILIES
 
 from pytest_agentbench.workspaces import Mount, Sandbox
 
@@ -62,6 +63,13 @@ def test_what_a_command_may(tmp_path: Path, real_podman: str) -> None:
         assert names <= {"HOME", "LANG", "TERM", "PATH", "PWD", "container", "HOSTNAME"}
 
     in_cli_container(tmp_path, real_podman, act, mounts=[Mount(tmp_path / "control", "/control")])
+
+
+def test_sockets_of_other_families_in_podman(tmp_path: Path, real_podman: str) -> None:
+    async def act(sandbox: Sandbox) -> str:
+        return (await sandbox.exec(["python3", "-c", OPEN_FAMILIES], seconds=20)).output
+
+    assert {*in_cli_container(tmp_path, real_podman, act).split("\n")} - {""} <= ALLOWED_FAMILIES
 
 
 def test_how_it_is_made(tmp_path: Path, real_podman: str) -> None:

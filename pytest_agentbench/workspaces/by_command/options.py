@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from pytest_agentbench.workspaces.containers.base import Order
 from pytest_agentbench.workspaces.containers.images import Image
@@ -18,6 +19,7 @@ from pytest_agentbench.workspaces.containers.making import (
     user_of,
 )
 from pytest_agentbench.workspaces.sandboxes.base import Mount, ResourceLimits
+from pytest_agentbench.workspaces.sandboxes.seccomp import profile_file
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 _KEEP = f"while :; do sleep {KEEPING}; done"
@@ -32,6 +34,7 @@ def run_arguments(order: Order, image: Image, *, is_podman: bool) -> list[str]:
         *("--user", _first_user(order), "--workdir", WORKSPACE),
         *("--network", "bridge" if order.spec.network else "none"),
         *_isolation(),
+        *_filter(order.workspace.path.parent),
         *(_of_podman() if is_podman else ()),
         *(() if is_podman or order.spec.network else _no_proxies()),
         *_limits(order.spec.limits),
@@ -63,6 +66,11 @@ def _isolation() -> tuple[str, ...]:
         "--no-healthcheck",
         *("--stop-signal", "SIGKILL"),
     )
+
+
+def _filter(folder: Path) -> tuple[str, ...]:
+    file = profile_file(folder)
+    return () if file is None else ("--security-opt", f"seccomp={file}")
 
 
 def _of_podman() -> tuple[str, ...]:

@@ -10,21 +10,35 @@ from pathlib import Path
 
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.containers.cell import CountedCell, pids_file, started
+from pytest_agentbench.workspaces.docker.bounds import ServiceBounds
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.stream import ExecStream, start_exec
 
 
 class DaemonCell(CountedCell):
-    """A container of the docker daemon. `user` is whom scripts run as; `remove` removes it, with what is beside it."""
+    """A container of the docker daemon. `user` is whom scripts run as; `remove` removes it, with what is beside it.
 
-    def __init__(self, daemon: Daemon, container_id: str, user: str, remove: Callable[[], None]) -> None:
+    `services` are the bounds of those that run beside it, None where there are none.
+    """
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        container_id: str,
+        user: str,
+        remove: Callable[[], None],
+        services: ServiceBounds | None = None,
+    ) -> None:
         super().__init__()
+        self._services = services
         self._daemon, self._id, self._user, self._remove = daemon, container_id, user, remove
 
     async def run(
         self, script: str, argv: Sequence[str], environment: Mapping[str, str], *, with_stdin: bool = False
     ) -> ExecStream:
         """As the protocol says."""
+        if self._services is not None:
+            self._services.check()
         command = ["sh", "-c", script, "sh", *argv]
         return await started(
             partial(self._started, command, environment, with_stdin), partial(self._daemon.call, self._restart)

@@ -11,19 +11,24 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces.containers.images import Image
 from pytest_agentbench.workspaces.containers.labels import SERVICE
-from pytest_agentbench.workspaces.docker.container import NO_RESOLVER
+from pytest_agentbench.workspaces.containers.making import KEEPING, OWN_PROCESSES
+from pytest_agentbench.workspaces.docker.bounds import ServiceBounds
+from pytest_agentbench.workspaces.docker.container import NO_RESOLVER, security_options
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.images import Images, build_digest
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.seccomp import profile_file
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -35,7 +40,8 @@ _SHOWN_LINES = 20
 _NO_GATEWAY = {"com.docker.network.bridge.inhibit_ipv4": "true"}
 """This machine has no address in the network, at which what listens here could be reached."""
 _KEPT = ("command", "entrypoint", "environment", "working_dir", "user", "hostname", "depends_on", "healthcheck")
-_KEPT_TOO = ("tmpfs", "volumes", "read_only", "init")
+_KEPT_TOO = ("tmpfs", "read_only", "init")
+_KEEPER_BYTES = 64 * 2**20
 
 
 def compose_problem() -> str | None:
@@ -65,7 +71,7 @@ class Project:
         return f"{self.name}_default"
 
 
-def service_images(images: Images, spec: SandboxSpec) -> dict[str, str]:
+def service_images(images: Images, spec: SandboxSpec) -> dict[str, Image]:
     """The image of each service of `spec.compose`, on this machine. For threads: it may take minutes.
 
     Raises ConfigError for a file that asks for too much, UnavailableError, SandboxError.
@@ -74,12 +80,14 @@ def service_images(images: Images, spec: SandboxSpec) -> dict[str, str]:
     file = load_compose(spec.compose)
     dockerfiles = _dockerfiles(spec.compose, file)
     return {
-        name: images.get(service.image, dockerfiles.get(name), build_network=spec.build_network).name
+        name: images.get(service.image, dockerfiles.get(name), build_network=spec.build_network, limits=spec.limits)
         for name, service in file.services.items()
     }
 
 
-def start_services(daemon: Daemon, images: Images, spec: SandboxSpec, project: Project, ended: threading.Event) -> None:
+def start_services(
+    daemon: Daemon, images: Images, spec: SandboxSpec, project: Project, bounds: ServiceBounds, ended: threading.Event
+) -> None:
     """Start the services of `spec.compose`; they are ready when this returns. For threads: it may take minutes.
 
     Raises ConfigError for a file that asks for too much, UnavailableError and SandboxError for what cannot be started,
@@ -90,50 +98,135 @@ def start_services(daemon: Daemon, images: Images, spec: SandboxSpec, project: P
     if program is None:
         raise SandboxError(f"compose: {compose_problem()}")
     file = load_compose(spec.compose)
-    made = _document(file, service_images(images, spec), spec, project, daemon.cpus)
+    given = service_images(images, spec)
+    volumes = _volumes(file, given, project)
+    if volumes:
+        own = images.get(spec.image, spec.dockerfile, build_network=spec.build_network, limits=spec.limits)
+        _make_volumes(daemon, own, spec.limits, project, {name for each in volumes.values() for name in each.values()})
     with tempfile.TemporaryDirectory(prefix="agentbench-compose-") as folder:
+        made = _document(file, given, volumes, spec, project, daemon.cpus, profile_file(Path(folder)))
         document = Path(folder, "compose.json")
         document.write_text(json.dumps(made), encoding="utf-8")
         options = ["--project-name", project.name, "--project-directory", folder, "--file", str(document)]
-        _up([*program, *options, "up", "--detach", "--no-color"], _environment(daemon, Path(folder)), ended)
-    _wait(daemon, project, ended)
+        command = [*program, *options, "up", "--detach", "--no-color"]
+        try:
+            _up(command, _environment(daemon, Path(folder)), bounds, ended)
+            _wait(daemon, project, bounds, ended)
+        except SandboxError:
+            bounds.check()  # rather than how the one that was killed for it ended
+            raise
+
+
+def _volumes(file: ComposeFile, images: Mapping[str, Image], project: Project) -> dict[str, dict[str, str]]:
+    """The volume at each path of each service: those that it names, and those that its image wants."""
+    found: dict[str, dict[str, str]] = {}
+    for name, service in file.services.items():
+        places = {path: f"{project.name}_{volume}" for volume, path, _ in _named(service)}
+        in_memory = (service.tmpfs,) if isinstance(service.tmpfs, str) else service.tmpfs
+        taken = {*places, *(normpath(each.partition(":")[0]) for each in in_memory)}
+        wanted = sorted({normpath(path) for path in images[name].volumes} - taken)
+        places |= {path: f"{project.name}_{name}.{number}" for number, path in enumerate(wanted)}
+        if places:
+            found[name] = places
+    return found
+
+
+def _named(service: ComposeService) -> Iterator[tuple[str, str, bool]]:
+    """The name of each volume that it names, its path, and whether it is only read."""
+    for volume in service.volumes:
+        name, path, *mode = volume.replace("$$", "$").split(":")
+        yield name, normpath(path), mode == ["ro"]
+
+
+def _make_volumes(daemon: Daemon, image: Image, limits: ResourceLimits, project: Project, names: set[str]) -> None:
+    """Make volumes in memory, each of the size that a workspace may have, and what keeps them until the run's end.
+
+    One that nobody holds forgets all: what an image puts there, what one service leaves for the next.
+    """
+    from docker.types import Mount
+
+    options = {"type": "tmpfs", "device": "tmpfs", "o": f"size={limits.workspace_bytes},mode=0755"}
+    for name in names:
+        daemon.client.volumes.create(name, driver="local", driver_opts=options, labels=dict(project.labels))
+    daemon.client.containers.run(
+        image.image_id,
+        [str(KEEPING)],
+        entrypoint=["sleep"],
+        user="65534:65534",
+        detach=True,
+        network_mode="none",
+        read_only=True,
+        init=True,
+        cap_drop=["ALL"],
+        security_opt=security_options(),
+        mem_limit=_KEEPER_BYTES,
+        pids_limit=OWN_PROCESSES,
+        labels=dict(project.labels),
+        mounts=[Mount(f"/{number}", name, no_copy=True) for number, name in enumerate(sorted(names))],
+    )
 
 
 def _document(
-    file: ComposeFile, images: Mapping[str, str], spec: SandboxSpec, project: Project, cpus: int
+    file: ComposeFile,
+    images: Mapping[str, Image],
+    volumes: Mapping[str, Mapping[str, str]],
+    spec: SandboxSpec,
+    project: Project,
+    cpus: int,
+    profile: Path | None,
 ) -> dict[str, Any]:
-    labels = {name: value.replace("$", "$$") for name, value in project.labels.items()}
+    labels = {name: _literal(value) for name, value in project.labels.items()}
     alone = {} if spec.network else {"dns": list(NO_RESOLVER)}
     network = {} if spec.network else {"internal": True, "driver_opts": _NO_GATEWAY}
+    read_only = {
+        (name, path) for name, service in file.services.items() for _, path, only_read in _named(service) if only_read
+    }
     return {
         "services": {
             name: {
                 **_given(service),
-                **_bounds(spec.limits, cpus),
+                **_bounds(spec.limits, cpus, profile),
                 **alone,
-                "image": images[name],
+                "image": images[name].name,
                 "labels": {**labels, SERVICE: name},
+                "volumes": [
+                    {
+                        "type": "volume",
+                        "source": volume,
+                        "target": _literal(path),
+                        "read_only": (name, path) in read_only,
+                    }
+                    for path, volume in volumes.get(name, {}).items()
+                ],
             }
             for name, service in file.services.items()
         },
-        "volumes": {name: {"labels": labels} for name in file.volumes},
+        "volumes": {
+            volume: {"external": True, "name": volume} for each in volumes.values() for volume in each.values()
+        },
         "networks": {"default": {**network, "labels": labels}},
     }
+
+
+def _literal(text: str) -> str:
+    """The text so that Compose takes it as it is."""
+    return text.replace("$", "$$")
 
 
 def _given(service: ComposeService) -> dict[str, Any]:
     return service.model_dump(include={*_KEPT, *_KEPT_TOO}, exclude_none=True, exclude_defaults=True, mode="json")
 
 
-def _bounds(limits: ResourceLimits, cpus: int) -> dict[str, Any]:
+def _bounds(limits: ResourceLimits, cpus: int, profile: Path | None) -> dict[str, Any]:
     return {
         "restart": "no",
-        "security_opt": ["no-new-privileges:true"],
+        "security_opt": ["no-new-privileges:true", *([] if profile is None else [f"seccomp={profile}"])],
         "cap_drop": ["NET_RAW", "MKNOD", "SYS_CHROOT", "SETFCAP", "AUDIT_WRITE"],
         "cpus": min(limits.cpus, cpus),
         "mem_limit": limits.memory_bytes,
         "memswap_limit": limits.memory_bytes,
         "pids_limit": limits.processes,
+        "ulimits": {"core": 0, "fsize": limits.file_bytes},
         "logging": {"driver": "json-file", "options": {"max-size": "1m"}},
     }
 
@@ -161,7 +254,7 @@ def _environment(daemon: Daemon, folder: Path) -> dict[str, str]:
     return kept | {"DOCKER_HOST": f"unix://{daemon.socket_path}", "DOCKER_CONFIG": str(folder / "docker")}
 
 
-def _up(command: list[str], environment: Mapping[str, str], ended: threading.Event) -> None:
+def _up(command: list[str], environment: Mapping[str, str], bounds: ServiceBounds, ended: threading.Event) -> None:
     deadline = time.monotonic() + _UP_SECONDS
     with (
         tempfile.TemporaryFile() as written,
@@ -176,7 +269,7 @@ def _up(command: list[str], environment: Mapping[str, str], ended: threading.Eve
     ):
         try:
             while compose.poll() is None:
-                _go_on(ended)
+                _go_on(bounds, ended)
                 if time.monotonic() > deadline:
                     raise SandboxError(f"compose: the services were not started within {_UP_SECONDS} s")
         finally:
@@ -188,13 +281,14 @@ def _up(command: list[str], environment: Mapping[str, str], ended: threading.Eve
             raise SandboxError(f"compose: the services cannot be started:\n{last}")
 
 
-def _go_on(ended: threading.Event) -> None:
-    """Waits a moment. Raises SandboxError where the session has ended."""
+def _go_on(bounds: ServiceBounds, ended: threading.Event) -> None:
+    """Waits a moment. Raises SandboxError where the session has ended, or a service took too much."""
     if ended.wait(_LOOK_SECONDS):
         raise SandboxError("the session ended")
+    bounds.check()
 
 
-def _wait(daemon: Daemon, project: Project, ended: threading.Event) -> None:
+def _wait(daemon: Daemon, project: Project, bounds: ServiceBounds, ended: threading.Event) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     labels = [f"{name}={value}" for name, value in project.labels.items()]
     waiting = daemon.client.containers.list(all=True, filters={"label": labels})
@@ -204,7 +298,7 @@ def _wait(daemon: Daemon, project: Project, ended: threading.Event) -> None:
             names = ", ".join(container.labels[SERVICE] for container in waiting)
             raise SandboxError(f"compose: not ready within {_READY_SECONDS:g} s: {names}")
         if waiting:
-            _go_on(ended)
+            _go_on(bounds, ended)
 
 
 def _is_ready(container: Container) -> bool:

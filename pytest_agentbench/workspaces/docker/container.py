@@ -10,6 +10,7 @@ from pytest_agentbench.workspaces.containers.images import Image
 from pytest_agentbench.workspaces.containers.making import KEEPING, OWN_PROCESSES, in_memory, keeper_of, mounts_of
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.seccomp import seccomp_profile
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 
 NO_RESOLVER = ("127.0.0.1",)
@@ -67,10 +68,16 @@ def _isolation() -> dict[str, Any]:
     return {
         "log_config": LogConfig(type="none"),
         "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
+        "security_opt": security_options(),
         "read_only": True,
         "ipc_mode": "private",
     }
+
+
+def security_options() -> list[str]:
+    """No new rights, and the profile of system calls; the daemon's own holds on machines for which there is none."""
+    profile = seccomp_profile()
+    return ["no-new-privileges", *([] if profile is None else [f"seccomp={profile}"])]
 
 
 def _limits(daemon: Daemon, limits: ResourceLimits) -> dict[str, Any]:

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import downloads
+from pytest_agentbench.config import additions, downloads
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.workspaces.confined import open_file
 from pytest_agentbench.workspaces.containers.images import Image, is_local, not_built, not_pulled
 from pytest_agentbench.workspaces.containers.labels import MADE_HERE
+from pytest_agentbench.workspaces.docker.bounds import BuildBounds
 from pytest_agentbench.workspaces.docker.daemon import Daemon
+from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
 from pytest_agentbench.workspaces.snapshot import digest, take_snapshot
-from pytest_agentbench.workspaces.walking import TreeError
+from pytest_agentbench.workspaces.walking import TreeError, walk
 
 if TYPE_CHECKING:
     from docker.models.images import Image as DockerImage
 
 _BUILD_SECONDS = 1800
 _BUILD_BYTES = 4 * 2**30
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
+"""What files begin with that are gzip, bzip2, xz and zstd."""
+
 _SHOWN_LINES = 20
 _SHOWN_CHARACTERS = 8_000
+_LAYER = re.compile(r" ---> ([0-9a-f]{12})\n")
+"""What the builder writes once a step's layer is there. A command may forge it: what it names is counted too."""
 
 
 class Images:
@@ -37,8 +47,8 @@ class Images:
         self._locks: dict[object, threading.Lock] = {}
         self._found: dict[object, Image | UnavailableError | SandboxError] = {}
 
-    def get(self, image: str | None, dockerfile: Path | None, *, build_network: bool) -> Image:
-        """The image of that name, or of the Dockerfile.
+    def get(self, image: str | None, dockerfile: Path | None, *, build_network: bool, limits: ResourceLimits) -> Image:
+        """The image of that name, or of the Dockerfile, whose commands are held to the limits.
 
         Raises UnavailableError for one that cannot be pulled, SandboxError for one that cannot be built, ConfigError
         for a build folder that holds too much.
@@ -49,7 +59,7 @@ class Images:
         with lock:
             if key not in self._found:
                 try:
-                    made = self._built(dockerfile, build_network) if dockerfile else self._named(image or "")
+                    made = self._built(dockerfile, build_network, limits) if dockerfile else self._named(image or "")
                 except (UnavailableError, SandboxError) as error:
                     self._found[key] = error
                 else:
@@ -73,7 +83,7 @@ class Images:
         except APIError as error:
             raise not_pulled(name, error.explanation or str(error), "docker") from error
 
-    def _built(self, dockerfile: Path, network: bool) -> Image:
+    def _built(self, dockerfile: Path, network: bool, limits: ResourceLimits) -> Image:
         from docker.errors import ImageNotFound
         from filelock import FileLock
 
@@ -82,25 +92,33 @@ class Images:
                 f"{dockerfile}: found {found[0]!r}, expected a plain path of its folder: the build has no network; put "
                 "the file there, or set build_network: allow in the run profile's sandbox"
             )
+        if (added := additions(dockerfile)) and (archive := _archive_in(dockerfile.parent)):
+            raise ConfigError(
+                f"{dockerfile}: found {added[0]!r} and the archive {archive!r}, expected COPY: ADD unpacks archives, "
+                "and nothing limits what is in them; COPY it, and unpack it with RUN"
+            )
         tag = f"agentbench-case:{build_digest(dockerfile, network=network)[:16]}"
         lock = Path(tempfile.gettempdir(), f"agentbench-build-{os.getuid()}-{tag.rpartition(':')[2]}.lock")
         with FileLock(lock):
             try:
                 return _image(tag, self._daemon.client.images.get(tag))
             except ImageNotFound:
-                return _image(tag, self._build(dockerfile, tag, network))
+                return _image(tag, self._build(dockerfile, tag, network, limits))
             finally:
                 lock.unlink(missing_ok=True)  # who waits, or comes from now on, finds the image
 
-    def _build(self, dockerfile: Path, tag: str, network: bool) -> DockerImage:
+    def _build(self, dockerfile: Path, tag: str, network: bool, limits: ResourceLimits) -> DockerImage:
         from docker.errors import APIError
 
+        bounds = BuildBounds(self._daemon, limits)
+        bounds.begin()
         try:
             lines = self._daemon.client.api.build(
                 path=str(dockerfile.parent),
                 dockerfile=dockerfile.name,
                 tag=tag,
                 network_mode=None if network else "none",
+                extra_hosts=bounds.extra_hosts,
                 labels=MADE_HERE,
                 rm=True,
                 forcerm=True,
@@ -109,11 +127,17 @@ class Images:
                 use_config_proxy=network,  # its address may hold a password
                 decode=True,
             )
-            problem, last = followed(lines)
-            if problem is None:
-                return self._daemon.client.images.get(tag)
+            problem, last = followed(lines, bounds.count)
         except APIError as error:
             problem, last = error.explanation or str(error), ""
+        finally:
+            bounds.end()
+        if problem is None and bounds.broken is None:
+            return self._daemon.client.images.get(tag)
+        if problem is None:
+            self._daemon.client.images.remove(tag, force=True)
+        if bounds.broken is not None:
+            problem = f"{bounds.broken}, the limit of the run profile's sandbox"
         raise SandboxError("\n".join([f"{dockerfile}: the image cannot be built: {problem}", *last.splitlines()]))
 
 
@@ -130,17 +154,44 @@ def build_digest(dockerfile: Path, *, network: bool) -> str:
     return hashlib.sha256(f"{found} {dockerfile.name} {network}".encode()).hexdigest()
 
 
+def _archive_in(folder: Path) -> str | None:
+    """A file of the folder that the daemon would unpack; None where there is none."""
+    for found in walk(str(folder), []):
+        if found.kind == "file":
+            with open(open_file(found.folder, found.names[-1], linked=True), "rb") as file:
+                if _is_archive(file.read(tarfile.BLOCKSIZE)):
+                    return found.path
+    return None
+
+
+def _is_archive(head: bytes) -> bool:
+    if head.startswith(_PACKED):
+        return True
+    try:
+        tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
 def _image(name: str, found: DockerImage) -> Image:
     volumes: dict[str, Any] = found.attrs["Config"].get("Volumes") or {}
     return Image(name, str(found.id), tuple(volumes))
 
 
-def followed(log: Iterator[dict[str, Any]]) -> tuple[str | None, str]:
-    """Why a build failed, None where it did not, and the last it wrote; it may write without end."""
+def followed(log: Generator[dict[str, Any]], count: Callable[[str], bool] | None = None) -> tuple[str | None, str]:
+    """Why a build failed, None where it did not, and the last it wrote; it may write without end.
+
+    `count` is told the id of each layer that was made; where it says no, the build is given up before its next step.
+    """
     deadline = time.monotonic() + _BUILD_SECONDS
     last, problem = "", None
     for line in log:  # to its end, or its connection stays open
-        last = (last + str(line.get("stream", "")))[-_SHOWN_CHARACTERS:]
+        said = str(line.get("stream", ""))
+        last = (last + said)[-_SHOWN_CHARACTERS:]
+        if count is not None and (layer := _LAYER.fullmatch(said)) and not count(layer[1]):
+            log.close()
+            return "it is too large", ""
         if "error" in line:
             problem = str(line["error"])
         if time.monotonic() > deadline:

@@ -6,14 +6,17 @@ import functools
 import os
 import resource
 import shutil
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from pytest_agentbench.workspaces.sandboxes import scoped
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
 from pytest_agentbench.workspaces.sandboxes.launcher import SPARE_PROCESSES
+from pytest_agentbench.workspaces.sandboxes.scoped import has_scopes
 from pytest_agentbench.workspaces.sandboxes.seccomp import seccomp_filter
 
 _FIRST_PROCESS = 'exec 9>&2 2>/dev/null; (exec "$@" 2>&9 9>&-); exit $?'
@@ -90,6 +93,7 @@ class Inputs:
 def bwrap_command(view: View, argv: Sequence[str], inputs: Inputs) -> list[str]:
     """The arguments that run `argv` so. Raises LookupError where one of the programs for it is missing."""
     return [
+        *(_scoped() if view.network else ()),
         *(program("bwrap"), "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox"),
         *("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if view.network else ("--unshare-net",)),
@@ -108,6 +112,20 @@ def bwrap_command(view: View, argv: Sequence[str], inputs: Inputs) -> list[str]:
         *_limited(view),
         *argv,
     ]
+
+
+@functools.cache
+def closes_abstract_sockets() -> bool:
+    """Whether a sandbox with this machine's network is kept from its abstract unix sockets.
+
+    A `bwrap` that becomes root by itself could not any more, were it kept from them.
+    """
+    found = shutil.which("bwrap")
+    return has_scopes() and found is not None and not os.stat(found).st_mode & stat.S_ISUID
+
+
+def _scoped() -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", scoped.__file__) if closes_abstract_sockets() else ()
 
 
 def users(view: View) -> tuple[bytes, bytes]:

@@ -1,68 +1,142 @@
-"""The system calls that commands in bubblewrap are denied, as the filter that `bwrap --seccomp` reads.
+"""The system calls that commands in a sandbox may make: one list, as bubblewrap's filter and as docker's profile.
 
-Bubblewrap's namespaces hide files, processes and network; what they do not hide or count is denied here: user
-namespaces of a command's own (in which it could mount and fill memory that nobody counts), the kernel's keyrings,
-System V shared memory, files by handle, and interfaces that have opened kernels before. Docker denies much the same.
+Namespaces hide files, processes and network; what they do not hide or count is refused here: sockets of families that
+no network namespace holds (AF_VSOCK leads to the hypervisor), namespaces of a command's own (in which it could mount,
+and fill memory that nobody counts), the kernel's keyrings, io_uring, files by handle, and interfaces that have opened
+kernels before. `system_calls.txt` is what is left, and `_CONDITIONS` what is asked of the arguments of some.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
+import json
+import os
 import platform
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets into struct seccomp_data, little-endian
-_CLONE_NEWUSER = 0x10000000
-_X32 = 0x40000000
-
-
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    """Numbers of one architecture: its audit name, `clone`, `unshare`, and what is denied whatever its arguments."""
-
-    audit: int
-    clone: int
-    unshare: int
-    denied: tuple[int, ...]
-
-
+_LOAD, _AND, _EQUAL, _ABOVE, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x35, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets into struct seccomp_data, little-endian
+_AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE3 = 435
-_IO_URING = (425, 426, 427)
-_MACHINES = {
-    # setns, add_key, request_key, keyctl, shmget, open_by_handle_at, bpf, perf_event_open, userfaultfd
-    "x86_64": _Machine(0xC000003E, 56, 272, (308, 248, 249, 250, 29, 304, 321, 298, 323)),
-    "aarch64": _Machine(0xC00000B7, 220, 97, (268, 217, 218, 219, 194, 265, 280, 241, 282)),
+_UNIX, _INET, _INET6, _NETLINK, _NETLINK_ROUTE = 1, 2, 10, 16, 0  # of Linux, whatever this machine is
+_INT = 0xFFFFFFFF  # the kernel takes no more of these arguments, whatever stands above
+_NEW_NAMESPACES = 0x7E020000
+_ADDR_COMPAT, _UNAME26, _ASK = 0x0008, 0x20000, 0xFFFFFFFF
+
+Condition = tuple[tuple[int, int, int], ...]
+"""What has to hold together: each is the index of an argument, a mask, and the value that is then left."""
+
+_CONDITIONS: dict[str, tuple[Condition, ...]] = {
+    "socket": (
+        *(((0, _INT, family),) for family in (_UNIX, _INET, _INET6)),
+        ((0, _INT, _NETLINK), (2, _INT, _NETLINK_ROUTE)),  # by which programs list their addresses
+    ),
+    "socketpair": (((0, _INT, _UNIX),),),
+    "clone": (((0, _NEW_NAMESPACES, 0),),),
+    "personality": tuple(((0, _INT, each),) for each in (0, _ADDR_COMPAT, _UNAME26, _UNAME26 | _ADDR_COMPAT, _ASK)),
 }
+_UNCOUNTED = ("shmget",)
+"""Memory that stays when its process has ended: docker counts it, bubblewrap's watchdog would not."""
 
 
+@functools.cache
 def seccomp_filter() -> bytes | None:
-    """The filter for this machine; None where it is of an architecture that none was written for."""
-    machine = _MACHINES.get(platform.machine())
-    return None if machine is None else b"".join(_program(machine))
+    """The filter for this machine that `bwrap --seccomp` reads; None where it is of an architecture without one."""
+    machine = platform.machine()
+    return None if machine not in _AUDIT else b"".join(_program(machine))
 
 
-def _program(machine: _Machine) -> Iterator[bytes]:
+@functools.cache
+def seccomp_profile() -> str | None:
+    """The same as the JSON document that docker and its kind take; None where it is of an architecture without one.
+
+    It names no architecture, so those of 32-bit and x32 programs, whose calls have other numbers, are killed.
+    """
+    if platform.machine() not in _AUDIT:
+        return None
+    rules = [_rule(name, condition) for name, conditions in _CONDITIONS.items() for condition in conditions]
+    rules.append({"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS})
+    plain = [name for name in _listed() if name not in _CONDITIONS]
+    rules.append({"names": plain, "action": "SCMP_ACT_ALLOW"})
+    return json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules})
+
+
+def profile_file(folder: Path) -> Path | None:
+    """That document as a file in a folder, for programs that are told its path; None where there is none."""
+    profile, file = seccomp_profile(), folder / "seccomp.json"
+    if profile is not None and not file.exists():
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as written:
+            written.write(profile)
+        os.replace(written.name, file)  # whole for whoever reads it meanwhile
+    return None if profile is None else file
+
+
+@functools.cache
+def _listed() -> dict[str, dict[str, int]]:
+    """The numbers of each system call that is allowed, by machine."""
+    text = Path(__file__).with_name("system_calls.txt").read_text(encoding="ascii")
+    entries = " ".join(line for line in text.splitlines() if not line.startswith("#")).split()
+    found = {}
+    for name, *numbers in (entry.split(":") for entry in entries):
+        found[name] = {machine: int(number) for machine, number in zip(_AUDIT, numbers, strict=True) if number != "-"}
+    return found
+
+
+def _rule(name: str, condition: Condition) -> dict[str, Any]:
+    args = [
+        {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+        for index, mask, value in condition
+    ]
+    return {"names": [name], "action": "SCMP_ACT_ALLOW", "args": args}
+
+
+def _program(machine: str) -> Iterator[bytes]:
+    numbers = {name: found[machine] for name, found in _listed().items() if machine in found}
+    newest = max(numbers.values())
     yield _step(_LOAD, _ARCHITECTURE)
-    yield _step(_EQUAL, machine.audit, yes=1)
+    yield _step(_EQUAL, _AUDIT[machine], yes=1)
     yield _refuse(errno.ENOSYS)  # a 32-bit program's call has other numbers
     yield _step(_LOAD, _NUMBER)
-    yield _step(_AT_LEAST, _X32, no=1)
+    yield _step(_ABOVE, newest, no=1)  # those of x32 too: libraries do without what a kernel does not have
     yield _refuse(errno.ENOSYS)
     yield _step(_EQUAL, _CLONE3, no=1)  # its flags lie in memory, where no filter looks; libraries fall back to clone
     yield _refuse(errno.ENOSYS)
-    for number in (*machine.denied, *_IO_URING):
-        yield _step(_EQUAL, number, no=1)
-        yield _refuse(errno.EPERM)
-    yield _step(_EQUAL, machine.clone, yes=1)
-    yield _step(_EQUAL, machine.unshare, no=3)
-    yield _step(_LOAD, _FIRST_ARGUMENT)
-    yield _step(_ANY_BIT, _CLONE_NEWUSER, no=1)
+    for name, conditions in _CONDITIONS.items():
+        block = [*(step for condition in conditions for step in _alternative(condition)), _refuse(errno.EPERM)]
+        yield _step(_EQUAL, numbers.pop(name), no=len(block))
+        yield from block
+    for first, last in _runs(number for name, number in numbers.items() if name not in _UNCOUNTED):
+        yield _step(_AT_LEAST, first, no=2)
+        yield _step(_ABOVE, last, yes=1)
+        yield _step(_RETURN, _ALLOW)
     yield _refuse(errno.EPERM)
+
+
+def _alternative(condition: Condition) -> Iterator[bytes]:
+    """Allows where all of it holds; goes on after itself where not."""
+    left = 3 * len(condition)
+    for index, mask, value in condition:
+        left -= 3
+        yield _step(_LOAD, _ARGUMENTS + 8 * index)
+        yield _step(_AND, mask)
+        yield _step(_EQUAL, value, no=left + 1)
     yield _step(_RETURN, _ALLOW)
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The first and last of each run of numbers that follow each other."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if not found or number != found[-1][1] + 1:
+            found.append([number, number])
+        found[-1][1] = number
+    yield from ((first, last) for first, last in found)
 
 
 def _step(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:

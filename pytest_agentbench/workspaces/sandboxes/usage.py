@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _ENTRY_BYTES = 1024
+_LOOKS = 5
+"""How often a folder is looked for that has another name whenever it is to be opened."""
+
 _BLOCK = 512
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -22,10 +25,14 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class OpenFiles:
-    """Bytes of files that have no name any more, but are held open: on the workspace's file system, and in memory."""
+    """Bytes of files that have no name any more, but are held open: on the workspace's file system, and in memory.
+
+    `hidden`: a process of this user's does not let itself be looked into, so nobody knows what it holds.
+    """
 
     disk: int
     memory: int
+    hidden: bool = False
 
 
 class Processes:
@@ -71,30 +78,47 @@ def memory_bytes(pids: Iterable[int], nameless: int = 0) -> int:
 
 
 def nameless_files(pids: Iterable[int], device: int) -> OpenFiles:
-    """What the processes hold open that has no name; `device` is the workspace's."""
+    """What the processes hold open, or mapped, that has no name; `device` is the workspace's."""
     sizes: dict[tuple[int, int], int] = {}
+    hidden = False
     for pid in pids:
-        for found in _open_files(pid):
-            if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
-                sizes[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
+        try:
+            sizes = _mapped_files(pid) | sizes
+            for found in _open_files(pid):
+                if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
+                    sizes[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
+        except PermissionError:
+            hidden = hidden or _hides(pid)
     disk = sum(size for (where, _), size in sizes.items() if where == device)
-    return OpenFiles(disk, sum(sizes.values()) - disk)
+    return OpenFiles(disk, sum(sizes.values()) - disk, hidden)
 
 
 def folder_bytes(path: str, enough: int) -> int:
     """What a folder's files take on disk, and 1 KiB for each entry; counting ends where it is more than `enough`.
 
-    A file with several names counts once. What cannot be looked into counts nothing; names nested deeper than the
-    system can reach count as more than enough.
+    A file with several names counts once. Folders that cannot be looked into, are nested deeper than the system can
+    reach, or have another name each time they are opened count as more than enough: anything may be in them.
     """
-    total, linked, folders = 0, set[tuple[int, int]](), [path]
+    always: set[int] | None = None
+    for _ in range(_LOOKS):
+        total, missed = _counted(path, enough)
+        always = missed if always is None else always & missed
+        if total > enough or not always:
+            return total
+    return enough + 1
+
+
+def _counted(path: str, enough: int) -> tuple[int, set[int]]:
+    """What one walk through it finds, and the inodes of folders that had another name when they were to be opened."""
+    total, linked, folders, missed = 0, set[tuple[int, int]](), [(path, 0)], set[int]()
     while folders and total <= enough:
+        folder, inode = folders.pop()
         try:
-            with os.scandir(folders.pop()) as entries:
+            with os.scandir(folder) as entries:
                 for entry in entries:
                     total += _ENTRY_BYTES
                     if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
+                        folders.append((entry.path, entry.inode()))
                         continue
                     found = entry.stat(follow_symlinks=False)
                     if found.st_nlink == 1 or (found.st_dev, found.st_ino) not in linked:
@@ -103,11 +127,11 @@ def folder_bytes(path: str, enough: int) -> int:
                         linked.add((found.st_dev, found.st_ino))
                     if total > enough:
                         break
-        except (FileNotFoundError, NotADirectoryError, PermissionError):  # changed meanwhile, or closed by its owner
-            continue
+        except (FileNotFoundError, NotADirectoryError):  # changed meanwhile: removed as a rule
+            missed.add(inode)
         except OSError:
-            return enough + 1
-    return total
+            return enough + 1, missed
+    return total, missed
 
 
 def _tasks() -> Iterator[_Task]:
@@ -130,6 +154,8 @@ def _rollup(pid: int) -> dict[bytes, int]:
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             lines = file.readlines()[1:]
+    except PermissionError:  # nobody may look into it: the least that is known is too much
+        return {b"Pss_Anon": _resident(pid)} if _hides(pid) else {}
     except OSError:  # it ended meanwhile
         return {}
     return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(b":") for line in lines)}
@@ -138,6 +164,8 @@ def _rollup(pid: int) -> dict[bytes, int]:
 def _open_files(pid: int) -> Iterator[os.stat_result]:
     try:
         numbers = os.listdir(f"/proc/{pid}/fd")
+    except PermissionError:
+        raise
     except OSError:  # it ended meanwhile
         return
     for number in numbers:
@@ -145,3 +173,42 @@ def _open_files(pid: int) -> Iterator[os.stat_result]:
             yield os.stat(f"/proc/{pid}/fd/{number}")
         except OSError:
             continue
+
+
+def _mapped_files(pid: int) -> dict[tuple[int, int], int]:
+    """The bytes that a process has mapped of files without a name, by device and inode: their holders may be closed."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            lines = [line.split(maxsplit=5) for line in file if line.endswith(b" (deleted)\n")]
+    except (ProcessLookupError, FileNotFoundError):
+        return {}
+    sizes: dict[tuple[int, int], int] = {}
+    for addresses, _, _, device, inode, _ in lines:
+        first, last = (int(each, 16) for each in addresses.split(b"-"))
+        major, minor = (int(each, 16) for each in device.split(b":"))
+        which = os.makedev(major, minor), int(inode)
+        sizes[which] = sizes.get(which, 0) + last - first
+    return sizes
+
+
+def _hides(pid: int) -> bool:
+    """Whether a process that lets nobody look into it lives, and is this user's: others' never do.
+
+    Nothing that is root's runs in a sandbox, but for a moment of a container's start.
+    """
+    if os.getuid() == 0:
+        return False
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            fields = {name: value.split() for name, _, value in (line.partition(b":") for line in file)}
+    except OSError:
+        return False
+    return fields[b"State"][0] not in (b"Z", b"X") and int(fields[b"Uid"][0]) == os.getuid()
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except OSError:
+        return 0

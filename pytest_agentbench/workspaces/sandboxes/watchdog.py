@@ -20,22 +20,27 @@ _FIRST_LOOK_SECONDS = 0.2
 _LOOK_SECONDS = 0.1
 _SHARE_OF_TIME = 10
 _IDLE_SECONDS = 5.0
+_HIDDEN_LOOKS = 3
+"""As many in a row are no accident: what starts a command in a container is not to be looked into for a moment."""
+
 _RESERVE_BYTES = 64 * 2**20
 _RESERVE_SHARE = 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Watch:
     """A sandbox that is looked after. `roots` gives the pids whose descendants, and they, are what runs in it.
 
     `kill` ends all of that, at once, and is told why: a limit that is broken, or that this machine is short of space.
-    It is called from the watchdog's thread, and may be called again.
+    It is called from the watchdog's thread, and may be called again. `hidden_looks` counts looks in a row at which a
+    process did not let itself be looked into.
     """
 
     folder: Path
     limits: ResourceLimits
     roots: Callable[[], Collection[int]]
     kill: Callable[[Broken | SandboxError], None]
+    hidden_looks: int = 0
 
 
 class Watchdog:
@@ -116,7 +121,8 @@ def _found(watch: Watch, processes: Processes) -> Broken | SandboxError | None:
     if 2 * roughly > limits.memory_bytes and memory_bytes(pids, nameless.memory) > limits.memory_bytes:
         return "memory"
     room = limits.workspace_bytes - nameless.disk
-    if folder_bytes(str(watch.folder), room) > room:
+    watch.hidden_looks = watch.hidden_looks + 1 if nameless.hidden else 0
+    if watch.hidden_looks >= _HIDDEN_LOOKS or folder_bytes(str(watch.folder), room) > room:
         return "disk"
     return _short_of_space(watch.folder)
 
