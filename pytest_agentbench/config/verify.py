@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, model_validator
+from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, ValidationInfo, model_validator
 
 from pytest_agentbench.config.base import Problems, resolve_path, scope_of
 from pytest_agentbench.config.documents import Loc
@@ -54,6 +54,11 @@ class CaseVerifier(Record):
     """Tests that pytest runs instead of a command."""
     keep: tuple[InsidePath, ...] = ()
     """Files of the agent's that stay although their names steer Python or pytest, such as pyproject.toml."""
+    apart: StrictBool = False
+    """The verifier sees the hidden files only, and asks for what the solution does, which has a sandbox of its own."""
+    canary: Annotated[Text, AfterValidator(_existing)] | None = None
+    """A folder with a solution that is known to be wrong, relative to test.yaml, for `agentbench validate --canary`;
+    default: the case's workspace as it is in the beginning."""
     timeout_seconds: Seconds = 300.0
     """How long it may run."""
 
@@ -64,6 +69,8 @@ class CaseVerifier(Record):
             raise ValueError(f"found {found} of 'command' and 'pytest', expected exactly one")
         if self.pytest is not None and self.expected is not None:
             raise Problems([(("expected",), "belongs to 'command'; 'pytest' itself names what has to pass")])
+        if self.apart and self.keep:
+            raise Problems([(("keep",), "keeps files of the agent's for the verifier, which sees none where it is apart")])
         return self
 
 

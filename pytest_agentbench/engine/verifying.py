@@ -42,4 +42,5 @@ def _identities(case: Case) -> Iterator[dict[str, Any]]:
             files = {hidden.target: source_digest(hidden) for hidden in verifier.files}
         except OSError as error:
             raise ConfigError(f"{case.path}:{case.line}: verify: {error.filename}: {error.strerror}") from error
-        yield {**verifier.model_dump(exclude={"files"}), "files": files}
+        apart = {"apart": True} if verifier.apart else {}
+        yield {**verifier.model_dump(exclude={"files", "apart", "canary"}), "files": files, **apart}

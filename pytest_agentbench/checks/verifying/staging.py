@@ -37,15 +37,22 @@ def stage(case: Case, verifier: Verifier, left: Workspace | None, target: Worksp
     they hold is returned. Raises TreeError where what the run has left cannot be copied, PathRefusedError and OSError
     for want of room, or of a hidden file.
     """
+    _take_over(case, verifier, left, target)
+    for hidden in sorted(verifier.files, key=lambda each: _normal(each.target).count("/")):
+        _put(hidden.source, _normal(hidden.target), target)
+    return hidden_content(verifier, target)
+
+
+def copy_left(left: Workspace, target: Workspace) -> None:
+    """Copy what a run has left, but for its private /tmp, into the empty folder `target`. Raises as `stage` does."""
     try:
-        _take_over(case, verifier, left, target)
+        copy_tree(left.path, target)
+        _unlock(target.path)
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise TreeError("it has paths that are too long") from error
         raise
-    for hidden in sorted(verifier.files, key=lambda each: _normal(each.target).count("/")):
-        _put(hidden.source, _normal(hidden.target), target)
-    return hidden_content(verifier, target)
+    _remove(target.path / PRIVATE_TMP)
 
 
 def hidden_content(verifier: Verifier, target: Workspace) -> Content:
@@ -87,9 +94,7 @@ def _held(folder: Path) -> Content:
 def _take_over(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> None:
     """Copies what the run has left, but for what the agent has no say in."""
     if left is not None:
-        copy_tree(left.path, target)
-        _unlock(target.path)
-    _remove(target.path / PRIVATE_TMP)
+        copy_left(left, target)
     template = () if case.workspace is None else tuple(_steering(case.workspace))
     kept = {_normal(path) for path in verifier.keep}
     for path in dict.fromkeys((*_steering(target.path), *template, *_decisive(verifier, target.path))):
