@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, ValidationInfo, model_validator
 
-from pytest_agentbench.config.base import Problems, resolve_path, scope_of
+from pytest_agentbench.config.base import Problems, resolve_folder, resolve_path, scope_of
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records import Expected, InsidePath, PytestTests, Record, Seconds, Slug, Text
 
@@ -21,6 +21,13 @@ def _existing(source: str, info: ValidationInfo) -> str:
     scope = scope_of(info)
     if scope is not None and not os.path.exists(real := resolve_path(source, scope)):
         raise ValueError(f"found {source!r}, expected an existing file or folder; there is none at {real}")
+    return source
+
+
+def _existing_folder(source: str, info: ValidationInfo) -> str:
+    scope = scope_of(info)
+    if scope is not None:
+        resolve_folder(source, scope)
     return source
 
 
@@ -56,7 +63,7 @@ class CaseVerifier(Record):
     """Files of the agent's that stay although their names steer Python or pytest, such as pyproject.toml."""
     apart: StrictBool = False
     """The verifier sees the hidden files only, and asks for what the solution does, which has a sandbox of its own."""
-    canary: Annotated[Text, AfterValidator(_existing)] | None = None
+    canary: Annotated[Text, AfterValidator(_existing_folder)] | None = None
     """A folder with a solution that is known to be wrong, relative to test.yaml, for `agentbench validate --canary`;
     default: the case's workspace as it is in the beginning."""
     timeout_seconds: Seconds = 300.0
@@ -70,7 +77,7 @@ class CaseVerifier(Record):
         if self.pytest is not None and self.expected is not None:
             raise Problems([(("expected",), "belongs to 'command'; 'pytest' itself names what has to pass")])
         if self.apart and self.keep:
-            raise Problems([(("keep",), "keeps files of the agent's for the verifier, which sees none where it is apart")])
+            raise Problems([(("keep",), "keeps files of the agent's, of which a verifier that is apart sees none")])
         return self
 
 

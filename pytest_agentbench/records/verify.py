@@ -87,8 +87,8 @@ class Verifier(Record):
     """Decides a run by what it left. Exactly one of `command` (its argv) and `pytest` is set.
 
     `keep` are paths whose files stay as the agent left them although their names could steer Python or pytest. `apart`:
-    what the agent left is in a sandbox of its own. `canary` is a folder with what is known to be wrong; None: the case's
-    workspace as it was in the beginning.
+    what the agent left is in a sandbox of its own. `canary` is a folder with what is known to be wrong; None: the
+    case's workspace as it is in the beginning.
     """
 
     check_id: Slug

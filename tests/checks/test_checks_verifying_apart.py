@@ -113,7 +113,8 @@ def test_the_key_of_the_reports_found_in_memory(bench: VerifierBench) -> None:
     [
         "import os; os._exit(0)",
         "import atexit, os; atexit.register(os._exit, 0)\ndef median(values): raise SystemExit(0)",
-        "import os\nfor fd in range(3, 99):\n    try: os.write(fd, b'{\"value\": 2}\\n')\n    except OSError: pass\nos._exit(0)",
+        "import os\nfor fd in range(3, 99):\n    try: os.write(fd, b'{\"value\": 2}')\n    except OSError: pass\n"
+        "os._exit(0)",
         "print('{\"value\": 2}', flush=True)\nimport os; os._exit(0)",
         "def median(values):\n    found = []\n    for _ in range(9999): found = [found]\n    return found",
         "def median(values): return float('nan')",
@@ -187,12 +188,11 @@ def end():
     os.kill(-1, 9)
 """
 LOOKED = """
-import os
-import pytest
+import contextlib, os
 from agentbench_solution import Solution, SolutionError
 def test_look():  # a-mark-of-hidden-files
     assert Solution(seconds=20).call("solution:look") == []
-    with pytest.raises(SolutionError):
+    with contextlib.suppress(SolutionError):
         Solution(seconds=20).call("solution:end")
     assert sorted(os.listdir("/tmp/agentbench")) == ["agentbench_solution.py", "solution"]
     assert os.listdir("tests") == ["test_hidden.py"]
@@ -210,6 +210,6 @@ def test_a_solution_finds_nothing_of_what_grades_it(bench: VerifierBench) -> Non
 @once
 def test_a_command_in_a_shell_asks_too(bench: VerifierBench) -> None:
     bench.left({"solution.py": "import sys\nprint(sys.stdin.read().upper())\nsys.exit(4)\n"})
-    command = 'echo a | python3 -m agentbench_solution python3 solution.py; test $? = 4 && test ! -e solution.py'
+    command = "echo a | python3 -m agentbench_solution python3 solution.py; test $? = 4 && test ! -e solution.py"
     result = bench.verify(command=("/bin/sh", "-c", command), apart=True)
     assert (result.outcome, result.outputs["printed"]) == ("passed", "A\n\n")

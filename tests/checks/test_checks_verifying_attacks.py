@@ -384,16 +384,23 @@ def test_modules_beside_the_script_of_a_command(bench: VerifierBench) -> None:
     assert (result.outcome, result.outputs["result"]) == ("failed", {"score": 0})
 
 
+LINKS = ["expected.txt", "/workspace/./expected.txt", "/proc/self/cwd/expected.txt", "by/expected.txt", "more/0"]
+
+
 @everywhere
-@pytest.mark.parametrize(
-    "leads_to",
-    ["expected.txt", "/workspace/expected.txt", "/proc/self/cwd/expected.txt", "by/../expected.txt", "by/expected.txt"],
-)
-def test_a_link_to_a_hidden_file_in_place_of_an_answer(bench: VerifierBench, leads_to: str) -> None:
+def test_a_link_to_a_hidden_file_in_place_of_an_answer(bench: VerifierBench) -> None:
+    bench.left({"own.txt": "42", "more/own.txt": "42"})
     (bench.workspace.path / "by").symlink_to(".")
-    (bench.workspace.path / "answer.txt").symlink_to(leads_to)
-    compare = ("/bin/sh", "-c", 'test "$(cat answer.txt)" = "$(cat expected.txt)"')
-    assert bench.verify(command=compare, files=[bench.hidden("expected.txt", "42")]).outcome == "failed"
+    (bench.workspace.path / "more" / "0").symlink_to("../expected.txt")
+    (bench.workspace.path / "more" / "own").symlink_to("../own.txt")
+    for number, leads_to in enumerate(LINKS):
+        (bench.workspace.path / str(number)).symlink_to(leads_to)
+    command = ("/bin/sh", "-c", "cmp own.txt expected.txt && cmp more/own expected.txt && ls ? && cat ?")
+    result = bench.verify(command=command, files=[bench.hidden("expected.txt", "42")])
+    assert result.outcome == "failed"
+    assert "cannot access '?'" in result.outputs["printed"]
+    result = bench.verify(command=command, files=[bench.hidden("expected.txt", "42"), bench.hidden("0", "42")])
+    assert (result.outcome, result.outputs["printed"]) == ("passed", "0\n42")
 
 
 @everywhere

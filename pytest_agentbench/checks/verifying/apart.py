@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.checks.json_values import loads
-from pytest_agentbench.checks.verifying.command import plain_environment, private_path
+from pytest_agentbench.checks.verifying.command import private_path
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import PathRefusedError, Sandbox
+from pytest_agentbench.workspaces import PathRefusedError, Sandbox, Workspace
 
 HELPER = Path(__file__).with_name("agentbench_solution.py")
 """The module by which hidden files ask."""
@@ -111,7 +111,7 @@ class Asked:
             seconds=seconds,
             stdin=stdin,
             output_limit=_MAX_OUTPUT,
-            environment=plain_environment(self._solution),
+            environment={"HOME": private_path(self._solution, "")},
         )
         if ended.killed == "time-out":
             raise _Refused(f"it had not ended after {seconds:g} s")
@@ -128,7 +128,7 @@ async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[st
     """
     await verifier.put(f"/tmp/{_FOLDER}/{HELPER.name}", HELPER.read_bytes())  # noqa: S108 - the sandbox's own
     try:
-        listening = _listening(verifier.workspace.private_tmp() / _FOLDER)
+        listening = _listening(Workspace(verifier.workspace.private_tmp() / _FOLDER, verifier.workspace.owner))
     except OSError as error:
         raise SandboxError(f"a verifier that is apart needs a socket in the sandbox's /tmp: {error}") from error
     server = await asyncio.start_unix_server(asked.answer, sock=listening, limit=_MAX_REQUEST)
@@ -140,14 +140,15 @@ async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[st
         await asked.end()
 
 
-def _listening(folder: Path) -> socket.socket:
-    """A socket in the folder, whose path may be longer than a socket's name can be, for whoever sees the folder."""
-    opened = os.open(folder, os.O_RDONLY)
+def _listening(folder: Workspace) -> socket.socket:
+    """A socket in the folder, which is its owner's too. The path may be longer than a socket's name can be."""
+    opened = os.open(folder.path, os.O_RDONLY)
     listening = socket.socket(socket.AF_UNIX)
     try:
         short = Path(f"/proc/self/fd/{opened}")
-        listening.bind(str((short if short.exists() else folder) / _SOCKET))
-        os.chmod(_SOCKET, 0o666, dir_fd=opened)
+        listening.bind(str((short if short.exists() else folder.path) / _SOCKET))
+        if folder.owner is not None:
+            os.chown(_SOCKET, folder.owner, folder.owner, dir_fd=opened)
     except OSError:
         listening.close()
         raise

@@ -27,7 +27,6 @@ def plain_environment(sandbox: Sandbox) -> dict[str, str]:
     return {
         "HOME": private_path(sandbox, ""),
         "PYTHONNOUSERSITE": "1",
-        "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
@@ -47,10 +46,9 @@ async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping
         verifier.command,
         seconds=verifier.timeout_seconds,
         output_limit=_OUTPUT,
-        environment={**environment, RESULT_VARIABLE: private_path(sandbox, name)},
+        environment={**environment, "PYTHONSAFEPATH": "1", RESULT_VARIABLE: private_path(sandbox, name)},
     )
-    graded = "apart" if verifier.apart else "beside"
-    outputs: dict[str, Any] = {"graded": graded, "exit_code": ended.exit_code, **printed(ended.output)}
+    outputs: dict[str, Any] = {"exit_code": ended.exit_code, **printed(ended.output)}
     try:
         result = await _result(sandbox, name)
     except _Unreadable as error:

@@ -112,5 +112,12 @@ def _result(verifier: Verifier, found: Verdict) -> CheckResult:
         message=found.message,
         expected=found.expected,
         actual=found.actual,
-        outputs=found.outputs,
+        outputs={"graded": _graded(verifier), **found.outputs},
     )
+
+
+def _graded(verifier: Verifier) -> str:
+    """Where the solution is while it is graded: apart, beside what grades it, or in the process of the tests."""
+    if verifier.apart:
+        return "apart"
+    return "in process" if verifier.pytest is not None and verifier.pytest.pythonpath else "beside"

@@ -1,7 +1,7 @@
 """Calls one function of a solution. A program of its own: `python -I -B -c THIS_TEXT`, in the solution's sandbox.
 
-Its stdin is one line of JSON, `{mark, function, arguments, named, pythonpath}`. The last that it writes to stdout is the
-mark and `{value}` or `{error}`; all before it the solution printed. Standard library only, Python 3.8 or later.
+Its stdin is one line of JSON, `{mark, function, arguments, named, pythonpath}`. The last that it writes to stdout is
+the mark and `{value}` or `{error}`; all before it the solution printed. Standard library only, Python 3.8 or later.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import sys
+from typing import Any
 
 
 def main() -> None:
@@ -19,7 +20,7 @@ def main() -> None:
         installed = next((at for at, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
         sys.path[installed:installed] = [os.path.abspath(folder) for folder in request["pythonpath"]]
         module, _, name = request["function"].partition(":")
-        found = importlib.import_module(module)
+        found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
         reply = json.dumps({"value": found(*request["arguments"], **request["named"])})

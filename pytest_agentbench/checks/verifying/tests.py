@@ -93,7 +93,6 @@ def _no_reply(ended: ExecResult, verifier: Verifier, *, begun: bool) -> Verdict:
 def _judged(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Verdict:
     tests: dict[str, dict[str, Any]] = reply["tests"]
     outputs = {
-        "graded": graded(verifier),
         "tests": {name: each["outcome"] for name, each in tests.items()},
         **printed(reply["output"]),
     }
@@ -130,13 +129,6 @@ def _faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -
     all_passed = bool(tests) and all(each["outcome"] == "passed" for each in tests.values())
     if all_passed and reply["ended"] is not None and (reply["ended"], reply["exit"]) != (0, 0):
         yield f"pytest ended with exit status {reply['ended']}, its process with {reply['exit']}"
-
-
-def graded(verifier: Verifier) -> str:
-    """Where the solution is while it is graded: apart, beside the tests, or in their process."""
-    if verifier.apart:
-        return "apart"
-    return "in process" if verifier.pytest is not None and verifier.pytest.pythonpath else "beside"
 
 
 def is_named(test: str, name: str) -> bool:
