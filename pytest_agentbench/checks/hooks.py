@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +18,17 @@ from pytest_agentbench.checks.base import CheckContext, Verdict, excerpt, verdic
 from pytest_agentbench.config import SecurityPolicy
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records import Case, PythonHook
-from pytest_agentbench.workspaces import ResourceLimits, bubblewrap_problem
+from pytest_agentbench.workspaces import (
+    ResourceLimits,
+    TreeError,
+    Workspace,
+    Workspaces,
+    bubblewrap_problem,
+    copy_tree,
+)
 from pytest_agentbench.workspaces.sandboxes.base import Killed
 from pytest_agentbench.workspaces.sandboxes.isolated import Isolated, Isolation, run_isolated
+from pytest_agentbench.workspaces.walking import walk
 
 HOOK_SECONDS = 30.0
 """How long one hook may run."""
@@ -48,6 +61,44 @@ async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPoli
         )
     if (problem := _problem(policy)) is not None:
         return Verdict("skipped", problem)
+    try:
+        async with _without_ways_out(context) as seen:
+            return await _run(hook, seen, policy)
+    except TreeError as error:
+        return Verdict("failed", f"what the run left cannot be copied for a hook: {error}")
+
+
+@asynccontextmanager
+async def _without_ways_out(context: CheckContext) -> AsyncIterator[CheckContext]:
+    """The context with a workspace in which no link leads to the case's files, where a hook would take them for the
+    agent's: a copy without such links, where the agent left any. Raises TreeError where there is too much to copy.
+    """
+    if context.workspace is None or not await context.in_thread(partial(_ways_out, context.workspace)):
+        yield context
+        return
+    workspaces = Workspaces()
+    try:
+        copy = workspaces.create("hook")
+        await context.in_thread(partial(_copy_without, context.workspace, copy))
+        yield replace(context, workspace=copy)
+    finally:
+        await asyncio.to_thread(workspaces.close)
+
+
+def _ways_out(workspace: Workspace) -> list[str]:
+    """The links in it that lead elsewhere."""
+    root = os.path.realpath(workspace.path)
+    links = [f"{root}/{found.path}" for found in walk(root, []) if found.kind == "link"]
+    return [link for link in links if not f"{os.path.realpath(link)}/".startswith(f"{root}/")]
+
+
+def _copy_without(workspace: Workspace, copy: Workspace) -> None:
+    copy_tree(workspace.path, copy)
+    for link in _ways_out(workspace):
+        copy.remove(os.path.relpath(link, os.path.realpath(workspace.path)))
+
+
+async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) -> Verdict:
     isolation = Isolation(
         readable=tuple(path for path in dict.fromkeys(_readable(hook, context)) if path.exists()),
         network=policy.network_access == "allow",
