@@ -22,7 +22,7 @@ from typing import Any
 from pytest_agentbench.checks.json_values import loads
 from pytest_agentbench.checks.verifying.command import private_path
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import PathRefusedError, Sandbox, Workspace
+from pytest_agentbench.workspaces import PathRefusedError, Sandbox
 
 HELPER = Path(__file__).with_name("agentbench_solution.py")
 """The module by which hidden files ask."""
@@ -75,6 +75,8 @@ class Asked:
                 return await does[asked["do"]](asked)
         except _Refused as refused:
             return {"error": str(refused)}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return {"error": f"the request is not understood: {type(error).__name__}: {error}"}
         except SandboxError as error:
             self.trouble = self.trouble or error
             return {"error": str(error)}
@@ -127,33 +129,35 @@ async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[st
     Raises SandboxError where no socket can be had.
     """
     await verifier.put(f"/tmp/{_FOLDER}/{HELPER.name}", HELPER.read_bytes())  # noqa: S108 - the sandbox's own
+    folder = verifier.workspace.private_tmp() / _FOLDER
+    opened = os.open(folder, os.O_RDONLY)
     try:
-        listening = _listening(Workspace(verifier.workspace.private_tmp() / _FOLDER, verifier.workspace.owner))
-    except OSError as error:
-        raise SandboxError(f"a verifier that is apart needs a socket in the sandbox's /tmp: {error}") from error
-    server = await asyncio.start_unix_server(asked.answer, sock=listening, limit=_MAX_REQUEST)
-    folder = private_path(verifier, _FOLDER)
-    try:
-        yield {"AGENTBENCH_SOLUTION": f"{folder}/{_SOCKET}", "PYTHONPATH": folder}
+        try:
+            listening = _listening(folder, opened, verifier.workspace.owner)
+        except OSError as error:
+            raise SandboxError(f"a verifier that is apart needs a socket in the sandbox's /tmp: {error}") from error
+        server = await asyncio.start_unix_server(asked.answer, sock=listening, limit=_MAX_REQUEST)
+        try:
+            seen = private_path(verifier, _FOLDER)
+            yield {"AGENTBENCH_SOLUTION": f"{seen}/{_SOCKET}", "PYTHONPATH": seen}
+        finally:
+            server.close()
+            await asked.end()
     finally:
-        server.close()
-        await asked.end()
+        os.close(opened)  # not before: Python 3.13 looks up the socket's name when it is served, and when it is closed
 
 
-def _listening(folder: Workspace) -> socket.socket:
-    """A socket in the folder, which is its owner's too. The path may be longer than a socket's name can be."""
-    opened = os.open(folder.path, os.O_RDONLY)
+def _listening(folder: Path, opened: int, owner: int | None) -> socket.socket:
+    """A socket in the folder, which is `opened` and may have a longer path than a socket's name can be."""
     listening = socket.socket(socket.AF_UNIX)
     try:
         short = Path(f"/proc/self/fd/{opened}")
-        listening.bind(str((short if short.exists() else folder.path) / _SOCKET))
-        if folder.owner is not None:
-            os.chown(_SOCKET, folder.owner, folder.owner, dir_fd=opened)
+        listening.bind(str((short if short.exists() else folder) / _SOCKET))
+        if owner is not None:
+            os.chown(_SOCKET, owner, owner, dir_fd=opened)
     except OSError:
         listening.close()
         raise
-    finally:
-        os.close(opened)
     return listening
 
 
