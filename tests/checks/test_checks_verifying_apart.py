@@ -107,6 +107,23 @@ def test_the_key_of_the_reports_found_in_memory(bench: VerifierBench) -> None:
     fails_apart(bench, KEY_FINDER)
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "verifiers.md"
+
+
+@everywhere
+def test_the_pages_own_example_holds(bench: VerifierBench) -> None:
+    """Against all of these at once, and what each of them was written for passes."""
+    shown = PAGE.read_text(encoding="utf-8").partition("<!-- file: cases/median/verify/tests/test_median.py -->\n")[2]
+    text = shown.partition("```python\n")[2].partition("```")[0]
+    bench.left({"stats.py": GOOD})
+    assert bench.tests(text, apart=True).message == "3 of 3 tests passed"
+    equal = "class Any(int):\n    def __eq__(self, other): return True\nvalue = Any(0)\n"
+    runtest = "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n"
+    ends = "import atexit, os\natexit.register(os._exit, 0)\n"
+    bench.left({"stats.py": f"{runtest}{ends}{equal}\ndef median(values): return value\n", "json.py": runtest})
+    assert bench.tests(text, apart=True).message.startswith("0 of 3 tests passed: ")
+
+
 @everywhere
 @pytest.mark.parametrize(
     "code",
