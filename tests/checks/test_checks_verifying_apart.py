@@ -230,3 +230,10 @@ def test_a_command_in_a_shell_asks_too(bench: VerifierBench) -> None:
     command = "echo a | python3 -m agentbench_solution python3 solution.py; test $? = 4 && test ! -e solution.py"
     result = bench.verify(command=("/bin/sh", "-c", command), apart=True)
     assert (result.outcome, result.outputs["printed"]) == ("passed", "A\n\n")
+
+
+@once
+def test_what_the_solutions_sandbox_fails_at_is_no_verdict(bench: VerifierBench) -> None:
+    text = "from agentbench_solution import Solution\ndef test_a(): Solution().run(['x' * 2**18])\n"
+    result = bench.tests(text, apart=True)
+    assert (result.outcome, "could not start a command" in result.message) == ("error", True), result
