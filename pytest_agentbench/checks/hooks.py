@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import secrets
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -105,14 +106,15 @@ async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) 
         kind="local" if bubblewrap_problem() is not None else "bubblewrap",
         limits=HOOK_LIMITS,
     )
+    key = secrets.token_hex(32)
     done = await run_isolated(
         [sys.executable, "-I", "-B", str(_DRIVER)],
         isolation,
         seconds=HOOK_SECONDS,
-        stdin=_request(hook, context),
+        stdin=_request(hook, context, key),
         output_limit=_OUTPUT_BYTES,
     )
-    return _verdict(done)
+    return _verdict(done, key)
 
 
 def _problem(policy: SecurityPolicy) -> str | None:
@@ -155,12 +157,13 @@ def _file(hook: PythonHook, context: CheckContext) -> Path:
     return (context.case.path.parent / (hook.path or "")).resolve()
 
 
-def _request(hook: PythonHook, context: CheckContext) -> bytes:
+def _request(hook: PythonHook, context: CheckContext, key: str) -> bytes:
     described = hook.model_dump()
     if hook.path is not None:
         described["path"] = str(_file(hook, context))
     folders = [] if hook.import_path is None else [str(path.parent) for path in _package(hook.import_path)]
     request = {
+        "key": key,
         "hook": described,
         "folders": folders,
         "case": context.case.model_dump(mode="json", by_alias=True),
@@ -170,9 +173,9 @@ def _request(hook: PythonHook, context: CheckContext) -> bytes:
     return json.dumps(request).encode("ascii")
 
 
-def _verdict(done: Isolated) -> Verdict:
+def _verdict(done: Isolated, key: str) -> Verdict:
     printed = {"printed": excerpt(done.ended.output)} if done.ended.output.strip() else {}
-    reply, problem = _reply(done)
+    reply, problem = _reply(done, key)
     if reply is None:
         return Verdict("error", f"the hook {problem}", outputs=printed)
     if "error" in reply:
@@ -182,7 +185,7 @@ def _verdict(done: Isolated) -> Verdict:
     return Verdict(found.outcome, found.message, outputs={**reply.get("outputs", {}), **metadata, **printed})
 
 
-def _reply(done: Isolated) -> tuple[dict[str, Any] | None, str]:
+def _reply(done: Isolated, key: str) -> tuple[dict[str, Any] | None, str]:
     """What the driver reported, or what is wrong with it: it counts only where it is one, and the driver ended well."""
     if done.ended.killed is not None:
         return None, f"was stopped {_why(done.ended.killed)} and gave no verdict"
@@ -194,6 +197,8 @@ def _reply(done: Isolated) -> tuple[dict[str, Any] | None, str]:
         reply = json.loads(done.result)
     except ValueError:
         return None, "gave more than one verdict: it was copied by a fork, or it wrote where the verdict is reported"
+    if not isinstance(reply, dict) or reply.pop("key", None) != key:
+        return None, "was ended by what it ran, which wrote a verdict in its place"
     return reply, ""
 
 

@@ -364,6 +364,33 @@ def test_an_answer_that_is_a_link_to_what_is_expected_is_none(run_hook, tmp_path
     assert (workspace / "answer.txt").is_symlink()
 
 
+FORGES = """
+import json, os, pathlib
+found = [b""]
+for name in ("/proc/self/fd/0", "/proc/1/fd/0", f"/proc/{os.getppid()}/fd/0"):
+    try: found.append(pathlib.Path(name).read_bytes())
+    except OSError: continue
+request = json.loads(max(found, key=len) or b"{}")
+for descriptor in range(3, 99):
+    try: os.write(descriptor, json.dumps({"passed": True, "key": request.get("key", "")}).encode())
+    except OSError: pass
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("policy", [pytest.param(ALLOWED, marks=needs_bubblewrap), WITH_NETWORK], ids=["no-net", "net"])
+def test_a_verdict_forged_by_what_a_hook_runs_is_none(run_hook, tmp_path, policy):
+    (tmp_path / "workspace" / "solution.py").write_text(FORGES)
+    source = (
+        "def check(artifact, context):\n    exec((context.workspace / 'solution.py').read_text(), {})\n    return False"
+    )
+    result = run_hook(source, policy=policy)
+    assert (result.outcome, result.message) == (
+        "error",
+        "the hook was ended by what it ran, which wrote a verdict in its place",
+    )
+
+
 LOOKS_AROUND = """
 import os, pathlib, subprocess
 def check():

@@ -135,7 +135,9 @@ async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[st
         try:
             listening = _listening(folder, opened, verifier.workspace.owner)
         except OSError as error:
-            raise SandboxError(f"a verifier that is apart needs a socket in the sandbox's /tmp: {error}") from error
+            raise SandboxError(
+                f"a verifier that is apart needs a socket in {folder}: {error}; set TMPDIR to another folder"
+            ) from error
         server = await asyncio.start_unix_server(asked.answer, sock=listening, limit=_MAX_REQUEST)
         try:
             seen = private_path(verifier, _FOLDER)
