@@ -62,7 +62,7 @@ def main(result: int) -> None:
 
 
 def _taken() -> bytes:
-    """What stdin holds, for nobody to read again: it is a file, which this process's parent has open too."""
+    """Return what stdin holds, for nobody to read again: it is a file, which this process's parent has open too."""
     content = sys.stdin.buffer.read()
     with suppress(OSError):  # a pipe is empty by now
         os.ftruncate(0, 0)

@@ -71,10 +71,13 @@ async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPoli
 
 @asynccontextmanager
 async def _without_ways_out(context: CheckContext) -> AsyncIterator[CheckContext]:
-    """The context with a workspace in which no link leads to the case's files, where a hook would take them for the
-    agent's: a copy without such links, where the agent left any. Raises TreeError where there is too much to copy.
+    """Yield the context with a workspace whose links do not lead to the case's files, which a hook would take for the
+    agent's: where one leads elsewhere, or may, a copy without it. Raises TreeError where there is too much to copy.
     """
-    if context.workspace is None or not await context.in_thread(partial(_ways_out, context.workspace)):
+    unseen: list[str] = []
+    if context.workspace is None or not (
+        await context.in_thread(partial(_ways_out, context.workspace, unseen)) or unseen
+    ):
         yield context
         return
     workspaces = Workspaces()
@@ -86,16 +89,16 @@ async def _without_ways_out(context: CheckContext) -> AsyncIterator[CheckContext
         await asyncio.to_thread(workspaces.close)
 
 
-def _ways_out(workspace: Workspace) -> list[str]:
-    """The links in it that lead elsewhere."""
+def _ways_out(workspace: Workspace, unseen: list[str]) -> list[str]:
+    """Return the links in it that lead elsewhere; folders that this user may not list are added to `unseen`."""
     root = os.path.realpath(workspace.path)
-    links = [f"{root}/{found.path}" for found in walk(root, []) if found.kind == "link"]
+    links = [f"{root}/{found.path}" for found in walk(root, unseen) if found.kind == "link"]
     return [link for link in links if not f"{os.path.realpath(link)}/".startswith(f"{root}/")]
 
 
 def _copy_without(workspace: Workspace, copy: Workspace) -> None:
     copy_tree(workspace.path, copy)
-    for link in _ways_out(workspace):
+    for link in _ways_out(workspace, []):
         copy.remove(os.path.relpath(link, os.path.realpath(workspace.path)))
 
 

@@ -16,7 +16,7 @@ from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 
 def try_canaries(paths: list[Path], profile: str | None) -> tuple[list[str], int]:
-    """Problems as lines for people, and how many cases were tried, in sandboxes of the run profile of that name.
+    """Return problems as lines for people, and how many cases were tried, in sandboxes of the run profile of that name.
 
     Raises ConfigError for a profile that is wrong. What cannot be loaded is left to the other checks.
     """

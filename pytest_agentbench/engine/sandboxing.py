@@ -33,7 +33,7 @@ def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
 
 
 def case_spec(sandboxes: Sandboxes, profile: RunProfile, case: Case) -> SandboxSpec:
-    """The sandbox that the profile gives the case. Raises as `sandbox_spec` does."""
+    """Return the sandbox that the profile gives the case. Raises as `sandbox_spec` does."""
     if case.sandbox is not None and not profile.allow_floating_image:
         _refuse_floating(case, case.sandbox)
     return sandboxes.spec(profile.sandbox_settings, case.sandbox)

@@ -66,7 +66,7 @@ def totals_lines(totals: Any, style: Style) -> list[str]:
 
 
 def grading_line(runs: Sequence[Any]) -> str | None:
-    """How many runs were graded where their solution could have changed the grade; None for none."""
+    """Return how many runs were graded where their solution could have changed the grade; None for none."""
     found = sum(any(check.get("graded") == "in process" for check in run["checks"]) for run in runs)
     if not found:
         return None

@@ -358,9 +358,13 @@ def test_an_answer_that_is_a_link_to_what_is_expected_is_none(run_hook, tmp_path
     (workspace / "folder").mkdir()
     (workspace / "kept").write_text("kept")
     (workspace / "folder" / "own").symlink_to("../kept")
-    (workspace / "answer.txt").symlink_to(leads_to.format(case=tmp_path / "case"))
-    result = run_hook(COMPARES)
-    assert (result.outcome, result.message) == ("failed", "kept")
+    (workspace / "locked").mkdir()
+    for folder in (workspace, workspace / "locked"):
+        (folder / "answer.txt").symlink_to(leads_to.format(case=tmp_path / "case"))
+    (workspace / "locked").chmod(0o300)
+    for source in (COMPARES, COMPARES.replace('"answer.txt"', '"locked/answer.txt"')):
+        result = run_hook(source)
+        assert (result.outcome, result.message) == ("failed", "kept")
     assert (workspace / "answer.txt").is_symlink()
 
 

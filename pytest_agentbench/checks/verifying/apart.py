@@ -124,7 +124,7 @@ class Asked:
 
 @asynccontextmanager
 async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[str, str]]:
-    """Answer what the verifier asks, until the block's end; the variables by which its programs find the way.
+    """Answer what the verifier asks, until the block's end; yield the variables by which its programs find the way.
 
     Raises SandboxError where no socket can be had.
     """
@@ -150,7 +150,7 @@ async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[st
 
 
 def _listening(folder: Path, opened: int, owner: int | None) -> socket.socket:
-    """A socket in the folder, which is `opened` and may have a longer path than a socket's name can be."""
+    """Return a socket in the folder, which is `opened` and may have a longer path than a socket's name can be."""
     listening = socket.socket(socket.AF_UNIX)
     try:
         short = Path(f"/proc/self/fd/{opened}")

@@ -15,7 +15,7 @@ from pytest_agentbench.workspaces import Sandboxes, SandboxSpec, fill
 
 
 async def canary_problems(case: Case, sandboxes: Sandboxes, spec: SandboxSpec) -> AsyncIterator[str]:
-    """Sentences about the verifiers of a case that do not fail its stubs, of which each has to fail one at least.
+    """Yield sentences about the verifiers of a case that do not fail its stubs, of which each has to fail one at least.
 
     A stub is the folder that a verifier names as its `canary`, else the workspace that the agent would begin with.
     Raises ConfigError and SandboxError for a stub that cannot be copied.

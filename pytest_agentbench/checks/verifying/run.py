@@ -52,14 +52,14 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
 
 
 def _folder(context: CheckContext, sandboxes: Sandboxes, folders: AsyncExitStack) -> Workspace:
-    """A fresh one, removed with the others."""
+    """Make a fresh one, removed with the others."""
     folder = sandboxes.workspaces.create(context.case.case_id)
     folders.push_async_callback(context.in_thread, partial(sandboxes.workspaces.remove, folder))
     return folder
 
 
 def _fill(context: CheckContext, verifier: Verifier, target: Workspace, solution: Workspace | None) -> Content:
-    """Fill the verifier's folder and, where it has one of its own, the solution's; what the hidden files hold."""
+    """Fill the verifier's folder and, where it has one of its own, the solution's; return what hidden files hold."""
     if solution is None:
         return stage(context.case, verifier, context.workspace, target)
     if context.workspace is not None:
@@ -70,7 +70,7 @@ def _fill(context: CheckContext, verifier: Verifier, target: Workspace, solution
 async def _run(
     verifier: Verifier, sandboxes: Sandboxes, spec: SandboxSpec, target: Workspace, solution: Workspace | None
 ) -> Verdict:
-    """What the verifier finds; when this returns nothing of it runs any more. Raises SandboxError."""
+    """Return what the verifier finds; nothing of it runs any more. Raises SandboxError."""
     python, spec = python_of(spec)
     async with AsyncExitStack() as running:
         asked: Asked | None = None
@@ -117,7 +117,7 @@ def _result(verifier: Verifier, found: Verdict) -> CheckResult:
 
 
 def _graded(verifier: Verifier) -> str:
-    """Where the solution is while it is graded: apart, beside what grades it, or in the process of the tests."""
+    """Return where the solution is while it is graded: apart, beside what grades it, or in the process of the tests."""
     if verifier.apart:
         return "apart"
     return "in process" if verifier.pytest is not None and verifier.pytest.pythonpath else "beside"

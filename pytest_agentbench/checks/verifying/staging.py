@@ -182,7 +182,7 @@ def _cut_links(verifier: Verifier, target: Workspace) -> None:
 
 
 def _end_of(path: str, root: Path) -> str:
-    """Where a path of the sandbox ends when the links of the workspace at `root` are followed, and no others."""
+    """Return where a path of the sandbox ends when the links of the workspace at `root` are followed, and no others."""
     at: list[str] = []
     ahead, links = path.split("/")[::-1], 0
     while ahead:
