@@ -1,8 +1,9 @@
 """Runs one Python hook and reports its verdict. A program of its own: `python -I hook_driver.py DESCRIPTOR`.
 
-Its stdin is a JSON object with the hook, the folders to import it from, the artifact, the case and
-the workspace's path. To the descriptor it writes one JSON object: `{passed, message, metadata, outputs}`, or `{error}`.
-What the hook prints is not read as anything.
+Its stdin is a JSON object with a key, the hook, the folders to import it from, the artifact, the case and
+the workspace's path. To the descriptor it writes one JSON object: `{key, passed, message, metadata, outputs}`, or
+`{key, error}`. What the hook prints is not read as anything, and neither is what it writes to the descriptor: it finds
+the key nowhere but in this process's memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -49,13 +51,23 @@ class HookContext:
 def main(result: int) -> None:
     """Run the hook that stdin describes."""
     os.set_inheritable(result, False)
+    request = json.loads(_taken())
+    key = request.pop("key")
     try:
-        reply = _run(json.load(sys.stdin.buffer))
-        text = json.dumps(reply, allow_nan=False)
+        text = json.dumps({**_run(request), "key": key}, allow_nan=False)
     except BaseException as error:  # noqa: BLE001  a hook may raise anything, SystemExit too
-        text = json.dumps({"error": _described(error)})
+        text = json.dumps({"error": _described(error), "key": key})
     with os.fdopen(result, "w", encoding="ascii") as file:
         file.write(text)
+
+
+def _taken() -> bytes:
+    """Return what stdin holds, for nobody to read again: it is a file, which this process's parent has open too."""
+    content = sys.stdin.buffer.read()
+    with suppress(OSError):  # a pipe is empty by now
+        os.ftruncate(0, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    return content
 
 
 def _run(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
+import os
+import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +19,17 @@ from pytest_agentbench.checks.base import CheckContext, Verdict, excerpt, verdic
 from pytest_agentbench.config import SecurityPolicy
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records import Case, PythonHook
-from pytest_agentbench.workspaces import ResourceLimits, bubblewrap_problem
+from pytest_agentbench.workspaces import (
+    ResourceLimits,
+    TreeError,
+    Workspace,
+    Workspaces,
+    bubblewrap_problem,
+    copy_tree,
+)
 from pytest_agentbench.workspaces.sandboxes.base import Killed
 from pytest_agentbench.workspaces.sandboxes.isolated import Isolated, Isolation, run_isolated
+from pytest_agentbench.workspaces.walking import walk
 
 HOOK_SECONDS = 30.0
 """How long one hook may run."""
@@ -48,20 +62,62 @@ async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPoli
         )
     if (problem := _problem(policy)) is not None:
         return Verdict("skipped", problem)
+    try:
+        async with _without_ways_out(context) as seen:
+            return await _run(hook, seen, policy)
+    except TreeError as error:
+        return Verdict("failed", f"what the run left cannot be copied for a hook: {error}")
+
+
+@asynccontextmanager
+async def _without_ways_out(context: CheckContext) -> AsyncIterator[CheckContext]:
+    """Yield the context with a workspace whose links do not lead to the case's files, which a hook would take for the
+    agent's: where one leads elsewhere, or may, a copy without it. Raises TreeError where there is too much to copy.
+    """
+    unseen: list[str] = []
+    if context.workspace is None or not (
+        await context.in_thread(partial(_ways_out, context.workspace, unseen)) or unseen
+    ):
+        yield context
+        return
+    workspaces = Workspaces()
+    try:
+        copy = workspaces.create("hook")
+        await context.in_thread(partial(_copy_without, context.workspace, copy))
+        yield replace(context, workspace=copy)
+    finally:
+        await asyncio.to_thread(workspaces.close)
+
+
+def _ways_out(workspace: Workspace, unseen: list[str]) -> list[str]:
+    """Return the links in it that lead elsewhere; folders that this user may not list are added to `unseen`."""
+    root = os.path.realpath(workspace.path)
+    links = [f"{root}/{found.path}" for found in walk(root, unseen) if found.kind == "link"]
+    return [link for link in links if not f"{os.path.realpath(link)}/".startswith(f"{root}/")]
+
+
+def _copy_without(workspace: Workspace, copy: Workspace) -> None:
+    copy_tree(workspace.path, copy)
+    for link in _ways_out(workspace, []):
+        copy.remove(os.path.relpath(link, os.path.realpath(workspace.path)))
+
+
+async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) -> Verdict:
     isolation = Isolation(
         readable=tuple(path for path in dict.fromkeys(_readable(hook, context)) if path.exists()),
         network=policy.network_access == "allow",
         kind="local" if bubblewrap_problem() is not None else "bubblewrap",
         limits=HOOK_LIMITS,
     )
+    key = secrets.token_hex(32)
     done = await run_isolated(
         [sys.executable, "-I", "-B", str(_DRIVER)],
         isolation,
         seconds=HOOK_SECONDS,
-        stdin=_request(hook, context),
+        stdin=_request(hook, context, key),
         output_limit=_OUTPUT_BYTES,
     )
-    return _verdict(done)
+    return _verdict(done, key)
 
 
 def _problem(policy: SecurityPolicy) -> str | None:
@@ -104,12 +160,13 @@ def _file(hook: PythonHook, context: CheckContext) -> Path:
     return (context.case.path.parent / (hook.path or "")).resolve()
 
 
-def _request(hook: PythonHook, context: CheckContext) -> bytes:
+def _request(hook: PythonHook, context: CheckContext, key: str) -> bytes:
     described = hook.model_dump()
     if hook.path is not None:
         described["path"] = str(_file(hook, context))
     folders = [] if hook.import_path is None else [str(path.parent) for path in _package(hook.import_path)]
     request = {
+        "key": key,
         "hook": described,
         "folders": folders,
         "case": context.case.model_dump(mode="json", by_alias=True),
@@ -119,9 +176,9 @@ def _request(hook: PythonHook, context: CheckContext) -> bytes:
     return json.dumps(request).encode("ascii")
 
 
-def _verdict(done: Isolated) -> Verdict:
+def _verdict(done: Isolated, key: str) -> Verdict:
     printed = {"printed": excerpt(done.ended.output)} if done.ended.output.strip() else {}
-    reply, problem = _reply(done)
+    reply, problem = _reply(done, key)
     if reply is None:
         return Verdict("error", f"the hook {problem}", outputs=printed)
     if "error" in reply:
@@ -131,7 +188,7 @@ def _verdict(done: Isolated) -> Verdict:
     return Verdict(found.outcome, found.message, outputs={**reply.get("outputs", {}), **metadata, **printed})
 
 
-def _reply(done: Isolated) -> tuple[dict[str, Any] | None, str]:
+def _reply(done: Isolated, key: str) -> tuple[dict[str, Any] | None, str]:
     """What the driver reported, or what is wrong with it: it counts only where it is one, and the driver ended well."""
     if done.ended.killed is not None:
         return None, f"was stopped {_why(done.ended.killed)} and gave no verdict"
@@ -143,6 +200,8 @@ def _reply(done: Isolated) -> tuple[dict[str, Any] | None, str]:
         reply = json.loads(done.result)
     except ValueError:
         return None, "gave more than one verdict: it was copied by a fork, or it wrote where the verdict is reported"
+    if not isinstance(reply, dict) or reply.pop("key", None) != key:
+        return None, "was ended by what it ran, which wrote a verdict in its place"
     return reply, ""
 
 

@@ -16,6 +16,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "name exist. Each problem is a line file:line:column: ...; the exit status is 1 if there is one.",
     )
     parser.add_argument("paths", nargs="*", type=Path, default=[Path()], metavar="PATH", help="default: .")
+    parser.add_argument(
+        "--canary",
+        action="store_true",
+        help="run the cases' verifiers on solutions that are known to be wrong: a case that one passes is an error",
+    )
+    parser.add_argument("--run-profile", metavar="NAME", help="whose sandbox --canary uses; default: auto")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,12 +30,19 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.places import existing
 
     checker = Checker()
-    for path in existing(args.paths):
+    paths, tried = existing(args.paths), ""
+    for path in paths:
         checker.check(path)
+    if args.canary:
+        from pytest_agentbench.cli.canary import try_canaries
+
+        problems, cases = try_canaries(paths, args.run_profile)
+        checker.errors += problems
+        tried = f"{_count(cases, 'case')} tried with wrong solutions; "
     errors, warnings = sorted(set(checker.errors), key=_place), sorted(set(checker.warnings), key=_place)
     for line in (*errors, *warnings):
         print(line)
-    print(f"{_count(checker.files, 'file')} checked, {_count(checker.cases, 'case')}: ", end="")
+    print(f"{tried}{_count(checker.files, 'file')} checked, {_count(checker.cases, 'case')}: ", end="")
     print(f"{_count(len(errors), 'error')}, {_count(len(warnings), 'warning')}")
     return 1 if errors else 0
 

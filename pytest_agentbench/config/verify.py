@@ -6,9 +6,9 @@ import os
 from collections.abc import Collection
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, model_validator
+from pydantic import AfterValidator, Discriminator, Field, StrictBool, Tag, ValidationInfo, model_validator
 
-from pytest_agentbench.config.base import Problems, resolve_path, scope_of
+from pytest_agentbench.config.base import Problems, resolve_folder, resolve_path, scope_of
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records import Expected, InsidePath, PytestTests, Record, Seconds, Slug, Text
 
@@ -21,6 +21,13 @@ def _existing(source: str, info: ValidationInfo) -> str:
     scope = scope_of(info)
     if scope is not None and not os.path.exists(real := resolve_path(source, scope)):
         raise ValueError(f"found {source!r}, expected an existing file or folder; there is none at {real}")
+    return source
+
+
+def _existing_folder(source: str, info: ValidationInfo) -> str:
+    scope = scope_of(info)
+    if scope is not None:
+        resolve_folder(source, scope)
     return source
 
 
@@ -54,6 +61,11 @@ class CaseVerifier(Record):
     """Tests that pytest runs instead of a command."""
     keep: tuple[InsidePath, ...] = ()
     """Files of the agent's that stay although their names steer Python or pytest, such as pyproject.toml."""
+    apart: StrictBool = False
+    """The verifier sees the hidden files only, and asks for what the solution does, which has a sandbox of its own."""
+    canary: Annotated[Text, AfterValidator(_existing_folder)] | None = None
+    """A folder with a solution that is known to be wrong, relative to test.yaml, for `agentbench validate --canary`;
+    default: the case's workspace as it is in the beginning."""
     timeout_seconds: Seconds = 300.0
     """How long it may run."""
 
@@ -64,6 +76,8 @@ class CaseVerifier(Record):
             raise ValueError(f"found {found} of 'command' and 'pytest', expected exactly one")
         if self.pytest is not None and self.expected is not None:
             raise Problems([(("expected",), "belongs to 'command'; 'pytest' itself names what has to pass")])
+        if self.apart and self.keep:
+            raise Problems([(("keep",), "keeps files of the agent's, of which a verifier that is apart sees none")])
         return self
 
 

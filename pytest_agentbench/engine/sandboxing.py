@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import base_images, pinning_problem
+from pytest_agentbench.config import RunProfile, base_images, pinning_problem
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.openclaw import openclaw_spec
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.records import Case, SandboxNeeds
 from pytest_agentbench.tools import needs_sandbox
-from pytest_agentbench.workspaces import SandboxSpec, build_digest, compose_digest
+from pytest_agentbench.workspaces import Sandboxes, SandboxSpec, build_digest, compose_digest
 
 if TYPE_CHECKING:
     from pytest_agentbench.engine.subject import Subject
@@ -29,10 +29,14 @@ def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
 
     Raises ConfigError for an image that is not pinned, UnavailableError where there is no such sandbox here.
     """
-    profile = job.plan.run_profile
+    return case_spec(services.sandboxes, job.plan.run_profile, case)
+
+
+def case_spec(sandboxes: Sandboxes, profile: RunProfile, case: Case) -> SandboxSpec:
+    """Return the sandbox that the profile gives the case. Raises as `sandbox_spec` does."""
     if case.sandbox is not None and not profile.allow_floating_image:
         _refuse_floating(case, case.sandbox)
-    return services.sandboxes.spec(profile.sandbox_settings, case.sandbox)
+    return sandboxes.spec(profile.sandbox_settings, case.sandbox)
 
 
 def _refuse_floating(case: Case, needs: SandboxNeeds) -> None:

@@ -12,6 +12,9 @@ from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Case, CheckResult
 
+_GRADING = 2
+"""Raised where the same verifier may decide otherwise, on what was written against it: 2, reports are signed."""
+
 
 async def verify_all(services: Services, job: Job, case: Case, context: CheckContext) -> tuple[CheckResult, ...]:
     """The results of the case's verifiers. Raises UnavailableError where they cannot run here."""
@@ -31,7 +34,7 @@ def verifiers_identity(job: Job, case: Case) -> dict[str, Any]:
 
     Raises ConfigError for what cannot be read.
     """
-    return {"verifiers": list(_identities(case)), "sandbox": sandbox_part(job, case)}
+    return {"grading": _GRADING, "verifiers": list(_identities(case)), "sandbox": sandbox_part(job, case)}
 
 
 def _identities(case: Case) -> Iterator[dict[str, Any]]:
@@ -42,4 +45,5 @@ def _identities(case: Case) -> Iterator[dict[str, Any]]:
             files = {hidden.target: source_digest(hidden) for hidden in verifier.files}
         except OSError as error:
             raise ConfigError(f"{case.path}:{case.line}: verify: {error.filename}: {error.strerror}") from error
-        yield {**verifier.model_dump(exclude={"files"}), "files": files}
+        apart = {"apart": True} if verifier.apart else {}
+        yield {**verifier.model_dump(exclude={"files", "apart", "canary"}), "files": files, **apart}

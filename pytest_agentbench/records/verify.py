@@ -86,7 +86,9 @@ class HiddenFile(Record):
 class Verifier(Record):
     """Decides a run by what it left. Exactly one of `command` (its argv) and `pytest` is set.
 
-    `keep` are paths whose files stay as the agent left them although their names could steer Python or pytest.
+    `keep` are paths whose files stay as the agent left them although their names could steer Python or pytest. `apart`:
+    what the agent left is in a sandbox of its own. `canary` is a folder with what is known to be wrong; None: the
+    case's workspace as it is in the beginning.
     """
 
     check_id: Slug
@@ -95,4 +97,6 @@ class Verifier(Record):
     expected: Expected = Field(default_factory=Expected)
     pytest: PytestTests | None = None
     keep: tuple[str, ...] = ()
+    apart: bool = False
+    canary: Path | None = None
     timeout_seconds: float = 300.0

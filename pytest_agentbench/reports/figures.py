@@ -65,6 +65,15 @@ def totals_lines(totals: Any, style: Style) -> list[str]:
     return [line, f"cost: {', '.join(shown)}{_paid_now(totals)}"] if shown else [line]
 
 
+def grading_line(runs: Sequence[Any]) -> str | None:
+    """Return how many runs were graded where their solution could have changed the grade; None for none."""
+    found = sum(any(check.get("graded") == "in process" for check in run["checks"]) for run in runs)
+    if not found:
+        return None
+    counted = f"{found} run{'s' if found > 1 else ''}"
+    return f"graded in process: {counted}, by tests that the solution could change; `apart: true` keeps it out of there"
+
+
 def _paid_now(totals: Any) -> str:
     """What of it this session paid, where that is not all."""
     spent = totals["spent_usd"].values()

@@ -21,6 +21,9 @@ Row = dict[str, Any]
 
 MESSAGE_LIMIT = 1000
 CHECK_MESSAGE_LIMIT = 300
+GRADED = ("apart", "beside", "in process")
+"""Where the solution of a verifier's run was."""
+
 _ABSURD = 10**15
 
 
@@ -131,6 +134,7 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
     properties += [(f"agentbench.metric.{name}", score) for name, score in row["metrics"].items()]
     properties += [(f"agentbench.tool_use.{name}", value) for name, value in (row["tool_use"] or {}).items()]
     properties += [(f"agentbench.check.{check['check_id']}", check["outcome"]) for check in row["checks"]]
+    properties += [(f"agentbench.graded.{check['check_id']}", check.get("graded")) for check in row["checks"]]
     usage = row["usage"] or {}
     run, judge = row["cost_usd"]["run"], row["cost_usd"]["judge"]
     properties += [
@@ -154,11 +158,13 @@ def _cassette(artifact: RunArtifact | None, evaluation: Evaluation | None) -> st
 
 
 def _check(result: CheckResult) -> Row:
+    graded = result.outputs.get("graded") if result.kind == "verify" else None
     return {
         "check_id": sendable(result.check_id),
         "kind": sendable(result.kind),
         "outcome": result.outcome,
         "message": sendable(result.message, CHECK_MESSAGE_LIMIT),
+        **({"graded": graded} if graded in GRADED else {}),
     }
 
 

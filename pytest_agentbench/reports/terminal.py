@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_agentbench.reports import text
 from pytest_agentbench.reports.cases import CaseKey, case_key
-from pytest_agentbench.reports.figures import cost, model_marks, subject, tokens, totals_lines
+from pytest_agentbench.reports.figures import cost, grading_line, model_marks, subject, tokens, totals_lines
 from pytest_agentbench.reports.report import Report
 from pytest_agentbench.reports.table import (
     Column,
@@ -59,6 +59,8 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
             terminalreporter.line("")
         for line in totals_lines(report["totals"], style):
             terminalreporter.write_line(line)
+        if note := grading_line(report["runs"]):
+            terminalreporter.write_line(note, light=True)
         if "comparison" in report:
             from pytest_agentbench.reports.comparison.terminal import write_comparison
 

@@ -103,6 +103,8 @@ def _verifier(given: CaseVerifier, scope: Scope) -> Verifier:
         expected=given.expected or Expected(),
         pytest=given.pytest,
         keep=given.keep,
+        apart=given.apart,
+        canary=None if given.canary is None else resolve_folder(given.canary, scope),
         timeout_seconds=given.timeout_seconds,
     )
 

@@ -342,6 +342,100 @@ def test_a_hook_sees_its_case_and_the_workspace_and_writes_neither(run_hook, tmp
     assert result.outputs["left"] == "by the agent"
 
 
+COMPARES = """
+def check(artifact, context):
+    left, expected = context.workspace / "answer.txt", context.case_folder / "expected.txt"
+    own = (context.workspace / "folder" / "own").read_text()
+    return {"passed": left.exists() and left.read_text() == expected.read_text(), "message": own}
+"""
+
+
+@pytest.mark.parametrize("leads_to", ["{case}/expected.txt", "out/expected.txt", "folder/../out/expected.txt"])
+def test_an_answer_that_is_a_link_to_what_is_expected_is_none(run_hook, tmp_path, leads_to):
+    (tmp_path / "case" / "expected.txt").write_text("42")
+    workspace = tmp_path / "workspace"
+    (workspace / "out").symlink_to(tmp_path / "case")
+    (workspace / "folder").mkdir()
+    (workspace / "kept").write_text("kept")
+    (workspace / "folder" / "own").symlink_to("../kept")
+    (workspace / "locked").mkdir()
+    for folder in (workspace, workspace / "locked"):
+        (folder / "answer.txt").symlink_to(leads_to.format(case=tmp_path / "case"))
+    (workspace / "locked").chmod(0o300)
+    for source in (COMPARES, COMPARES.replace('"answer.txt"', '"locked/answer.txt"')):
+        result = run_hook(source)
+        assert (result.outcome, result.message) == ("failed", "kept")
+    assert (workspace / "answer.txt").is_symlink()
+
+
+FORGES = """
+import json, os, pathlib
+found = [b""]
+for name in ("/proc/self/fd/0", "/proc/1/fd/0", f"/proc/{os.getppid()}/fd/0"):
+    try: found.append(pathlib.Path(name).read_bytes())
+    except OSError: continue
+request = json.loads(max(found, key=len) or b"{}")
+for descriptor in range(3, 99):
+    try: os.write(descriptor, json.dumps({"passed": True, "key": request.get("key", "")}).encode())
+    except OSError: pass
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("policy", [pytest.param(ALLOWED, marks=needs_bubblewrap), WITH_NETWORK], ids=["no-net", "net"])
+def test_a_verdict_forged_by_what_a_hook_runs_is_none(run_hook, tmp_path, policy):
+    (tmp_path / "workspace" / "solution.py").write_text(FORGES)
+    source = (
+        "def check(artifact, context):\n    exec((context.workspace / 'solution.py').read_text(), {})\n    return False"
+    )
+    result = run_hook(source, policy=policy)
+    assert (result.outcome, result.message) == (
+        "error",
+        "the hook was ended by what it ran, which wrote a verdict in its place",
+    )
+
+
+LOOKS_AROUND = """
+import os, pathlib, subprocess
+def check():
+    subprocess.Popen(["sleep", "{nap}"], start_new_session=True)
+    others = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try: said = pathlib.Path(f"/proc/{{pid}}/cmdline").read_text()
+        except OSError: continue
+        if "pytest" in said and "hook_driver" not in said: others.append(said)
+    return {{"passed": True, "outputs": {{"others": others, "keys": [n for n in os.environ if "KEY" in n]}}}}
+"""
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_a_hook_sees_no_process_of_the_session_and_leaves_none(run_hook, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    result = run_hook(LOOKS_AROUND.format(nap=NAP))
+    assert (result.outcome, result.outputs) == ("passed", {"others": [], "keys": []})
+    assert not running(NAP)
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_what_an_agent_left_for_a_hook_to_stumble_over_is_no_pass(run_hook, tmp_path, monkeypatch):
+    """A file that never ends, one that is all hole, compiled code beside the hook's name."""
+    monkeypatch.setattr(hooks, "HOOK_SECONDS", 3.0)
+    workspace = tmp_path / "workspace"
+    os.mkfifo(workspace / "fifo")
+    with open(workspace / "huge", "wb") as file:
+        file.truncate(2**40)
+    (workspace / "__pycache__").mkdir()
+    for name in ("hook.py", "json.py", "__pycache__/hook.cpython-311.pyc", "sitecustomize.py"):
+        (workspace / name).write_bytes(b"import os; os._exit(0)")
+    outcomes = {}
+    for name in ("fifo", "huge", "json.py"):
+        found = run_hook(f"import json\ndef check(a, c): return len((c.workspace / {name!r}).read_bytes()) == 22")
+        outcomes[name] = found.outcome
+    assert outcomes == {"fifo": "error", "huge": "error", "json.py": "passed"}
+
+
 def test_without_bubblewrap_no_hook_runs_unless_it_may_use_the_network(run_hook, no_bubblewrap, tmp_path):
     no_bubblewrap()
     source = "def check(): return True"

@@ -141,6 +141,33 @@ for fd in range(3, 99):
     assert bench.tests().outcome == "failed"
 
 
+FORGED = """
+import json, os
+names = ["tests/test_hidden.py::test_odd", *(f"tests/test_hidden.py::test_same[values{n}]" for n in (0, 1))]
+events = [{"event": "collected", "test": name} for name in names]
+for name in names:
+    events += [
+        {"event": "report", "test": name, "when": when, "outcome": "passed", "message": ""}
+        for when in ("setup", "call", "teardown")
+    ]
+events.append({"event": "ended", "value": 0})
+for descriptor in range(3, 99):
+    for signature in ("", "0" * 64 + " "):
+        try: os.write(descriptor, "".join(f"{signature}{json.dumps(event)}\\n" for event in events).encode())
+        except OSError: pass
+os._exit(0)
+"""
+"""All that a session of tests that pass would report, and the end of their process."""
+
+
+@everywhere
+def test_every_event_forged_into_every_descriptor_and_an_early_end(bench: VerifierBench) -> None:
+    bench.left({"solution.py": FORGED})
+    result = bench.tests()
+    assert (result.outcome, result.outputs["tests"]) == ("failed", {})
+    assert "their process ended before pytest did (exit code 0)" in result.message
+
+
 @isolated
 def test_reply_forged_into_every_stream_there_is(bench: VerifierBench) -> None:
     code = """
@@ -346,6 +373,34 @@ def test_a_link_on_the_way_to_a_test_that_is_not_there(bench: VerifierBench) -> 
     result = bench.tests(pytest={"tests": ["more/test_a.py"]})
     assert (result.outcome, result.outputs["tests"]) == ("failed", {})
     assert (outside / "test_a.py").exists()
+
+
+@everywhere
+def test_modules_beside_the_script_of_a_command(bench: VerifierBench) -> None:
+    write = "open(os.environ['AGENTBENCH_RESULT'], 'w').write"
+    score = bench.hidden("score.py", f"import json, os\n{write}(json.dumps({{'score': 0}}))\n")
+    bench.left({"json.py": f"import os\n{write}('{{\"score\": 1}}')\nos._exit(0)\n"})
+    result = bench.verify(command=("python3", "score.py"), files=[score], expected={"result": {"score": 1}})
+    assert (result.outcome, result.outputs["result"]) == ("failed", {"score": 0})
+
+
+LINKS = ["expected.txt", "/workspace/./expected.txt", "/proc/self/cwd/expected.txt", "by/expected.txt", "more/0"]
+
+
+@everywhere
+def test_a_link_to_a_hidden_file_in_place_of_an_answer(bench: VerifierBench) -> None:
+    bench.left({"own.txt": "42", "more/own.txt": "42"})
+    (bench.workspace.path / "by").symlink_to(".")
+    (bench.workspace.path / "more" / "0").symlink_to("../expected.txt")
+    (bench.workspace.path / "more" / "own").symlink_to("../own.txt")
+    for number, leads_to in enumerate(LINKS):
+        (bench.workspace.path / str(number)).symlink_to(leads_to)
+    command = ("/bin/sh", "-c", "cmp own.txt expected.txt && cmp more/own expected.txt && ls ? && cat ?")
+    result = bench.verify(command=command, files=[bench.hidden("expected.txt", "42")])
+    assert result.outcome == "failed"
+    assert "cannot access '?'" in result.outputs["printed"]
+    result = bench.verify(command=command, files=[bench.hidden("expected.txt", "42"), bench.hidden("0", "42")])
+    assert (result.outcome, result.outputs["printed"]) == ("passed", "0\n42")
 
 
 @everywhere

@@ -78,6 +78,8 @@ def test_a_text_is_for_the_shell_and_a_list_has_names(tmp_path: Path) -> None:
             ["7:9: verify.check_id: Duplicate check_id 'verify'"],
         ),
         ("verify: {command: x, timeout_seconds: 0, keep: [/x]}", ["timeout_seconds: found 0", "keep[0]: found '/x'"]),
+        ("verify: {command: x, apart: true, keep: [a]}", ["6:41: verify.keep: keeps files of the agent's"]),
+        ("verify: {command: x, canary: gone}", ["6:30: verify.canary: found 'gone', expected an existing folder"]),
     ],
 )
 def test_all_that_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, problems: list[str]) -> None:

@@ -159,3 +159,21 @@ def test_the_example_runs_offline(bench):
     shutil.copytree(CASES, bench.path / "cases")
     finished = bench.run("cases/hidden_tests", "--model", "demo")
     assert finished.outcomes == {"hidden_tests[demo]": "passed"}
+
+
+@pytest.mark.slow
+def test_where_a_solution_was_when_it_was_graded_is_told(project):
+    leaves = {"metadata": {"leaves": {"solution.py": "def two(): return 2\n"}}}
+    tests = {"files": {"tests": "verify"}, "pytest": {"tests": ["tests/test_a.py"]}}
+    project.write("cases/one/verify/test_a.py", "from solution import two\ndef test_a(): assert two() == 2\n")
+    decided(project, "one", verify=tests, **leaves)
+    asks = "from agentbench_solution import Solution\ndef test_a(): assert Solution().call('solution:two') == 2\n"
+    project.write("cases/two/verify/test_a.py", asks)
+    decided(project, "two", verify={**tests, "apart": True}, **leaves)
+    decided(project, "three")
+    finished = run(project, "--junitxml=junit.xml")
+    graded = {name: row["checks"][0]["graded"] for name, row in finished.runs.items()}
+    assert graded == {"one[agent]": "in process", "two[agent]": "apart", "three[agent]": "beside"}
+    assert set(finished.outcomes.values()) == {"passed"}
+    assert "graded in process: 1 run, by tests that the solution could change; `apart: true`" in finished.text
+    assert 'name="agentbench.graded.verify" value="in process"' in (project.path / "junit.xml").read_text()

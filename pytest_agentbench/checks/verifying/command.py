@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_agentbench.checks.base import Verdict, excerpt, verdict
@@ -37,7 +38,7 @@ def private_path(sandbox: Sandbox, name: str) -> str:
     return f"{folder}/{name}".rstrip("/")
 
 
-async def run_command(verifier: Verifier, sandbox: Sandbox) -> Verdict:
+async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping[str, str]) -> Verdict:
     """What the verifier's command finds. Raises SandboxError where the sandbox fails."""
     assert verifier.command is not None
     name = f"result-{secrets.token_hex(16)}.json"
@@ -45,7 +46,7 @@ async def run_command(verifier: Verifier, sandbox: Sandbox) -> Verdict:
         verifier.command,
         seconds=verifier.timeout_seconds,
         output_limit=_OUTPUT,
-        environment={**plain_environment(sandbox), RESULT_VARIABLE: private_path(sandbox, name)},
+        environment={**environment, "PYTHONSAFEPATH": "1", RESULT_VARIABLE: private_path(sandbox, name)},
     )
     outputs: dict[str, Any] = {"exit_code": ended.exit_code, **printed(ended.output)}
     try:

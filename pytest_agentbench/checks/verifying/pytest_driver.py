@@ -8,12 +8,18 @@ tests, problems, ended, exit, stopped, output}`.
 Two processes. The one that the caller started never imports or runs anything of the workspace. It alone has the
 caller's stdin and stdout, and reads the token only when the other process, which runs pytest and with it the code under
 test, has been split off. It says what was reported to it, and how that process really ended.
+
+Each event that is reported is signed, with its number, by a key that the other process reads before any test is
+imported: what only has the pipe can add nothing, leave nothing out and say nothing twice. Code that tests import shares
+the memory that the key is in.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
+import secrets
 import selectors
 import signal
 import sys
@@ -52,9 +58,10 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.readline())
     token = request.pop("token")
     _send(1, {"token": token})
-    _send(asking, request)
+    key = secrets.token_bytes(32)
+    _send(asking, {**request, "key": key.hex()})
     os.close(asking)
-    reply = _watch(child, events, output, wake, time.monotonic() + request["seconds"])
+    reply = _watch(child, (events, output, wake), time.monotonic() + request["seconds"], _Heard(key))
     _send(1, {"token": token, **reply})
 
 
@@ -70,11 +77,11 @@ def _shut_off() -> None:
 # -- the process that the caller started
 
 
-def _watch(child: int, events: int, output: int, wake: int, deadline: float) -> dict[str, Any]:
+def _watch(child: int, sources: tuple[int, int, int], deadline: float, heard: _Heard) -> dict[str, Any]:
     """What the tests' process reports until it has ended. It is killed at the deadline, and where it says too much."""
-    heard = _Heard()
+    events, output, wake = sources
     selector = selectors.DefaultSelector()
-    for source in (events, output, wake):
+    for source in sources:
         os.set_blocking(source, False)
         selector.register(source, selectors.EVENT_READ)
     stopped, status = None, None
@@ -104,7 +111,8 @@ def _watch(child: int, events: int, output: int, wake: int, deadline: float) -> 
 class _Heard:
     """What the tests' process has said so far. Nothing of it is trusted to have a form, or an end."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: bytes) -> None:
+        self._key, self._signed = key, 0
         self._line, self._printed, self._size, self._names = b"", b"", 0, 0
         self._loaded = False
         self._ended: int | None = None
@@ -135,8 +143,13 @@ class _Heard:
         return {**facts, "tests": tests, "problems": self._problems, "output": output}
 
     def _event(self, line: bytes) -> None:
+        signature, _, text = line.partition(b" ")
+        if not hmac.compare_digest(signature, _signature(self._key, self._signed, text)):
+            self._problem("", "something was reported that does not come from what runs the tests")
+            return
+        self._signed += 1
         try:
-            event = json.loads(line)
+            event = json.loads(text)
             kind = event["event"]
             if kind == "loaded":
                 self._loaded = True
@@ -202,6 +215,10 @@ def _exit_code(status: int) -> int:
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
+def _signature(key: bytes, number: int, text: bytes) -> bytes:
+    return hmac.new(key, b"%d %s" % (number, text), "sha256").hexdigest().encode("ascii")
+
+
 def _send(pipe: int, message: Any) -> None:
     try:
         _write(pipe, json.dumps(message).encode("ascii") + b"\n")
@@ -218,7 +235,24 @@ def _write(pipe: int, data: bytes) -> None:
 # -- the process that runs the tests
 
 
+class _Reports:
+    """Signs events, and numbers them."""
+
+    def __init__(self, pipe: int, key: bytes) -> None:
+        self._pipe, self._key, self._signed = pipe, key, 0
+
+    def add(self, event: str, **fields: Any) -> None:
+        text = json.dumps({"event": event, **fields}).encode("ascii")
+        line = _signature(self._key, self._signed, text) + b" " + text + b"\n"
+        self._signed += 1
+        try:
+            _write(self._pipe, line)
+        except OSError:  # the pipe was closed: without an end there is no result
+            return
+
+
 def _become_tests(asked: int, reporting: int, printing: int, others: tuple[int, ...]) -> NoReturn:
+    reports: _Reports | None = None
     try:
         os.setpgid(0, 0)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -228,17 +262,19 @@ def _become_tests(asked: int, reporting: int, printing: int, others: tuple[int, 
             os.close(each)
         with os.fdopen(asked, "rb") as request:
             options = json.loads(request.readline())
-        code = _run_tests(options, reporting)
+        reports = _Reports(reporting, bytes.fromhex(options.pop("key")))
+        code = _run_tests(options, reports)
         sys.stdout.flush()
         sys.stderr.flush()
-        _send(reporting, {"event": "ended", "value": code})
+        reports.add("ended", value=code)
         os._exit(code)
     except BaseException as error:  # noqa: BLE001  this process must not go on as the other one
-        _send(reporting, {"event": "problem", "where": "", "message": f"{type(error).__name__}: {error}"})
+        if reports is not None:
+            reports.add("problem", where="", message=f"{type(error).__name__}: {error}")
         os._exit(70)
 
 
-def _run_tests(options: dict[str, Any], reporting: int) -> int:
+def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
     """pytest's exit code. pytest and its plugins are loaded before anything of the workspace can be imported."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
@@ -261,7 +297,7 @@ def _run_tests(options: dict[str, Any], reporting: int) -> int:
     class Reporter:
         @pytest.hookimpl(tryfirst=True)
         def pytest_load_initial_conftests(self) -> None:
-            _send(reporting, {"event": "loaded"})
+            reports.add("loaded")
             sys.path[installed:installed] = folders
 
         def pytest_collectstart(self, collector: Any) -> None:
@@ -270,14 +306,14 @@ def _run_tests(options: dict[str, Any], reporting: int) -> int:
             root, shadow = _root_and_shadow(str(getattr(collector, "path", None) or collector.fspath))
             if shadow is not None:
                 message = f"{shadow} lies where Python finds it in its place"
-                _send(reporting, {"event": "problem", "where": collector.nodeid, "message": message})
+                reports.add("problem", where=collector.nodeid, message=message)
                 pytest.exit(message, 1)
             if folders and sys.path[installed : installed + 1] != [root]:
                 sys.path.insert(installed, root)
 
         def pytest_collectreport(self, report: Any) -> None:
             if report.outcome != "passed":
-                _send(reporting, {"event": "problem", "where": report.nodeid, "message": _tail(report)})
+                reports.add("problem", where=report.nodeid, message=_tail(report))
 
         @pytest.hookimpl(trylast=True)
         def pytest_collection_modifyitems(self, items: list[Any]) -> None:
@@ -285,15 +321,14 @@ def _run_tests(options: dict[str, Any], reporting: int) -> int:
 
         def pytest_collection_finish(self, session: Any) -> None:
             for item in session.items:
-                _send(reporting, {"event": "collected", "test": item.nodeid})
+                reports.add("collected", test=item.nodeid)
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             outcome = report.outcome
             if hasattr(report, "wasxfail"):
                 outcome = "xpassed" if outcome == "passed" else "xfailed"
-            event = {"event": "report", "test": report.nodeid, "when": report.when, "outcome": outcome}
             message = "" if outcome == "passed" else _tail(report)
-            _send(reporting, {**event, "message": message})
+            reports.add("report", test=report.nodeid, when=report.when, outcome=outcome, message=message)
 
     return int(pytest.main(arguments, plugins=[Reporter()]))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 from pytest_agentbench.checks.base import CheckContext, Verdict
-from pytest_agentbench.checks.verifying.command import run_command
-from pytest_agentbench.checks.verifying.staging import Content, hidden_content, stage
+from pytest_agentbench.checks.verifying.apart import Asked, answering
+from pytest_agentbench.checks.verifying.command import plain_environment, run_command
+from pytest_agentbench.checks.verifying.staging import Content, copy_left, hidden_content, stage
 from pytest_agentbench.checks.verifying.tests import python_of, run_tests
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records import Case, CheckResult, Verifier
@@ -31,31 +34,63 @@ def no_workspace(case: Case) -> tuple[CheckResult, ...]:
 
 
 async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec, verifier: Verifier) -> Verdict:
-    target: Workspace | None = None
     try:
-        target = sandboxes.workspaces.create(context.case.case_id)
-        try:
-            fill = partial(stage, context.case, verifier, context.workspace, target)
-            hidden: Content = await context.in_thread(fill)
-        except (TreeError, PathRefusedError) as error:
-            return Verdict("failed", f"what the run left cannot be copied for a verifier: {error}")
-        python, prepared = python_of(spec)
-        sandbox = await sandboxes.start(prepared, target)
-        try:
-            found = await (run_tests(verifier, sandbox, python) if verifier.pytest else run_command(verifier, sandbox))
-        finally:
-            await sandbox.stop()
-        if found.outcome != "passed":
-            return found
-        changed = await context.in_thread(partial(_changed, verifier, target, hidden))
-        return (
-            found if changed is None else Verdict("failed", f"{changed} while the verifier ran", outputs=found.outputs)
-        )
+        async with AsyncExitStack() as folders:
+            target = _folder(context, sandboxes, folders)
+            solution = _folder(context, sandboxes, folders) if verifier.apart else None
+            try:
+                hidden: Content = await context.in_thread(partial(_fill, context, verifier, target, solution))
+            except (TreeError, PathRefusedError) as error:
+                return Verdict("failed", f"what the run left cannot be copied for a verifier: {error}")
+            found = await _run(verifier, sandboxes, spec, target, solution)
+            changed = await context.in_thread(partial(_changed, verifier, target, hidden))
     except (AgentbenchError, OSError) as error:
         return Verdict("error", f"{type(error).__name__}: {error}")
-    finally:
-        if target is not None:
-            await context.in_thread(partial(sandboxes.workspaces.remove, target))
+    if changed is None or found.outcome != "passed":
+        return found
+    return Verdict("failed", f"{changed} while the verifier ran", outputs=found.outputs)
+
+
+def _folder(context: CheckContext, sandboxes: Sandboxes, folders: AsyncExitStack) -> Workspace:
+    """Make a fresh one, removed with the others."""
+    folder = sandboxes.workspaces.create(context.case.case_id)
+    folders.push_async_callback(context.in_thread, partial(sandboxes.workspaces.remove, folder))
+    return folder
+
+
+def _fill(context: CheckContext, verifier: Verifier, target: Workspace, solution: Workspace | None) -> Content:
+    """Fill the verifier's folder and, where it has one of its own, the solution's; return what hidden files hold."""
+    if solution is None:
+        return stage(context.case, verifier, context.workspace, target)
+    if context.workspace is not None:
+        copy_left(context.workspace, solution)
+    return stage(context.case, verifier, None, target)
+
+
+async def _run(
+    verifier: Verifier, sandboxes: Sandboxes, spec: SandboxSpec, target: Workspace, solution: Workspace | None
+) -> Verdict:
+    """Return what the verifier finds; nothing of it runs any more. Raises SandboxError."""
+    python, spec = python_of(spec)
+    async with AsyncExitStack() as running:
+        asked: Asked | None = None
+        if solution is not None:
+            apart = await sandboxes.start(spec, solution)
+            running.push_async_callback(apart.stop)
+            asked = Asked(apart, python, verifier.timeout_seconds)
+            spec = replace(spec, compose=None)  # its services are beside the solution
+        sandbox = await sandboxes.start(spec, target)
+        running.push_async_callback(sandbox.stop)
+        environment = plain_environment(sandbox)
+        if asked is not None:
+            environment |= await running.enter_async_context(answering(asked, sandbox))
+        if verifier.pytest is not None:
+            found = await run_tests(verifier, sandbox, python, environment)
+        else:
+            found = await run_command(verifier, sandbox, environment)
+        if asked is not None and asked.trouble is not None:
+            raise asked.trouble
+    return found
 
 
 def _changed(verifier: Verifier, target: Workspace, hidden: Content) -> str | None:
@@ -77,5 +112,12 @@ def _result(verifier: Verifier, found: Verdict) -> CheckResult:
         message=found.message,
         expected=found.expected,
         actual=found.actual,
-        outputs=found.outputs,
+        outputs={"graded": _graded(verifier), **found.outputs},
     )
+
+
+def _graded(verifier: Verifier) -> str:
+    """Return where the solution is while it is graded: apart, beside what grades it, or in the process of the tests."""
+    if verifier.apart:
+        return "apart"
+    return "in process" if verifier.pytest is not None and verifier.pytest.pythonpath else "beside"

@@ -12,8 +12,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from pytest_agentbench.records import Case, HiddenFile, Verifier
-from pytest_agentbench.workspaces import PRIVATE_TMP, PathRefusedError, TreeError, Workspace, copy_tree, take_snapshot
+from pytest_agentbench.workspaces import (
+    PRIVATE_TMP,
+    WORKSPACE,
+    PathRefusedError,
+    TreeError,
+    Workspace,
+    copy_tree,
+    take_snapshot,
+)
 from pytest_agentbench.workspaces.confined import open_folder
+from pytest_agentbench.workspaces.walking import walk
 
 _STEERING = re.compile(
     r"(conftest|sitecustomize|usercustomize)(\..*)?|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml"
@@ -25,6 +34,11 @@ _STEERING = re.compile(
 _COMPILED = re.compile(r"__pycache__|.*\.py[co]", re.IGNORECASE)
 """What Python runs in place of a source; never needed."""
 
+_PROCESSES = ("/proc/", "/dev/")
+"""Where a link may lead anywhere by way of a process's own folder and open files."""
+
+_MAX_LINKS = 40
+
 Content = Mapping[str, str]
 """Paths below the workspace, and what says whether they have changed."""
 
@@ -33,19 +47,27 @@ def stage(case: Case, verifier: Verifier, left: Workspace | None, target: Worksp
     """Fills the empty folder `target` from what the run has `left`, None for nothing. Takes its time: for a thread.
 
     Files that steer Python or pytest, and tests that the verifier names, are as in the case's template, or gone; the
-    agent's private /tmp is not copied. Then the hidden files are put in, whatever the agent had in their place; what
-    they hold is returned. Raises TreeError where what the run has left cannot be copied, PathRefusedError and OSError
-    for want of room, or of a hidden file.
+    agent's private /tmp is not copied. Then the hidden files are put in, whatever the agent had in their place, and
+    links that lead to them are removed; what they hold is returned. Raises TreeError where what the run has left cannot
+    be copied, PathRefusedError and OSError for want of room, or of a hidden file.
     """
+    _take_over(case, verifier, left, target)
+    for hidden in sorted(verifier.files, key=lambda each: _normal(each.target).count("/")):
+        _put(hidden.source, _normal(hidden.target), target)
+    _cut_links(verifier, target)
+    return hidden_content(verifier, target)
+
+
+def copy_left(left: Workspace, target: Workspace) -> None:
+    """Copy what a run has left, but for its private /tmp, into the empty folder `target`. Raises as `stage` does."""
     try:
-        _take_over(case, verifier, left, target)
+        copy_tree(left.path, target)
+        _unlock(target.path)
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise TreeError("it has paths that are too long") from error
         raise
-    for hidden in sorted(verifier.files, key=lambda each: _normal(each.target).count("/")):
-        _put(hidden.source, _normal(hidden.target), target)
-    return hidden_content(verifier, target)
+    _remove(target.path / PRIVATE_TMP)
 
 
 def hidden_content(verifier: Verifier, target: Workspace) -> Content:
@@ -87,9 +109,7 @@ def _held(folder: Path) -> Content:
 def _take_over(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> None:
     """Copies what the run has left, but for what the agent has no say in."""
     if left is not None:
-        copy_tree(left.path, target)
-        _unlock(target.path)
-    _remove(target.path / PRIVATE_TMP)
+        copy_left(left, target)
     template = () if case.workspace is None else tuple(_steering(case.workspace))
     kept = {_normal(path) for path in verifier.keep}
     for path in dict.fromkeys((*_steering(target.path), *template, *_decisive(verifier, target.path))):
@@ -149,6 +169,37 @@ def _put(source: Path, path: str, target: Workspace) -> None:
     with open(source, "rb") as content, target.open_write(path) as copy:
         shutil.copyfileobj(content, copy)
         os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(content.fileno()).st_mode) & 0o777)
+
+
+def _cut_links(verifier: Verifier, target: Workspace) -> None:
+    """Remove the links that make a hidden file the agent's: its answer would be what is expected of it."""
+    hidden = tuple(f"{WORKSPACE}/{_normal(each.target)}/" for each in verifier.files)
+    links = [found.path for found in walk(str(target.path), []) if hidden and found.kind == "link"]
+    for path in links:
+        seen = f"{WORKSPACE}/{path}"
+        if not seen.startswith(hidden) and f"{_end_of(seen, target.path)}/".startswith((*hidden, *_PROCESSES)):
+            _remove(target.path / path)
+
+
+def _end_of(path: str, root: Path) -> str:
+    """Return where a path of the sandbox ends when the links of the workspace at `root` are followed, and no others."""
+    at: list[str] = []
+    ahead, links = path.split("/")[::-1], 0
+    while ahead:
+        name = ahead.pop()
+        if name == "..":
+            at = at[:-1]
+        elif name not in ("", "."):
+            at.append(name)
+        real = root.joinpath(*at[1:])
+        if name not in ("", ".", "..") and f"/{at[0]}" == WORKSPACE and real.is_symlink():
+            links += 1
+            if links > _MAX_LINKS:
+                return path
+            leads_to = os.readlink(real)
+            at = [] if leads_to.startswith("/") else at[:-1]
+            ahead += leads_to.split("/")[::-1]
+    return "/" + "/".join(at)
 
 
 def _make_way(path: str, target: Workspace) -> None:

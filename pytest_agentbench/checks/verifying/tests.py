@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.checks.base import Verdict, excerpt
-from pytest_agentbench.checks.verifying.command import killed_for, plain_environment, printed
+from pytest_agentbench.checks.verifying.command import killed_for, printed
 from pytest_agentbench.records import PytestTests, Verifier
 from pytest_agentbench.workspaces import WORKSPACE, ExecResult, Mount, Sandbox, SandboxSpec
 
@@ -37,15 +37,18 @@ def python_of(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
     return f"{_PYTHON_PLACE}/bin/python", replace(plain, mounts=mounts)
 
 
-async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str) -> Verdict:
-    """What the tests say. Raises SandboxError where the sandbox fails."""
+async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str, environment: Mapping[str, str]) -> Verdict:
+    """What the tests say. Raises SandboxError where the sandbox fails.
+
+    They import what lies in the folder that PYTHONPATH of the `environment` names, too.
+    """
     wanted = verifier.pytest
     assert wanted is not None
     token = secrets.token_hex(32)
     request = {
         "token": token,
         "tests": [_normal(name) for name in wanted.ids],
-        "pythonpath": wanted.pythonpath,
+        "pythonpath": [*wanted.pythonpath, *filter(None, [environment.get("PYTHONPATH")])],
         "plugins": wanted.plugins,
         "config": wanted.config,
         "seconds": verifier.timeout_seconds,
@@ -55,7 +58,7 @@ async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str) -> Verdic
         seconds=verifier.timeout_seconds + _SPARE_SECONDS,
         stdin=json.dumps(request).encode("ascii") + b"\n",
         output_limit=_REPLY_BYTES,
-        environment=plain_environment(sandbox),
+        environment=environment,
     )
     begun, reply = _said(ended.output, token)
     if reply is None:

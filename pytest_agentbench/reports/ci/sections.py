@@ -12,7 +12,7 @@ from pytest_agentbench.reports.ci.blocks import Block, folded, listed, table
 from pytest_agentbench.reports.ci.escaping import SENTENCE, code
 from pytest_agentbench.reports.ci.places import Places
 from pytest_agentbench.reports.ci.troubles import Trouble, troubles
-from pytest_agentbench.reports.figures import cost, model_marks, subject, tokens, totals_lines
+from pytest_agentbench.reports.figures import cost, grading_line, model_marks, subject, tokens, totals_lines
 from pytest_agentbench.reports.table import Style, percent
 from pytest_agentbench.reports.uncollected import by_file
 
@@ -164,6 +164,7 @@ def facts(report: Mapping[str, Any]) -> str:
         text.seconds(session["duration_seconds"], ""),
     ]
     parts += totals_lines(report["totals"], STYLE)[1:]
+    parts += filter(None, [grading_line(report["runs"])])
     parts += [code(f"{kind} {name}") for kind, name in session["profiles"].items() if name]
     parts += [code(f"{name} {version}") for name, version in session["versions"].items()]
     shown = ", ".join(part for part in parts if part)

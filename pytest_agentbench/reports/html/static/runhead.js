@@ -73,6 +73,7 @@ function marks(app, row) {
     row.reused ? "run reused" : null,
     row.reused && !row.evaluation_reused ? "judged again" : null,
     row.cassette ? `${row.cassette === "replayed" ? "replayed from" : "recorded on"} a cassette` : null,
+    row.checks.some((check) => check.graded === "in process") ? "graded in the solution's own process" : null,
     row.dataset ? `dataset ${row.dataset}` : null,
     ...disputed(app, row),
     ...Object.entries(row.fields ?? {}).map(([name, value]) => `${name}: ${value}`),

@@ -70,7 +70,8 @@ export function warnings(session) {
 
 /** Command, profiles, versions: what it takes to do it again. */
 export function facts(app) {
-  const { session, totals } = app.data.report;
+  const { session, totals, runs } = app.data.report;
+  const inProcess = runs.filter((row) => row.checks.some((check) => check.graded === "in process")).length;
   const pairs = [
     ["Command", session.command.length > 0 ? el("code", {}, ["pytest", ...session.command].join(" ")) : null],
     ["Profiles", named(session.profiles)],
@@ -78,6 +79,7 @@ export function facts(app) {
     ["Paid by this session", paid(totals.spent_usd)],
     ["Reused", totals.reused > 0 ? `${plural(totals.reused, "run")} of earlier sessions, ${count(totals.rejudged)} of them judged anew` : null],
     ["Cassettes", totals.recorded + totals.replayed > 0 ? `${count(totals.recorded)} recorded, ${count(totals.replayed)} replayed` : null],
+    ["Graded in process", inProcess > 0 ? `${plural(inProcess, "run")}, by tests that the solution could change` : null],
     ["Merged", session.merged ? session.merged.map((each) => each.report).join(", ") : null],
   ];
   const told = pairs.filter(([, value]) => value !== null && value !== "");

@@ -1,0 +1,92 @@
+"""Asks the solution what it does. For hidden tests and commands of verifiers that are `apart: true`.
+
+What the agent left runs in another sandbox, and only plain data comes back from there. Standard library only, Python
+3.8 or later. `python3 -m agentbench_solution PROGRAM [ARGUMENT ...]` runs a program of the solution's with this one's
+stdin, and ends as that does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import sys
+from typing import Any, NamedTuple, Sequence, Union  # noqa: UP035  Python 3.8
+
+_LONGEST_NAME = 100  # of a socket; Linux allows 107 bytes, macOS 103
+
+
+class SolutionError(Exception):
+    """The solution gave no result: what it raised, how it ended, or what it was killed for."""
+
+
+class Ended(NamedTuple):
+    """A program that ended by itself; `output` is what it wrote to stdout and stderr, in order."""
+
+    exit_code: int
+    output: str
+
+
+class Solution:
+    """What the agent left. Each call and run is a process of its own, of which nothing is left when it has ended.
+
+    `seconds` is how long each may take, `pythonpath` are the folders that functions are imported from.
+    """
+
+    def __init__(self, seconds: float = 10.0, pythonpath: Sequence[str] = (".",)) -> None:
+        self.seconds, self.pythonpath = seconds, list(pythonpath)
+
+    def call(self, function: str, *arguments: Any, **named: Any) -> Any:
+        """Return what `module:function` returns, as JSON has it: a tuple is a list, the keys of a dict are texts.
+
+        The arguments pass through JSON too. Raises SolutionError, which begins with the name of what was raised.
+        """
+        asked = {"function": function, "arguments": arguments, "named": named, "pythonpath": self.pythonpath}
+        return self._ask("call", asked)["value"]
+
+    def run(self, argv: Sequence[str], stdin: Union[str, bytes] = b"") -> Ended:  # noqa: UP007  Python 3.8
+        """Run a program in the folder that the agent left. Raises SolutionError for one that had to be killed."""
+        given = stdin.encode("utf-8") if isinstance(stdin, str) else stdin
+        found = self._ask("run", {"argv": list(argv), "stdin": base64.b64encode(given).decode("ascii")})
+        return Ended(found["exit_code"], found["output"])
+
+    def read(self, path: str) -> bytes:
+        """Return what a file holds, 8 MB at most. Raises SolutionError for what is no file, and for every link."""
+        return base64.b64decode(self._ask("read", {"path": path})["content"])
+
+    def _ask(self, what: str, asked: Any) -> Any:
+        with socket.socket(socket.AF_UNIX) as connection:
+            _connect(connection, os.environ["AGENTBENCH_SOLUTION"])
+            request = json.dumps({"do": what, "seconds": self.seconds, **asked})
+            connection.sendall(request.encode("ascii") + b"\n")
+            with connection.makefile("rb") as replies:
+                reply = json.loads(replies.readline() or b'{"error": "the session has ended"}')
+        if "error" in reply:
+            raise SolutionError(reply["error"])
+        return reply
+
+
+def _connect(connection: socket.socket, path: str) -> None:
+    if len(os.fsencode(path)) <= _LONGEST_NAME:
+        connection.connect(path)
+        return
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    finally:
+        os.close(folder)
+
+
+def _main() -> int:
+    try:
+        ended = Solution(seconds=1e9).run(sys.argv[1:], sys.stdin.buffer.read())
+    except SolutionError as error:
+        print(error, file=sys.stderr)
+        return 124
+    sys.stdout.write(ended.output)
+    return ended.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

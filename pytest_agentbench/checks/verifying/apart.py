@@ -1,0 +1,168 @@
+"""The solution in a sandbox of its own: a verifier asks for what it does, and gets plain data back.
+
+The verifier's sandbox has the hidden files and nothing that the agent left; the solution's has what the agent left, and
+neither hidden files nor a way to the verifier. The two share no folder, no process and no user that could see both:
+requests come through a socket in the verifier's own /tmp, and this process runs each of them in the solution's sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.checks.json_values import loads
+from pytest_agentbench.checks.verifying.command import private_path
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.workspaces import PathRefusedError, Sandbox
+
+HELPER = Path(__file__).with_name("agentbench_solution.py")
+"""The module by which hidden files ask."""
+
+_CALLER = Path(__file__).with_name("solution_caller.py")
+_FOLDER, _SOCKET = "agentbench", "solution"
+_MAX_REQUEST = 8 * 2**20
+_MAX_OUTPUT = 2**20
+_MAX_FILE = 8 * 2**20
+
+
+class _Refused(Exception):
+    """What the verifier is told in place of a result."""
+
+
+class Asked:
+    """Answers the requests of one verifier. `trouble` is what the solution's sandbox failed at, which is no verdict."""
+
+    def __init__(self, solution: Sandbox, python: str, seconds: float) -> None:
+        self.trouble: SandboxError | None = None
+        self._solution, self._python, self._seconds = solution, python, seconds
+        self._one_at_a_time = asyncio.Lock()
+        self._answering: set[asyncio.Task[Any]] = set()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read one request, and write its reply."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        try:
+            reply = await self._reply(json.loads(await reader.readline()))
+            writer.write(json.dumps(reply).encode("ascii") + b"\n")
+            await writer.drain()
+        except (OSError, ValueError, asyncio.CancelledError):  # it has gone, or asks for too much, or all ends
+            return
+        finally:
+            self._answering.discard(task)
+            writer.close()
+
+    async def end(self) -> None:
+        """Answer nothing any more."""
+        for task in tuple(self._answering):
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+
+    async def _reply(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        does = {"call": self._call, "run": self._run, "read": self._read}
+        try:
+            async with self._one_at_a_time:
+                return await does[asked["do"]](asked)
+        except _Refused as refused:
+            return {"error": str(refused)}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return {"error": f"the request is not understood: {type(error).__name__}: {error}"}
+        except SandboxError as error:
+            self.trouble = self.trouble or error
+            return {"error": str(error)}
+
+    async def _call(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        mark = secrets.token_hex(16)
+        request = {name: asked[name] for name in ("function", "arguments", "named", "pythonpath")}
+        given = json.dumps({"mark": mark, **request}).encode("ascii") + b"\n"
+        ended = await self._run_in_it([self._python, "-I", "-B", "-c", _caller()], given, asked["seconds"])
+        printed, found, text = ended["output"].rpartition(mark)
+        if not found:
+            shown = printed or text
+            raise _Refused(f"it ended with exit code {ended['exit_code']} and returned nothing: {shown[-2000:]}")
+        try:
+            reply = loads(text)
+        except ValueError as error:
+            raise _Refused(f"it returned what is no plain data: {error}") from error
+        return reply if isinstance(reply, dict) else {"error": "it returned what is no plain data"}
+
+    async def _run(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._run_in_it(asked["argv"], base64.b64decode(asked["stdin"]), asked["seconds"])
+
+    async def _read(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            content = await asyncio.to_thread(self._solution.workspace.read_bytes, asked["path"], _MAX_FILE)
+        except (PathRefusedError, OSError) as error:
+            raise _Refused(f"{type(error).__name__}: {error}") from error
+        return {"content": base64.b64encode(content).decode("ascii")}
+
+    async def _run_in_it(self, argv: list[str], stdin: bytes, seconds: float) -> dict[str, Any]:
+        seconds = min(seconds, self._seconds)
+        ended = await self._solution.exec(
+            argv,
+            seconds=seconds,
+            stdin=stdin,
+            output_limit=_MAX_OUTPUT,
+            environment={"HOME": private_path(self._solution, "")},
+        )
+        if ended.killed == "time-out":
+            raise _Refused(f"it had not ended after {seconds:g} s")
+        if ended.killed is not None:
+            raise _Refused(f"it was killed: it broke the sandbox's limit of {ended.killed}")
+        return {"exit_code": ended.exit_code, "output": ended.output}
+
+
+@asynccontextmanager
+async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[str, str]]:
+    """Answer what the verifier asks, until the block's end; yield the variables by which its programs find the way.
+
+    Raises SandboxError where no socket can be had.
+    """
+    await verifier.put(f"/tmp/{_FOLDER}/{HELPER.name}", HELPER.read_bytes())  # noqa: S108 - the sandbox's own
+    folder = verifier.workspace.private_tmp() / _FOLDER
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            listening = _listening(folder, opened, verifier.workspace.owner)
+        except OSError as error:
+            raise SandboxError(
+                f"a verifier that is apart needs a socket in {folder}: {error}; set TMPDIR to another folder"
+            ) from error
+        server = await asyncio.start_unix_server(asked.answer, sock=listening, limit=_MAX_REQUEST)
+        try:
+            seen = private_path(verifier, _FOLDER)
+            yield {"AGENTBENCH_SOLUTION": f"{seen}/{_SOCKET}", "PYTHONPATH": seen}
+        finally:
+            server.close()
+            await asked.end()
+    finally:
+        os.close(opened)  # not before: Python 3.13 looks up the socket's name when it is served, and when it is closed
+
+
+def _listening(folder: Path, opened: int, owner: int | None) -> socket.socket:
+    """Return a socket in the folder, which is `opened` and may have a longer path than a socket's name can be."""
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        short = Path(f"/proc/self/fd/{opened}")
+        listening.bind(str((short if short.exists() else folder) / _SOCKET))
+        if owner is not None:
+            os.chown(_SOCKET, owner, owner, dir_fd=opened)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+@cache
+def _caller() -> str:
+    return _CALLER.read_text(encoding="utf-8")
