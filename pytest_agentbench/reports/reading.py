@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded import MAX_DOCUMENT, read_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.report import Report, report_schema
 from pytest_agentbench.reports.statistics import finite
@@ -23,7 +24,7 @@ _MOST_DIGITS = 100
 def read_report(path: Path) -> Report:
     """A report.json. Raises ConfigError for a file that is none of this version."""
     try:
-        found = parsed(path.read_bytes())
+        found = parsed(read_file(path, MAX_DOCUMENT))
     except OSError as error:
         hint = "; run pytest first, or name the report.json" if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}{hint}") from error
