@@ -21,6 +21,7 @@ from pytest_agentbench.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pytest_agentbench.bounded.archives import ArchiveRefusedError, ZipReader, read_tar
+    from pytest_agentbench.bounded.columns import require_bounded_columns
     from pytest_agentbench.bounded.patterns import compile_pattern, search_pattern
     from pytest_agentbench.bounded.queries import select_values
     from pytest_agentbench.bounded.replies import MAX_LISTING, ReplyRefusedError, bound_reply, bounded_replies
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "archives": ("ArchiveRefusedError", "ZipReader", "read_tar"),
+    "columns": ("require_bounded_columns",),
     "patterns": ("compile_pattern", "search_pattern"),
     "queries": ("select_values",),
     "replies": ("MAX_LISTING", "ReplyRefusedError", "bound_reply", "bounded_replies"),
@@ -57,6 +59,7 @@ __all__ = [
     "read_file",
     "read_lines",
     "read_tar",
+    "require_bounded_columns",
     "search_pattern",
     "select_values",
 ]

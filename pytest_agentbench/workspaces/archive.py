@@ -40,7 +40,7 @@ def pack(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = 
     what is too large, OSError from `target`.
     """
     left_out: list[str] = []
-    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:  # noqa: TID251 - it is written
         for found in _found(workspace, left_out):
             if len(os.fsencode(found.path)) > _MAX_PATH:
                 left_out.append(found.path)
