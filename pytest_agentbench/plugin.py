@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_agentbench import hookspecs, options
+from pytest_agentbench.bounded import MAX_TEXT, open_file
 from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found here
     _agentbench_plan,
     agentbench_case,
@@ -238,8 +239,8 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
     if parent.session.isinitpath(path) or (CASES in parent.config.stash and not yaml):
         return True
     try:
-        with path.open("rb") as file:
-            head = file.read(None if yaml else _HEAD_BYTES).replace(b"\0", b"")
+        with open_file(path, MAX_TEXT if yaml else None) as file:
+            head = file.read(-1 if yaml else _HEAD_BYTES).replace(b"\0", b"")
             if path.suffix == ".jsonl" and len(head) == _HEAD_BYTES and b"\n" not in head:
                 return True  # its first row alone is longer: collecting it will tell
     except OSError:

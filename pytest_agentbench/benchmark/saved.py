@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from pytest_agentbench.benchmark.results import EvaluationResult
+from pytest_agentbench.bounded import MAX_DOCUMENT, read_file
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.store import write_atomically
 
@@ -46,7 +47,7 @@ def write_results(
 def read_results(path: Path) -> Saved:
     """Raises ConfigError, naming what is missing, for a file that is none."""
     try:
-        document = json.loads(path.read_bytes(), parse_constant=_refuse)
+        document = json.loads(read_file(path, MAX_DOCUMENT), parse_constant=_refuse)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     except json.JSONDecodeError as error:

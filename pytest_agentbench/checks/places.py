@@ -5,11 +5,11 @@ A relative path is looked up in both, `/tmp/...` only in the run's private tempo
 
 from __future__ import annotations
 
-import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_agentbench.bounded import FileRefusedError, read_file
 from pytest_agentbench.checks.base import CheckContext, Unmet
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.workspaces import MAX_FILE_BYTES, Kind, PathRefusedError
@@ -93,7 +93,7 @@ def _find_beside(folder: Path, path: str) -> Place | None:
 
 
 def _read_beside(file: Path) -> str:
-    with file.open("rb") as opened:
-        if os.fstat(opened.fileno()).st_size > MAX_FILE_BYTES:
-            raise ValueError(f"{file} holds over {MAX_FILE_BYTES:,} bytes")
-        return opened.read().decode()
+    try:
+        return read_file(file, MAX_FILE_BYTES).decode()
+    except FileRefusedError as error:
+        raise ValueError(f"{file}: {error.strerror}") from error

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.cli.places import project_of
 from pytest_agentbench.config import (
     COMMANDS_FILE,
@@ -297,4 +298,4 @@ def _satisfied(spec: FileExists | PathExists | FileContains, folder: Path) -> bo
         return False
     if isinstance(spec, FileExists):
         return True
-    return spec.text.encode() in path.read_bytes()
+    return spec.text.encode() in read_file(path)

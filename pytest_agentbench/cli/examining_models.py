@@ -61,12 +61,14 @@ async def _ask(model: Model) -> tuple[bool, str]:
     """Whether the endpoint answers `GET /models`, and what it answers."""
     import httpx2
 
+    from pytest_agentbench.bounded import MAX_LISTING, bounded_replies
+
     base_url, variable = _endpoint(model)
     headers = {} if variable is None else {"Authorization": f"Bearer {os.environ[variable].strip()}"}
     try:
-        async with httpx2.AsyncClient(timeout=_SECONDS) as client:
+        async with httpx2.AsyncClient(timeout=_SECONDS, event_hooks=bounded_replies(MAX_LISTING)) as client:
             response = await client.get(f"{base_url}/models", headers=headers)
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
         reason = str(error) or type(error).__name__
         return False, f"cannot be reached ({reason}): start it, or correct base_url in models.yaml"
     return _read(response, variable)

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import ConfigError, InfrastructureError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _beginning(contents: Contents, digits: str) -> Iterator[tuple[Path, RunArtif
             if kind != "run":
                 continue
             try:
-                content = path.read_bytes()
+                content = read_file(path)
                 if any(needle in content for needle in needles):  # most are not parsed
                     run = load_run(path)
                     if run.run_id.startswith(digits) or (run.fingerprint or "").startswith(digits):

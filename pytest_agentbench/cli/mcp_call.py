@@ -114,10 +114,10 @@ def _tool(listing: Listing, server: str, name: str) -> ServerTool:
 
 
 def _fit(tool: ServerTool, arguments: dict[str, Any]) -> str:
-    from pytest_agentbench.tools.mcp import UncheckableError, argument_schema
+    from pytest_agentbench.bounded import UncheckableError, bounded_schema
 
     try:
-        accepted = argument_schema(tool.input_schema).accepts(arguments)
+        accepted = bounded_schema(tool.input_schema).accepts(arguments)
     except UncheckableError as error:
         return f"nobody can tell whether the arguments satisfy the tool's schema: {error}"
     return f"the arguments {'satisfy' if accepted else 'do not satisfy'} the tool's schema"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.cli.printing import printable
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _document(path: Path) -> dict[str, Any]:
     from pytest_agentbench.errors import InfrastructureError
 
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_file(path))
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

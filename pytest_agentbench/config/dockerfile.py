@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pytest_agentbench.bounded import MAX_TEXT, read_file
+
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
 _NO_PLAIN_PATH = re.compile(r"[:@$\\]")
 _VARIABLE = re.compile(r"\$(?:(?P<plain>\w+)|\{(?P<name>\w+)(?:(?P<sign>:?[-+])(?P<word>[^${}]*))?\})")
@@ -69,7 +71,7 @@ def _filled(text: str, given: Mapping[str, str]) -> str:
 
 def _instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
     """Name, in capitals, and arguments of each; what ONBUILD puts off counts as if it stood there."""
-    lines = dockerfile.read_text(encoding="utf-8-sig", errors="replace").split("\n")
+    lines = read_file(dockerfile, MAX_TEXT).decode("utf-8-sig", "replace").split("\n")
     escape = re.escape(_escape(lines))
     kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     for line in re.sub(rf"{escape}[ \t\r]*\n", "", "\n".join(kept)).split("\n"):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
-import os
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +14,13 @@ import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.constructor import SafeConstructor
 
+from pytest_agentbench.bounded import MAX_TEXT, FileRefusedError, read_file
 from pytest_agentbench.errors import ConfigError
 
 Loc: TypeAlias = tuple[int | str, ...]
 """The way to a value: mapping keys and sequence indexes from the top of a file."""
 
-MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES = MAX_TEXT
 MAX_DEPTH = 100
 MAX_ALIASED = 100_000
 """How many values aliases may add to a file."""
@@ -96,17 +96,14 @@ def read(path: Path) -> Document:
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """The file's bytes, at most `limit` of them."""
+    """Read the file's bytes, at most `limit` of them. Raises ConfigError."""
     try:
-        if stat.S_ISFIFO(os.stat(path).st_mode):  # opening it would wait for somebody to write
-            raise ConfigError(f"{path}:1:1: found a pipe, expected a file")
-        with open(path, "rb") as file:
-            text = file.read(limit + 1)
+        return read_file(path, limit)
+    except FileRefusedError as error:
+        advice = "; move data out of the file" if error.errno == errno.EFBIG else ""
+        raise ConfigError(f"{path}:1:1: {error.strerror}{advice}") from error
     except OSError as error:
         raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror or error}") from error
-    if len(text) > limit:
-        raise ConfigError(f"{path}:1:1: found more than {limit:,} bytes, the limit; move data out of the file")
-    return text
 
 
 def parse_yaml(text: bytes, path: Path) -> Document:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from mimetypes import MimeTypes
 from pathlib import Path
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.records import FileChange, OutputArtifact
 from pytest_agentbench.store import OUTPUT_TYPE, Redactor, whole_file
@@ -50,7 +51,7 @@ def output_texts(output: str, artifacts: Iterable[OutputArtifact]) -> dict[str, 
     Those that are gone or damaged are left out.
     """
     found = ((each.artifact_id, whole_file(Path(output), each.uri)) for each in artifacts)
-    return {name: _text(file.read_bytes()) for name, file in found if file is not None}
+    return {name: _text(read_file(file)) for name, file in found if file is not None}
 
 
 def _text(content: bytes) -> str | None:

@@ -6,12 +6,12 @@ import hashlib
 import os
 from collections.abc import Collection, Mapping
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.config import PlannerSettings, RunProfile, ServerName, pinning_problem, suggest
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.errors import ConfigError
@@ -155,7 +155,7 @@ def _digest(path: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _content(path: str, mtime_ns: int, size: int) -> str:
-    return _sha256(Path(path).read_bytes())
+    return _sha256(read_file(path, _MAX_HASHED_BYTES))
 
 
 def _sha256(content: bytes) -> str:

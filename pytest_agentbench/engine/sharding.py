@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_agentbench.bounded import open_file
 from pytest_agentbench.engine.driver import JOB
 
 _OUTPUT = "agentbench_selection"
@@ -92,7 +93,7 @@ def _inputs(items: Iterable[pytest.Item]) -> str:
     found = [(item.path, item.stash[JOB].plan) for item in items if JOB in item.stash]
     digest = hashlib.sha256()
     for path in dict.fromkeys(path for path, _ in found):
-        with path.open("rb") as file:
+        with open_file(path, limit=None) as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     for plan in dict.fromkeys(plan for _, plan in found):
         digest.update(plan.lane.run_settings + plan.lane.evaluation_settings)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pytest_agentbench.bounded import MAX_DOCUMENT, read_file
 from pytest_agentbench.judging.aggregation import numbered
 from pytest_agentbench.judging.blocks import HOW_TO_READ
 from pytest_agentbench.judging.key_outputs import NO_TEXTS, Texts, key_texts
@@ -112,7 +113,7 @@ def _target(case: Case) -> _Parts:
 def _attachment_text(attachment: Attachment, limit: int) -> str:
     header = f"name: {attachment.name}\nsize: {attachment.size} bytes\n\n"
     try:
-        data = attachment.path.read_bytes()
+        data = read_file(attachment.path, MAX_DOCUMENT)
     except OSError as error:
         return f"{header}[cannot be read: {error.strerror or error}]"
     try:

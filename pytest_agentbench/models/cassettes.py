@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.models.cassette_file import Cassette
 from pytest_agentbench.models.tape import Tape
 from pytest_agentbench.records import Case, CassetteMode, Model
@@ -38,7 +39,7 @@ class Cassettes:
     def digest(self, case: Case, model_id: str, repetition: int) -> str | None:
         """SHA-256 of that file, None where there is none."""
         try:
-            return hashlib.sha256(self.path(case, model_id, repetition).read_bytes()).hexdigest()
+            return hashlib.sha256(read_file(self.path(case, model_id, repetition))).hexdigest()
         except OSError:
             return None
 

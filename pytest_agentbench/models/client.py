@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
-from pytest_agentbench.models.failures import RequestFailed, not_connected, status_failed, timed_out
+from pytest_agentbench.models.failures import RequestFailed, not_connected, refused_reply, status_failed, timed_out
 from pytest_agentbench.models.reply import ChatReply, read_reply
 from pytest_agentbench.models.throttle import Admission, Throttle, Throttling
 from pytest_agentbench.records import Limits, Model
@@ -121,6 +121,7 @@ class Endpoints:
         import httpx2
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+        from pytest_agentbench.bounded import bounded_replies
         from pytest_agentbench.models.pools import Pools
 
         # The throttle bounds what is in flight; the pool must never queue behind its back.
@@ -133,7 +134,9 @@ class Endpoints:
             base_url=model.base_url,
             max_retries=0,
             timeout=_timeout(),
-            http_client=DefaultAsyncHttpxClient(transport=pools, limits=limits, timeout=_timeout()),
+            http_client=DefaultAsyncHttpxClient(
+                transport=pools, limits=limits, timeout=_timeout(), event_hooks=bounded_replies()
+            ),
         )
 
     def _scripted(self) -> AsyncOpenAI:
@@ -237,6 +240,8 @@ class ChatClient:
         import httpx2
         import openai
 
+        from pytest_agentbench.bounded import ReplyRefusedError
+
         headers: dict[str, str] = {}
         if attempt > 1:  # what the client says of its own retries
             headers["x-stainless-retry-count"] = str(attempt - 1)
@@ -253,4 +258,6 @@ class ChatClient:
         except openai.APIStatusError as error:
             return error.response
         except (openai.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as error:
+            if isinstance(refused := error.__cause__ or error, ReplyRefusedError):
+                raise refused_reply(str(refused)) from error
             raise not_connected(error, self.model) from error

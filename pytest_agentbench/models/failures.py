@@ -64,6 +64,12 @@ def invalid_reply(what: str, body: bytes, model: Model) -> RequestFailed:
     return RequestFailed("invalid_response", summary, advice, retryable=True)
 
 
+def refused_reply(why: str) -> RequestFailed:
+    """A reply that is not read to its end: it would be the same again."""
+    advice = "No model writes as much: check what answers at its base_url."
+    return RequestFailed("reply_too_large", why, advice, retryable=False)
+
+
 def timed_out(seconds: float) -> RequestFailed:
     """No complete reply in time."""
     advice = (

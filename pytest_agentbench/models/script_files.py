@@ -42,16 +42,19 @@ Replies depend on nothing but the conversation, so the same conversation always 
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt, Tag, field_validator, model_validator
 
+from pytest_agentbench.bounded import compile_pattern, search_pattern
 from pytest_agentbench.config import ConfigFile, described_schema
 from pytest_agentbench.records import TOOL_USE_DIMENSIONS, Dimension, Record, ToolUseDimension
 
 Tokens = Annotated[StrictInt, Field(ge=0)]
 Score = Annotated[float, Field(ge=0, le=10)]
+
+_SECONDS = 1.0
+"""How long a pattern may be looked for in one message."""
 
 
 class ScriptedToolCall(Record):
@@ -129,10 +132,7 @@ class Reply(Record):
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
         if pattern is not None:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"not a regular expression: {error}") from error
+            compile_pattern(pattern)
         return pattern
 
     @model_validator(mode="after")
@@ -144,10 +144,10 @@ class Reply(Record):
         return self
 
     def answers(self, user_message: str) -> bool:
-        """Whether this reply is for `user_message`."""
+        """Tell whether this reply is for `user_message`. Raises TimeoutError where its pattern takes too long."""
         if self.when is not None:
             return self.when == user_message
-        return self.matches is None or re.search(self.matches, user_message) is not None
+        return self.matches is None or search_pattern(self.matches, user_message, _SECONDS) is not None
 
     @property
     def is_specific(self) -> bool:

@@ -103,6 +103,9 @@ def _step(scripts: Scripts, request: Mapping[str, Any], headers: Sequence[tuple[
         return scripts.find(case_id, messages).step(messages, offers_tools=offers_tools)
     except NoScript as error:
         raise RequestRefused(404, str(error), error.code) from error
+    except TimeoutError as error:
+        said = "a script's `matches` takes too long on this message; write one that backtracks less"
+        raise RequestRefused(400, said, "script_pattern") from error
 
 
 def _schema_name(request: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from pytest_agentbench.bounded import compile_pattern
 from pytest_agentbench.records.base import Dimension, Record, RunStatus, Slug
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -125,12 +126,7 @@ class RegexMatch(Record):
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, pattern: str) -> str:
-        import regex
-
-        try:
-            regex.compile(pattern)
-        except regex.error as error:
-            raise ValueError(f"not a regular expression: {error}") from error
+        compile_pattern(pattern)
         return pattern
 
 

@@ -30,6 +30,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded import MAX_DOCUMENT, open_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.rows import Row
 
@@ -161,7 +162,7 @@ class JournalReader:
 
     def read(self) -> int:
         """How many bytes were new. Raises ConfigError for a journal of another version, OSError where it is gone."""
-        with self.path.open("rb") as file:
+        with open_file(self.path, MAX_DOCUMENT) as file:
             file.seek(self.taken)
             lines = file.read().split(b"\n")
         lines.pop()  # nothing, or a line that is being written

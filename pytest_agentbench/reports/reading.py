@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded import MAX_DOCUMENT, read_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.report import Report, report_schema
 from pytest_agentbench.reports.statistics import finite
@@ -23,7 +24,7 @@ _MOST_DIGITS = 100
 def read_report(path: Path) -> Report:
     """A report.json. Raises ConfigError for a file that is none of this version."""
     try:
-        found = parsed(path.read_bytes())
+        found = parsed(read_file(path, MAX_DOCUMENT))
     except OSError as error:
         hint = "; run pytest first, or name the report.json" if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}{hint}") from error
@@ -92,7 +93,7 @@ def _bad_run(runs: Any) -> str | None:
 
 def _mistake(value: Any, schema: dict[str, Any], place: str) -> str | None:
     """The first that jsonschema finds in what stands at a place, in words."""
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator  # noqa: TID251 - the schema is our own
 
     error = next(Draft202012Validator(schema).iter_errors(value), None)
     if error is None:

@@ -23,6 +23,7 @@ from typing import IO
 
 from pydantic import AwareDatetime, ValidationError
 
+from pytest_agentbench.bounded import MAX_DOCUMENT, plain_size
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.records import Record, RowId
 from pytest_agentbench.records.research import Share
@@ -160,6 +161,7 @@ class KnowledgeBase:
             self._forget()
             return
         with self.path.open("r+b") as file:
+            plain_size(file.fileno(), self.path, MAX_DOCUMENT)
             if file.seek(0, os.SEEK_END) < self._size:
                 self._forget()
             file.seek(self._size)

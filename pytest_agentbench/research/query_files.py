@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.research.query_rows import ProposedQuery, from_cell
 from pytest_agentbench.research.raw_queries import markdown_queries
@@ -159,7 +160,7 @@ def _row(path: Path, line: int, fields: dict[str, Any]) -> GoodRow[ProposedQuery
 def _text(path: Path, warn: Callable[[str], None]) -> str:
     """The text of a file in UTF-8, with or without a mark, or in GBK. Raises ConfigError for others."""
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     try:

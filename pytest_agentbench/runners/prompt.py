@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Attachment, Case, Message
 
@@ -46,7 +47,7 @@ def _content(case: Case, attachment: Attachment) -> str:
         found = f"found {name!r} with {attachment.size:,} bytes, expected at most {_MAX_ATTACHMENT:,}"
         raise ConfigError(_problem(case, "attachments", found))
     try:
-        content = attachment.path.read_bytes()
+        content = read_file(attachment.path, _MAX_ATTACHMENT)
     except OSError as error:
         raise ConfigError(_problem(case, "attachments", f"cannot read {name!r}: {error.strerror}")) from error
     if hashlib.sha256(content).hexdigest() != attachment.sha256:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded import FileRefusedError, open_file
 from pytest_agentbench.config import (
     DATA_SUFFIXES,
     UNVERIFIED,
@@ -179,12 +179,12 @@ def _holds_cases(path: Path) -> bool:
 def _head(path: Path) -> str | None:
     """The beginning of a data file's text, of JSONL with a whole first line; None where it cannot be read."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            return ""
-        with path.open("rb") as file:
+        with open_file(path, limit=None) as file:
             head = file.read(_HEAD)
             if path.suffix == ".jsonl" and b"\n" not in head.lstrip():
                 head += file.readline(_FIRST_LINE) + file.read(_HEAD)
+    except FileRefusedError:
+        return ""
     except OSError:
         return None
     return head.decode("utf-16" if head[:2] in UTF16_BOMS else "utf-8-sig", "replace").strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
@@ -10,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded import open_descriptor, require_bounded_columns
 from pytest_agentbench.config import DatasetDescriptor, Scope, resolve_path
 from pytest_agentbench.sources.item_class import describe
 from pytest_agentbench.sources.json_items import BadItem, Item
@@ -17,6 +19,8 @@ from pytest_agentbench.sources.standard import dump
 
 _BATCH = 1000
 _BUILDERS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".arrow": "arrow"}
+_COLUMNS = frozenset({".parquet", ".arrow"})
+_PACKED = frozenset({".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".tar", ".tgz", ".7z"})
 _MISSING = "found an hf: source, which needs the package datasets; install it with: pip install 'pytest-agentbench[hf]'"
 
 
@@ -87,26 +91,36 @@ def _load(descriptor: DatasetDescriptor, scope: Scope, split: str | None) -> Any
     if path.is_dir() and any((path / name).is_file() for name in ("state.json", "dataset_dict.json")):
         loaded = datasets.load_from_disk(str(path))
         parts = loaded.values() if isinstance(loaded, dict) else [loaded]
-        _require_inside((file["filename"] for part in parts for file in part.cache_files), scope)
+        _require_usable([file["filename"] for part in parts for file in part.cache_files], scope)
         return loaded
     if path.is_dir():
         named = datasets.load_dataset_builder(str(path), **options).config.data_files or {}
-        _require_inside((str(file) for files in named.values() for file in files), scope)
+        _require_usable([str(file) for files in named.values() for file in files], scope)
         return datasets.load_dataset(str(path), split=split, **options)
     builder = _BUILDERS.get(path.suffix.lower())
     if builder is None:
         raise ValueError(f"found {path.name!r}, expected a folder or a file that ends in {', '.join(_BUILDERS)}")
+    _require_usable([str(path)], scope)
     options |= {"delimiter": "\t"} if path.suffix.lower() == ".tsv" else {}
     files = {split or "train": str(path)}
     return datasets.load_dataset(builder, data_files=files, split=split or "train", **options)
 
 
-def _require_inside(files: Iterable[str], scope: Scope) -> None:
-    """Raises ValueError where a folder's own description, or a link in it, leads out of the config root."""
+def _require_usable(files: Iterable[str], scope: Scope) -> None:
+    """Raises ValueError where a folder's own description, or a link in it, leads out of the config root.
+
+    Also for what is no plain file, and for what unpacks to more than it may: `datasets` unpacks to any size.
+    """
     for file in files:
         if "://" in file:
             raise ValueError(f"found {file!r}, expected a file of the folder")
         resolve_path(file, scope)
+        os.close(open_descriptor(file, limit=None)[0])
+        suffix = Path(file).suffix.lower()
+        if suffix in _PACKED:
+            raise ValueError(f"found {file!r}, which is packed; unpack it")
+        if suffix in _COLUMNS:
+            require_bounded_columns(Path(file))
 
 
 def _one_split(loaded: Any, split: str | None) -> Any:

@@ -6,12 +6,14 @@ A bad line of a JSONL file does not keep the others from being read; a JSON docu
 from __future__ import annotations
 
 import codecs
+import errno
 import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from pytest_agentbench.bounded import MAX_DOCUMENT, FileRefusedError, open_file, read_lines
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.json_text import (
     FAST,
@@ -66,12 +68,12 @@ def read_items(path: Path, inside: str = "items") -> Iterator[Item | BadItem]:
     all.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path, limit=None) as file:
             start = _skip_bom(path, file)
             first, second = _two_lines(file)
             file.seek(start)
             lines = _holds_lines(first, second, path.suffix, inside)
-            yield from _lines(file, start) if lines else _document(file.read(), inside, start)
+            yield from _lines(file, start) if lines else _document(_whole(file), inside, start)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
 
@@ -86,7 +88,7 @@ def parse_value(raw: bytes) -> Any:
 
 def first_character(path: Path) -> str:
     """What the file's first value begins with, "" where there is none. For files that `read_items` could read."""
-    with path.open("rb") as file:
+    with open_file(path, limit=None) as file:
         _skip_bom(path, file)
         return _two_lines(file)[0][:1].decode(errors="replace")
 
@@ -154,8 +156,19 @@ def _is_utf8(head: bytes) -> bool:
 
 def _two_lines(file: BinaryIO) -> tuple[bytes, bytes]:
     """The first two lines that are not blank."""
-    filled = (line for line in map(_strip, file) if line)
+    filled = (line for line in map(_strip, read_lines(file)) if line)
     return next(filled, b""), next(filled, b"")
+
+
+def _whole(file: BinaryIO) -> bytes:
+    """The rest of a document. Raises FileRefusedError where it is too large to be held."""
+    content = file.read(MAX_DOCUMENT + 1)
+    if len(content) > MAX_DOCUMENT:
+        said = (
+            f"found a JSON document of more than {MAX_DOCUMENT:,} bytes; write it as JSONL, which is read line by line"
+        )
+        raise FileRefusedError(errno.EFBIG, said, file.name)
+    return content
 
 
 def _strip(line: bytes) -> bytes:
@@ -188,7 +201,7 @@ def _parsed(line: bytes | str) -> Any:
 def _lines(file: BinaryIO, ahead: int) -> Iterator[Item | BadItem]:
     """`ahead` bytes of the file have been read."""
     fast = FAST.raw_decode
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(read_lines(file), 1):
         offset, ahead = ahead, ahead + len(line)
         raw = line.strip(_SPACE)
         if not raw:

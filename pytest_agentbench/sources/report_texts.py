@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pytest_agentbench.bounded import open_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import ExecutionMetrics, RaceCriteria, ReferenceRow, ReportRow, ResearchTask, RowPlace
 from pytest_agentbench.sources.json_items import parse_value
@@ -77,7 +78,7 @@ def _read(place: RowPlace | None, record: type[R], said: Callable[[R], str]) -> 
     if place is None:
         return None
     try:
-        with place.path.open("rb") as file:
+        with open_file(place.path, limit=None) as file:
             file.seek(place.offset)
             row = record.model_validate(parse_value(file.read(place.size)))
     except (OSError, ValueError, RecursionError) as error:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from pytest_agentbench.bounded import MAX_RECORD, open_file
 from pytest_agentbench.config import (
     UNVERIFIED,
     CaseSandbox,
@@ -159,7 +160,7 @@ def _decoded(text: bytes, path: Path) -> str:
 def _attachment(name: str, scope: Scope) -> Attachment:
     path = resolve_file(name, scope)
     try:
-        with open(path, "rb") as file:
+        with open_file(path, MAX_RECORD) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             size = file.tell()
     except OSError as error:

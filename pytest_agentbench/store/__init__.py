@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.lazy import lazy_exports
 from pytest_agentbench.store.archives import OUTPUT_TYPE, whole_archive, whole_file
 from pytest_agentbench.store.artifacts import PROFILE_FILE, Lane, Store
-from pytest_agentbench.store.files import lies_below, make_folder, read_file, temporary_file, write_atomically
+from pytest_agentbench.store.files import lies_below, make_folder, temporary_file, write_atomically
 from pytest_agentbench.store.fingerprints import (
     Plain,
     canonical_json,
@@ -81,7 +81,6 @@ __all__ = [
     "plain",
     "pull_evaluation",
     "pull_run",
-    "read_file",
     "read_history",
     "remove",
     "rubric_input",

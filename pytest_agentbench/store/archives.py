@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from pytest_agentbench.bounded import open_descriptor
 from pytest_agentbench.records import RunArtifact
-from pytest_agentbench.store.files import make_folder, open_to_read, temporary_file, write_atomically
+from pytest_agentbench.store.files import make_folder, temporary_file, write_atomically
 from pytest_agentbench.store.layout import RUNS, slug
 
 OUTPUTS = "outputs"
@@ -81,7 +82,7 @@ def _whole(output: Path, path: str, pattern: re.Pattern[str]) -> Path | None:
     if named is None:
         return None
     try:
-        with os.fdopen(open_to_read(output / path)[0], "rb") as file:
+        with os.fdopen(open_descriptor(output / path)[0], "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None

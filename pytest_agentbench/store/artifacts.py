@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pydantic_core import PydanticSerializationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Evaluation, Record, RunArtifact
 from pytest_agentbench.store.archives import kept_files, remove_kept, write_archive, write_output
-from pytest_agentbench.store.files import make_folder, read_file, why_unwritable, write_atomically, write_in_place
+from pytest_agentbench.store.files import make_folder, why_unwritable, write_atomically, write_in_place
 from pytest_agentbench.store.fingerprints import (
     canonical_json,
     evaluation_input,

@@ -1,4 +1,4 @@
-"""Files that are either the old or the complete new one, whenever the process dies; and read with care."""
+"""Files that are either the old or the complete new one, whenever the process dies."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ import errno
 import itertools
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from io import BufferedRandom
 from pathlib import Path
 
-LARGEST = 256 * 2**20
-"""Bytes of the largest file that is read back: what this package writes comes nowhere near it."""
-
-_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _serial = itertools.count()
 _session = secrets.token_hex(4)
@@ -82,36 +77,6 @@ def lies_below(folder: str, path: str) -> bool:
         if os.path.islink(place):  # a folder of runs has none, and resolving each path of 10,000 takes a second
             return Path(os.path.realpath(f"{folder}/{path}")).is_relative_to(os.path.realpath(folder))
     return True
-
-
-def read_file(path: str | os.PathLike[str]) -> bytes:
-    """All of a file, with the fewest system calls: each hands the interpreter's lock to pytest's thread.
-
-    Raises OSError, also for what somebody may have put there that never ends or never comes: a FIFO, a device.
-    """
-    descriptor, size = open_to_read(path)
-    try:
-        content = os.read(descriptor, size)
-        while len(content) < size and (more := os.read(descriptor, size - len(content))):
-            content += more
-    finally:
-        os.close(descriptor)
-    return content
-
-
-def open_to_read(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """A descriptor of a regular file, and its size, at most `LARGEST`. Raises OSError for anything else."""
-    descriptor = os.open(path, _READ_FLAGS)
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "Is no regular file", os.fspath(path))
-        if found.st_size > LARGEST:
-            raise OSError(errno.EFBIG, f"Is larger than {LARGEST // 2**20} MB", os.fspath(path))
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor, found.st_size
 
 
 def make_folder(path: str) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.records import Usage
-from pytest_agentbench.store.files import read_file
 from pytest_agentbench.store.layout import EVALUATIONS, RUNS, slug
 
 _RUN_FILE = re.compile(r"run_[0-9]+(\.[0-9a-f]{8})?\.json")

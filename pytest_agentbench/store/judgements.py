@@ -11,9 +11,10 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import AnswerVerdict, JudgeVerdict, Record
-from pytest_agentbench.store.files import make_folder, read_file, write_atomically
+from pytest_agentbench.store.files import make_folder, write_atomically
 from pytest_agentbench.store.locks import claim
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.store.remote import Remote

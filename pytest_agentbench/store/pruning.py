@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import Evaluation, RunArtifact
 from pytest_agentbench.store.archives import OUTPUTS, is_beside, kept_files, whole_file
@@ -130,7 +131,7 @@ class _Runs:
         """Whether the verdict is on the run in this file, and not on one that nobody can read."""
         if evaluation.run_id is not None:
             with contextlib.suppress(OSError):
-                if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in self._file(name).read_bytes():
+                if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in read_file(self._file(name)):
                     return True  # without parsing it
         run = self.run(name)
         if isinstance(run, RunArtifact):

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import Evaluation, RunArtifact
-from pytest_agentbench.store.files import read_file
 
 R = TypeVar("R", RunArtifact, Evaluation)
 

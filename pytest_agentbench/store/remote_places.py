@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from pytest_agentbench.store.files import LARGEST, make_folder, read_file, write_atomically
+from pytest_agentbench.bounded import MAX_RECORD, read_file
+from pytest_agentbench.store.files import make_folder, write_atomically
 
 MARKER = "agentbench-store.json"
 """The object that says what the others are; it is made at the first use of a place, and stays."""
@@ -134,9 +135,9 @@ class Bucket:
     async def read(self, name: str) -> bytes:
         """See `Place`."""
         # With a start, s3fs does not ask for the size first; with an end, an object without end does not fill memory.
-        content: bytes = await self._fs._cat_file(f"{self._root}/{name}", start=0, end=LARGEST + 1)
-        if len(content) > LARGEST:
-            raise OSError(errno.EFBIG, f"Is larger than {LARGEST // 2**20} MB", name)
+        content: bytes = await self._fs._cat_file(f"{self._root}/{name}", start=0, end=MAX_RECORD + 1)
+        if len(content) > MAX_RECORD:
+            raise OSError(errno.EFBIG, f"Is larger than {MAX_RECORD // 2**20} MB", name)
         return content
 
     async def write(self, name: str, data: bytes) -> None:

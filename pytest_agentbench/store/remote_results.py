@@ -17,10 +17,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records import Evaluation, RunArtifact
 from pytest_agentbench.store.archives import OUTPUT_TYPE, OUTPUTS, kept_files, whole_file
-from pytest_agentbench.store.files import read_file, why_unwritable
+from pytest_agentbench.store.files import why_unwritable
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.layout import EVALUATIONS, RUNS, slug
 from pytest_agentbench.store.reading import parse_evaluation, parse_run

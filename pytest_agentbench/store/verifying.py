@@ -10,12 +10,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import JudgeResult, RunArtifact
 from pytest_agentbench.store.archives import kept_files, whole_file
 from pytest_agentbench.store.artifacts import PROFILE_FILE
 from pytest_agentbench.store.contents import Contents, Folder
-from pytest_agentbench.store.files import read_file
 from pytest_agentbench.store.fingerprints import canonical_json
 from pytest_agentbench.store.judgements import StoredVerdict
 from pytest_agentbench.store.layout import slug

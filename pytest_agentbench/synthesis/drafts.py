@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import MAX_DOCUMENT, plain_size
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.judging import JudgeReply
 from pytest_agentbench.records import Usage
@@ -98,6 +99,7 @@ class Drafts:
             raise _unwritable(self.path, error) from error
 
     def _load(self) -> None:
+        plain_size(self._descriptor, self.path, MAX_DOCUMENT)
         with open(os.dup(self._descriptor), "rb") as file:
             file.seek(0)
             content = file.read()

@@ -78,9 +78,14 @@ async def _ask(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> di
     """The JSON object the service answers. SearchError, or ProviderError where it will refuse every search."""
     import httpx2
 
+    from pytest_agentbench.bounded import MAX_LISTING, ReplyRefusedError, bounded_replies
+
+    hooks = bounded_replies(MAX_LISTING)
     try:
-        async with httpx2.AsyncClient(timeout=_SECONDS, verify=tls_context()) as client:
+        async with httpx2.AsyncClient(timeout=_SECONDS, verify=tls_context(), event_hooks=hooks) as client:
             response = await request(client)
+    except ReplyRefusedError as error:
+        raise SearchError(f"{service}: {error}") from error
     except httpx2.HTTPError as error:
         raise SearchError(f"{service} could not be reached ({type(error).__name__})") from error
     if response.status_code in (401, 403):

@@ -7,16 +7,13 @@ import json
 import time
 from collections.abc import Collection, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_agentbench.bounded import BoundedSchema, UncheckableError, bounded_schema
 from pytest_agentbench.config import suggest
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
-from pytest_agentbench.tools.mcp.schemas import argument_schema
 from pytest_agentbench.tools.mcp.wire_names import wire_names
-
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
 
 OUTPUT_LIMIT = 32_000
 """How many characters of a tool's output the model gets."""
@@ -105,21 +102,22 @@ def _known(name: str, names: Collection[str]) -> str:
 
 def _acceptable(schema: dict[str, Any]) -> dict[str, Any]:
     """A server's schema, as long as providers can take it: for one that they cannot, they refuse the whole request."""
-    if schema.get("type", "object") != "object" or argument_schema(schema).problem is not None:
+    if schema.get("type", "object") != "object" or bounded_schema(schema).problem is not None:
         return {"type": "object"}
     return {"type": "object", **schema}
 
 
 def _problems(tool: Tool, arguments: dict[str, Any]) -> str:
-    errors = list(_validator(tool).iter_errors(arguments))[:_SHOWN_ERRORS]
+    try:
+        errors = _schema(tool).first_errors(arguments, _SHOWN_ERRORS)
+    except UncheckableError as error:
+        return f"the arguments cannot be checked by its schema: {error}"
     return "; ".join(f"{error.json_path.removeprefix('$.')}: {error.message[:300]}" for error in errors)
 
 
 @lru_cache(maxsize=1024)
-def _validator(tool: Tool) -> Draft202012Validator:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(tool.parameters)
+def _schema(tool: Tool) -> BoundedSchema:
+    return BoundedSchema(tool.parameters)
 
 
 def _os_error(error: OSError, arguments: dict[str, Any]) -> str:

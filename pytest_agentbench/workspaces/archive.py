@@ -10,8 +10,9 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
+from pytest_agentbench.bounded import ArchiveRefusedError, FileRefusedError, read_tar
 from pytest_agentbench.errors import AgentbenchError, SandboxError
 from pytest_agentbench.workspaces.confined import PathRefusedError, components, give, open_file, open_folder
 from pytest_agentbench.workspaces.walking import MAX_DEPTH, MAX_ENTRIES, Found, TreeError, walk
@@ -39,7 +40,7 @@ def pack(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = 
     what is too large, OSError from `target`.
     """
     left_out: list[str] = []
-    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:  # noqa: TID251 - it is written
         for found in _found(workspace, left_out):
             if len(os.fsencode(found.path)) > _MAX_PATH:
                 left_out.append(found.path)
@@ -63,17 +64,16 @@ def pack(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = 
 
 def unpack(archive: Path, workspace: Workspace) -> None:
     """Puts back what `pack` wrote. Raises ArchiveError for what is no such archive, SandboxError for want of room."""
-    total = 0
     try:
-        with tarfile.open(archive, "r:") as members:
-            for count, member in enumerate(members, 1):
-                total += member.size
-                is_kept = (member.isreg() or member.isdir()) and not member.issparse()
-                is_small = total <= MAX_ARCHIVE_BYTES and count <= MAX_ENTRIES and member.name.count("/") <= MAX_DEPTH
-                if not (is_kept and is_small):
-                    raise ArchiveError(f"{archive}: {member.name!r} is no file or folder that a workspace keeps")
-                _put_back(members, member, workspace)
+        for member, content in read_tar(archive, MAX_ARCHIVE_BYTES, MAX_ENTRIES):
+            if member.name.count("/") > MAX_DEPTH:
+                raise ArchiveError(f"{archive}: {member.name!r} lies in more than {MAX_DEPTH} folders")
+            _put_back(member, content, workspace)
         _give_all(workspace)
+    except ArchiveRefusedError as error:
+        raise ArchiveError(str(error)) from error
+    except FileRefusedError as error:
+        raise ArchiveError(f"{archive}: {error.strerror}") from error
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise SandboxError(f"no room to restore a workspace: {error}; set TMPDIR to another folder") from error
@@ -82,18 +82,16 @@ def unpack(archive: Path, workspace: Workspace) -> None:
         raise ArchiveError(f"{archive}: cannot be unpacked: {error}") from error
 
 
-def _put_back(members: tarfile.TarFile, member: tarfile.TarInfo, workspace: Workspace) -> None:
+def _put_back(member: tarfile.TarInfo, content: IO[bytes] | None, workspace: Workspace) -> None:
     """One folder or file, through the confined opens: no name leads out. Raises PathRefusedError where one would."""
     names = components(member.name.lstrip("/"))
     if not names:
         raise PathRefusedError(f"{member.name!r} names no file or folder")
     folders = names if member.isdir() else names[:-1]
     with open_folder(str(workspace.path), folders, create=True) as folder:
-        if member.isdir():
+        if content is None:
             os.utime(folder, (member.mtime, member.mtime))
             return
-        content = members.extractfile(member)
-        assert content is not None
         with content, os.fdopen(open_file(folder, names[-1], write=True), "wb") as file:
             shutil.copyfileobj(content, file)
             file.flush()

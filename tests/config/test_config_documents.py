@@ -123,7 +123,7 @@ def test_a_byte_order_mark_is_no_key():
 def test_a_file_over_the_limit_is_refused(tmp_path):
     path = tmp_path / "big.yaml"
     path.write_bytes(b"a: " + b"x" * (4 * 1024 * 1024))
-    with pytest.raises(ConfigError, match=r"big\.yaml:1:1: found more than 4,194,304 bytes"):
+    with pytest.raises(ConfigError, match=r"big\.yaml:1:1: found 4,194,307 bytes, expected at most"):
         read(path)
 
 

@@ -211,3 +211,13 @@ def test_without_the_package_the_extra_is_named(hub, place, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ConfigError, match=r"source: .*install it with: pip install 'pytest-agentbench\[hf\]'"):
         list(read_rows(hub("hf:./rows.csv", fields={"question": "problem"})))
+
+
+def test_rows_that_unpack_to_more_than_they_may_are_refused_before_they_are_loaded(hub, place):
+    import pyarrow.parquet
+
+    references = pyarrow.array([0] * 2_000, pyarrow.int32())
+    table = pyarrow.table({"question": pyarrow.DictionaryArray.from_arrays(references, ["x" * 2**20])})
+    pyarrow.parquet.write_table(table, place / "rows.parquet", store_schema=False)
+    with pytest.raises(ConfigError, match=r"source: cannot be loaded: .*rows\.parquet: found a row group of more than"):
+        list(read_rows(hub("hf:./rows.parquet")))

@@ -133,7 +133,7 @@ def test_another_encoding_is_named(write, encoding):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"gone\.json: cannot be read: No such file"):
         read_predictions(tmp_path / "gone.json")
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="cannot be read: found a folder, expected a file"):
         read_predictions(tmp_path)
 
 

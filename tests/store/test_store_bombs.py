@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.s3_server import S3Server
 
+from pytest_agentbench.bounded import MAX_RECORD
 from pytest_agentbench.cli import main
-from pytest_agentbench.store import files
 from pytest_agentbench.store.remote_places import open_place
 
 
@@ -27,7 +27,7 @@ def test_an_object_of_a_shared_folder_that_is_too_large_is_not_read(tmp_path):
     place = open_place(f"file://{tmp_path}")
     try:
         reading = asyncio.run_coroutine_threadsafe(place.read("runs/a/object"), place.loop)
-        with pytest.raises(OSError, match="larger than 256 MB"):
+        with pytest.raises(OSError, match="expected at most 268,435,456"):
             reading.result(20)
     finally:
         place.close()
@@ -35,7 +35,7 @@ def test_an_object_of_a_shared_folder_that_is_too_large_is_not_read(tmp_path):
 
 @pytest.mark.slow
 def test_an_object_of_a_bucket_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("pytest_agentbench.store.remote_places.LARGEST", 1000)  # 256 MB more take their time
+    monkeypatch.setattr("pytest_agentbench.store.remote_places.MAX_RECORD", 1000)  # 256 MB more take their time
     with S3Server(tmp_path) as server:
         for name, value in server.environ.items():
             monkeypatch.setenv(name, value)
@@ -53,7 +53,7 @@ def test_an_object_of_a_bucket_that_is_too_large_is_not_read(tmp_path, monkeypat
 @pytest.mark.parametrize("command", [["store", "verify"], ["store", "export"]])
 def test_stored_files_that_ask_for_much_are_named(tmp_path, capsys, command):
     folder = tmp_path / "outputs/runs/suit_default/run_profile_abc123/m/c"
-    sparse(folder / "run_1.json", files.LARGEST + 1)
+    sparse(folder / "run_1.json", MAX_RECORD + 1)
     (folder / "run_2.json").write_bytes(b'{"schema_version": 1, "trace": ' + b"[" * 200_000)
     os.mkfifo(folder / "run_3.json")
     main([*command, "--output", str(tmp_path / "outputs")])

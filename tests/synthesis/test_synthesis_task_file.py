@@ -46,7 +46,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, content: str) -> None
 
 def test_a_folder_in_its_place_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
     (tmp_path / "tasks.json").mkdir()
-    with pytest.raises(ConfigError, match="Is a directory"):
+    with pytest.raises(ConfigError, match="found a folder, expected a file"):
         TaskFile(tmp_path / "tasks.json")
 
 

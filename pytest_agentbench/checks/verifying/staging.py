@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from pytest_agentbench.bounded import MAX_DOCUMENT, open_file
 from pytest_agentbench.records import Case, HiddenFile, Verifier
 from pytest_agentbench.workspaces import (
     PRIVATE_TMP,
@@ -91,7 +92,7 @@ def source_digest(hidden: HiddenFile) -> str:
     if hidden.source.is_dir():
         held = sorted(_held(hidden.source).items())
         return hashlib.sha256(repr(held).encode("utf-8", "surrogateescape")).hexdigest()
-    with open(hidden.source, "rb") as file:
+    with open_file(hidden.source, MAX_DOCUMENT) as file:
         executable = bool(os.fstat(file.fileno()).st_mode & stat.S_IXUSR)
         return f"{hashlib.file_digest(file, 'sha256').hexdigest()}{' executable' if executable else ''}"
 
@@ -166,7 +167,7 @@ def _put(source: Path, path: str, target: Workspace) -> None:
         with open_folder(str(target.path), names, create=True, owner=target.owner):
             copy_tree(source, Workspace(target.path / path, target.owner))
         return
-    with open(source, "rb") as content, target.open_write(path) as copy:
+    with open_file(source, MAX_DOCUMENT) as content, target.open_write(path) as copy:
         shutil.copyfileobj(content, copy)
         os.fchmod(copy.fileno(), stat.S_IMODE(os.fstat(content.fileno()).st_mode) & 0o777)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import regex
 
+from pytest_agentbench.bounded import compile_pattern
 from pytest_agentbench.cli.foreign.patterns import python_pattern
 from pytest_agentbench.config import parse_yaml
 from pytest_agentbench.errors import ConfigError
@@ -159,8 +160,8 @@ def _regex(found: _Assertion, decided: Decided) -> None:
     given = found.text()
     try:
         flags, pattern = python_pattern(given)
-        regex.compile(flags + pattern)
-    except (ValueError, regex.error) as error:
+        compile_pattern(flags + pattern)
+    except ValueError as error:
         raise Unmapped(f"the pattern {given!r:.60} cannot be taken over: {error}") from error
     _found(decided, pattern, negated=found.negated, flags=flags)
 

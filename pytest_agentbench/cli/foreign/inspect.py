@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded import ArchiveRefusedError, ZipReader
 from pytest_agentbench.cli.foreign.drafts import Gathered, Place
 from pytest_agentbench.cli.foreign.inspect_samples import Task, Unfit, add_sample, left_out
 from pytest_agentbench.cli.foreign.rows import Row, filled, fit_row, parsed, read_rows, whole
@@ -122,46 +121,40 @@ def _attached(value: Any, sample: Mapping[str, Any]) -> Any:
 def _add_archive(path: Path, gathered: Gathered) -> None:
     """The same of an .eval file, which is a zip archive: one sample after the other is held whole."""
     try:
-        archive = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as error:
+        archive = ZipReader(path, MAX_LOG)
+    except (OSError, ArchiveRefusedError) as error:
         raise ConfigError(f"{path}:1:1: cannot be read as a log of Inspect: {error}") from error
     with archive:
-        names = {info.filename: info for info in archive.infolist()}
-        if "header.json" not in names:
+        if "header.json" not in archive.names:
             raise ConfigError(f"{path}:1:1: found no header.json in it, expected the log of a finished evaluation")
-        samples = [names[name] for name in sorted(names) if name.startswith("samples/") and name.endswith(".json")]
-        header = _member(archive, names["header.json"], path)
+        samples = [name for name in archive.names if name.startswith("samples/") and name.endswith(".json")]
+        header = _member(archive, "header.json", path)
         _add_log(header, _samples(archive, samples, path, gathered), path, gathered)
 
 
-def _samples(
-    archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo], path: Path, gathered: Gathered
-) -> Iterator[Row]:
-    for info in members:
-        place = Place(f"{path}!{info.filename}")
+def _samples(archive: ZipReader, names: Iterable[str], path: Path, gathered: Gathered) -> Iterator[Row]:
+    for name in names:
+        place = Place(f"{path}!{name}")
         try:
-            value = _member(archive, info, path)
+            value = _member(archive, name, path)
         except ConfigError as error:
             gathered.lose(place, str(error))
         else:
             yield from fit_row(place, value, gathered, _OF_A_LOG)
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> dict[str, Any]:
+def _member(archive: ZipReader, name: str, path: Path) -> dict[str, Any]:
     """A JSON object of the archive."""
-    file = f"{path}!{info.filename}"
-    if info.file_size > MAX_MEMBER:
-        raise ConfigError(f"{file}:1:1: found {info.file_size:,} bytes, expected at most {MAX_MEMBER:,}")
+    file = f"{path}!{name}"
     try:
-        with archive.open(info) as member:
-            content = member.read(MAX_MEMBER + 1)
+        content = archive.read(name, MAX_MEMBER)
     except NotImplementedError as error:
         raise ConfigError(
             f"{file}:1:1: compressed in a way that this Python cannot read ({error}); Inspect converts it: "
             f"inspect log convert {path} --to json --output-dir DIR"
         ) from error
-    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ConfigError(f"{file}:1:1: cannot be read: {error}") from error
+    except ArchiveRefusedError as error:
+        raise ConfigError(f"{file}:1:1: {str(error).removeprefix(f'{file}: ')}") from error
     value = parsed(content, file)
     if not isinstance(value, dict):
         raise ConfigError(f"{file}:1:1: found {json.dumps(value)[:40]}, expected an object")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ _LONGEST_PART = 255
 _IGNORED = punctuation + whitespace
 _SKIPPED = r"[\s!-/:-@\[-`{-~]*"
 """What Inspect does not compare at the ends of an answer and its target: punctuation of ASCII, white space."""
-_LETTERS = regex.compile(r"[A-Z](?:[\s,]*[A-Z])+")
+_LETTERS = re.compile(r"[A-Z](?:[\s,]*[A-Z])+")
 """Several choices in one text, as Inspect reads them."""
 _GRADED = ("model_graded_qa", "model_graded_fact")
 
@@ -291,7 +292,7 @@ def _sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
         found = beside(given[1], folder)
         if found is not None and "dockerfile" in found.name.lower():
             content = _read(found, "sandbox")
-            if regex.search(rb"(?im)^\s*(?:COPY|ADD)\b", content) is None:
+            if re.search(rb"(?im)^\s*(?:COPY|ADD)\b", content) is None:
                 return content, True
             return None, f"sandbox: {given[1]} copies files; put it and them beside the case as sandbox.dockerfile"
     return None, f"sandbox: found {given!r:.60}; say in sandbox.image, dockerfile or compose what the case needs"

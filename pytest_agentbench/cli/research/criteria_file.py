@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.cli.research.inputs import failed_row, label
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.records import QueryRow, RaceCriteria
@@ -32,7 +33,7 @@ class CriteriaFile:
     def read(cls, path: Path) -> CriteriaFile:
         """A file that is not there has no lines. Raises ConfigError where it cannot be read, or is no JSONL."""
         try:
-            text = path.read_bytes().decode("utf-8-sig")
+            text = read_file(path).decode("utf-8-sig")
         except FileNotFoundError:
             text = ""
         except OSError as error:

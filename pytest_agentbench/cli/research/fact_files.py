@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pytest_agentbench.bounded import open_file
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.records import QueryRow
 from pytest_agentbench.research.fact.rows import FactRow
@@ -26,7 +27,7 @@ class StoredRows:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._file = path.open("rb")
+            self._file = open_file(path, limit=None)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
 

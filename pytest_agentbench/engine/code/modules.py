@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.engine.code.outline import Import, Outline, outline
 from pytest_agentbench.engine.code.places import Place, find, kind_of, name_of_file, shown, version_of, ways
 from pytest_agentbench.engine.code.values import Untold, Values
@@ -77,7 +78,7 @@ class Modules:
         """A file as it was when the session began. Raises Untold where that cannot be known."""
         if file not in self._sources:
             try:
-                data, status = Path(file).read_bytes(), os.stat(file)
+                data, status = read_file(file), os.stat(file)
             except OSError as error:
                 raise Untold(f"there is no source to read at {file} ({error.strerror})") from error
             if status.st_mtime_ns > self.began:

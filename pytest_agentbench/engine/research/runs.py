@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.config import NetworkSettings
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.records import JUDGED, Case, ResearchScoring
@@ -77,7 +78,7 @@ class ResearchRuns:
         ConfigError.
         """
         try:
-            digests = {sha256(path.read_bytes()).hexdigest() for path in self._subjects}
+            digests = {sha256(read_file(path)).hexdigest() for path in self._subjects}
         except OSError as error:
             raise ConfigError(f"{error.filename}: cannot be read any more: {error.strerror}; run again") from error
         return sha256("".join(sorted(digests)).encode()).hexdigest()[:16]

@@ -49,7 +49,10 @@ class Jina:
     async def __aenter__(self) -> Self:
         import httpx2
 
-        client = httpx2.AsyncClient(timeout=self._settings.seconds * 2, verify=tls_context())
+        from pytest_agentbench.bounded import bounded_replies
+
+        hooks = bounded_replies(_MOST_BYTES)
+        client = httpx2.AsyncClient(timeout=self._settings.seconds * 2, verify=tls_context(), event_hooks=hooks)
         self._client = await self._opened.enter_async_context(client)
         return self
 
@@ -98,6 +101,8 @@ class Jina:
     async def _post(self, url: str) -> tuple[int, float | None, Mapping[str, Any]]:
         import httpx2
 
+        from pytest_agentbench.bounded import ReplyRefusedError
+
         assert self._client is not None, "pages are fetched inside of `async with`"
         if self._refused is not None:
             raise ProviderError(self._refused, code="jina_refused")
@@ -107,9 +112,11 @@ class Jina:
                 asyncio.timeout(self._settings.seconds * 2),
                 self._client.stream("POST", self._settings.jina_url, json={"url": url}, headers=headers) as response,
             ):
-                body = await _body(response)
+                body = await response.aread()
         except TimeoutError as error:
             raise FetchError("the Jina reader gave no complete answer in time") from error
+        except ReplyRefusedError as error:
+            raise FetchError(f"the Jina reader gave no answer that can be read: {error}") from error
         except httpx2.HTTPError as error:
             raise FetchError(f"the Jina reader could not be reached ({type(error).__name__})") from error
         if (refusal := _REFUSALS.get(response.status_code)) is not None:
@@ -121,13 +128,3 @@ class Jina:
             reply = {}
         wait = retry_after_seconds(response.headers)
         return response.status_code, wait, reply if isinstance(reply, dict) else {}
-
-
-async def _body(response: httpx2.Response) -> bytes:
-    """Raises FetchError where it is larger than any page's text."""
-    body = bytearray()
-    async for part in response.aiter_bytes():
-        body += part
-        if len(body) > _MOST_BYTES:
-            raise FetchError(f"the Jina reader answered with over {_MOST_BYTES // 2**20} MB, expected less")
-    return bytes(body)

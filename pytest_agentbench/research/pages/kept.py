@@ -15,8 +15,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.records import Record
-from pytest_agentbench.store import make_folder, read_file, write_atomically
+from pytest_agentbench.store import make_folder, write_atomically
 
 _CLAIMS = ".claims"
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5

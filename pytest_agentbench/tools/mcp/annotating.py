@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.bounded import UncheckableError, bounded_schema
 from pytest_agentbench.records import ToolCallEvent, ToolResultEvent, TraceEvent
-from pytest_agentbench.tools.mcp.schemas import UncheckableError, argument_schema
 from pytest_agentbench.tools.mcp.wire_names import wire_names
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _is_valid(call: ToolCallEvent, tool: Tool, warn: Callable[[str], None]) -> b
 
     No arguments at all are `{}`; what is no JSON object satisfies no schema, but a broken one.
     """
-    schema, arguments = argument_schema(tool.parameters), call.arguments
+    schema, arguments = bounded_schema(tool.parameters), call.arguments
     try:
         if arguments is None and (call.raw or "").strip() and schema.problem is None:
             return False

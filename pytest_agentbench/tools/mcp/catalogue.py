@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
 from pytest_agentbench.records import McpServer, Record
 from pytest_agentbench.store import Redactor, write_atomically
@@ -77,7 +78,7 @@ class Catalogues:
 
     def _read(self, definition: str) -> _Kept | None:
         try:
-            kept = _Kept.model_validate_json((self._folder / f"{definition}.json").read_bytes())
+            kept = _Kept.model_validate_json(read_file(self._folder / f"{definition}.json"))
         except (OSError, ValidationError):
             return None
         return self._kept.setdefault(definition, kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,16 +14,16 @@ from urllib.parse import urlsplit
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
+from pytest_agentbench.bounded import bound_reply
 from pytest_agentbench.errors import McpServerError
 from pytest_agentbench.models import tls_context
-from pytest_agentbench.tools.mcp.transport import MAX_MESSAGE_BYTES, TOO_LONG, Messages
+from pytest_agentbench.tools.mcp.transport import MAX_MESSAGE_BYTES, Messages
 
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 0.02
 _DENIED = (401, 403)
 _UNKNOWN = 404
 _SESSION = "mcp-session-id"
-_PLAIN = ("", "identity")
 
 
 @asynccontextmanager
@@ -69,25 +70,5 @@ async def _check(ended: asyncio.Event, response: httpx2.Response) -> None:
         ended.set()
     if response.status_code in _DENIED:
         raise McpServerError(f"it refuses the request (HTTP {response.status_code}): see 'headers'")
-    if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        plain = response.headers.get("content-encoding", "").lower() in _PLAIN
-        response.stream = _Limited(response.stream, MAX_MESSAGE_BYTES if plain else 0)
-
-
-class _Limited(httpx2.AsyncByteStream):
-    """A body that may be so long; one that is packed could be of any length."""
-
-    def __init__(self, body: httpx2.AsyncByteStream, limit: int) -> None:
-        self._body, self._left = body, limit
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._body:
-            self._left -= len(chunk)
-            if self._left < 0:
-                raise httpx2.StreamError(TOO_LONG)
-            yield chunk
-
-    async def aclose(self) -> None:
-        """As the body's."""
-        await self._body.aclose()
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    await bound_reply(sys.maxsize if is_stream else MAX_MESSAGE_BYTES, response)  # each event has a limit of its own

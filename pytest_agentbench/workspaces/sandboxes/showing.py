@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_agentbench.bounded import open_file
 from pytest_agentbench.workspaces.sandboxes.base import Mount
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import WRITABLE
 from pytest_agentbench.workspaces.sandboxes.bwrap import SYSTEM_FOLDERS, SYSTEM_PATH, python_path
@@ -72,7 +73,7 @@ def _files(program: str, path: str) -> list[str]:
 
 def _interpreter(file: str, path: str) -> Iterator[str]:
     """What runs a script, by its first line; nothing for what is no script."""
-    with open(file, "rb") as script:
+    with open_file(file, limit=None) as script:
         first = script.read(_FIRST_LINE_BYTES).partition(b"\n")[0]
     words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
     if words and os.path.basename(words[0]) == "env":

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator, SchemaError
 
-from pytest_agentbench.tools.mcp.schemas import UncheckableError, argument_schema
+from pytest_agentbench.bounded import UncheckableError, bounded_schema
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -19,7 +19,7 @@ VALIDATORS = (Draft7Validator, Draft201909Validator, Draft202012Validator)
 
 
 def takes(schema, arguments):
-    return argument_schema(schema).accepts(arguments)
+    return bounded_schema(schema).accepts(arguments)
 
 
 def refusal(schema, arguments=None):
@@ -156,7 +156,7 @@ def test_what_the_library_finds_broken_is_broken(schema, draft):
         sound = False
     declared = {"$schema": draft.META_SCHEMA["$id"], **schema} if isinstance(schema, dict) else schema
     if isinstance(schema, dict) or not sound:
-        assert (argument_schema(declared).problem is None) is sound
+        assert (bounded_schema(declared).problem is None) is sound
 
 
 # -- bounds
@@ -208,7 +208,7 @@ LAUGHS = {
 )
 def test_what_would_never_end_ends_soon_and_is_not_held_against_the_agent(schema, arguments):
     begun = perf_counter()
-    assert refusal(schema, arguments) == "to check these arguments by it takes too long, or nests too deep"
+    assert refusal(schema, arguments) == "to check this value by it takes too long, or nests too deep"
     assert perf_counter() - begun < 10
 
 

