@@ -14,7 +14,7 @@ import pytest
 
 from pytest_agentbench.collection.files import PLANNER
 from pytest_agentbench.collection.items import OUTPUT, STRICT, item_name
-from pytest_agentbench.collection.marked import attach_jobs
+from pytest_agentbench.collection.marked import attach_jobs, repeats
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports
 from pytest_agentbench.collection.selecting import deselect
@@ -36,6 +36,7 @@ from pytest_agentbench.engine import (
     RunLimits,
     RunLogHandler,
     Services,
+    Signals,
     Work,
     WorkerThrottles,
     execute,
@@ -86,7 +87,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
         _refuse(session, *left_out)  # nobody else would say why there is nothing
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
-    if problems := _problems(config, settings, jobs):
+    if problems := _problems(config, settings, session.items, jobs):
         _refuse(session, *problems)
         return
     telling = ToReport(report) if report is not None else ToController(channel, lambda: config.stash[AHEAD])
@@ -111,13 +112,16 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     if report is not None and not settings.dry_run:
         report.expect(len(jobs))
     _install(config, settings, ahead, services, telling)
+    Signals(telling.ended).install(session)
     if channel is not None:
         config.pluginmanager.register(Parcels())
 
 
-def _problems(config: pytest.Config, settings: Settings, jobs: list[Job]) -> list[str]:
+def _problems(config: pytest.Config, settings: Settings, items: list[pytest.Item], jobs: list[Job]) -> list[str]:
     """What keeps the whole session from running: missing keys or packages, a shared store that cannot be had."""
     planner = config.stash[PLANNER]
+    if problem := repeats(config, items):
+        return [problem]
     if settings.otel and (problem := otel_problem(os.environ)) is not None:
         return [problem]
     judges = (model for job in jobs for model in job.judges)
@@ -143,7 +147,8 @@ def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, service
         plugins.unregister(name="lfplugin")  # it has selected; a dry run is no result that --lf is about
     plugins.register(Origins(services.identities), "agentbench-origins")
     plugins.register(ahead, "agentbench-ahead")
-    reports = CaseReports(services.sandboxes.workspaces, keep=settings.keep_workspaces)
+    repetitions = config.stash[PLANNER].repetitions
+    reports = CaseReports(services.sandboxes.workspaces, repetitions, keep=settings.keep_workspaces)
     plugins.register(reports, "agentbench-case-reports")
     remote = config.stash[PLANNER].store.remote
     if remote is not None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
     from pytest_agentbench.engine.sharding import Sharding
     from pytest_agentbench.engine.shares import CHANNEL, ControllerLink
+    from pytest_agentbench.engine.signals import Signals
 
 _HERE = "pytest_agentbench.engine"
 _HOMES = {
@@ -48,6 +49,7 @@ _HOMES = {
     "services": ("CaseRunner", "Services", "agent_name"),
     "sharding": ("Sharding",),
     "shares": ("CHANNEL", "ControllerLink"),
+    "signals": ("Signals",),
 }
 __getattr__ = lazy_exports(_HERE, {name: f"{_HERE}.{home}" for home, names in _HOMES.items() for name in names})
 
@@ -82,6 +84,7 @@ __all__ = [
     "RunLogHandler",
     "Services",
     "Sharding",
+    "Signals",
     "Spending",
     "Work",
     "WorkerThrottles",

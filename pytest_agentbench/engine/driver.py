@@ -107,9 +107,12 @@ class RunAhead:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
-        """Also after -x: session fixtures, the runner among them, are torn down next."""
+        """Also after -x: session fixtures, the runner among them, are torn down next.
+
+        Not for good: pytest-rerunfailures sets the last item up again after this.
+        """
         if nextitem is None:
-            self.engine.close()
+            self.engine.pause()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
