@@ -43,7 +43,7 @@ from pytest_agentbench.engine import (
     over_budget,
     steady_socket,
 )
-from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
 from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.reports.telemetry import otel_problem
 from pytest_agentbench.session import BEGAN
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from pytest_agentbench.models import Endpoints
     from pytest_agentbench.options import Settings
     from pytest_agentbench.session import SessionReport
+
+_SESSION_FILES, _RUN_FILES, _PROGRAM_FILES, _MOST_FILES = 64, 4, 12, 64
+"""How many files a session has open, a run, the programs of a run; and what a run gets where there are as many."""
 
 
 def choose(session: pytest.Session, items: list[pytest.Item], *, dry_run: bool) -> None:
@@ -90,6 +93,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     if problems := _problems(config, settings, session.items, jobs):
         _refuse(session, *problems)
         return
+    narrowed = _bound_by_open_files(limits, jobs)
     telling = ToReport(report) if report is not None else ToController(channel, lambda: config.stash[AHEAD])
     workspaces = Workspaces()
     config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
@@ -108,7 +112,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}
     if report is not None:
         report.attach(ahead, services.dry_run)
-    telling.warn(*_warnings(jobs, predicted), *config.stash[PLANNER].left_out)
+    telling.warn(*_warnings(jobs, predicted), *narrowed, *config.stash[PLANNER].left_out)
     if report is not None and not settings.dry_run:
         report.expect(len(jobs))
     _install(config, settings, ahead, services, telling)
@@ -172,6 +176,36 @@ def _limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits:
     return RunLimits(max(most.values(), default=1), most, workers)
 
 
+def _bound_by_open_files(limits: RunLimits, jobs: list[Job]) -> list[str]:
+    """Lets no more runs be in flight than this process can have files open for; returns what to say of that.
+
+    What runs have open was counted at 2 and 16 in flight: a lock and connections, besides that 5 for a command in a
+    sandbox and 4 for each MCP server. The rest is room.
+    """
+    wanted = _SESSION_FILES + _MOST_FILES * limits.concurrency
+    allowed = allow_open_files(wanted)
+    if allowed >= wanted:
+        return []
+    each = _RUN_FILES if not any(map(_starts_programs, jobs)) else _RUN_FILES + _PROGRAM_FILES
+    most = max(1, (allowed - _SESSION_FILES) // each)
+    if most >= limits.concurrency:
+        return []
+    found, limits.concurrency = limits.concurrency, most
+    return [
+        f"{most} runs are made at once, not {found}: this process may have no more than {allowed} files open; "
+        f"allow more (ulimit -n {_SESSION_FILES + each * found})"
+    ]
+
+
+def _starts_programs(job: Job) -> bool:
+    try:
+        case = job.case()
+    except AgentbenchError:
+        return False  # an error of its item
+    plain = case.runner.type == "llm_probe" and not (case.tools or case.mcp_servers or case.mcp_task or case.verify)
+    return not plain and job.plan.predictions is None
+
+
 def _refuse(session: pytest.Session, *reasons: str) -> None:
     """Ends the session before anything runs."""
     session.items.clear()  # pytest_collection_finish comes all the same
@@ -199,7 +233,6 @@ def _services(
         return Endpoints(scripts=scripts, concurrency=limits.concurrency, providers=registry.providers, shared=shared)
 
     store.warn = telling.warn
-    allow_open_files(256 + 64 * limits.concurrency)  # a run has a lock, a connection, servers, programs
     return Services(
         registry,
         Sandboxes(workspaces),
