@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
-_WORST_LAST = ("rerun", "passed", "skipped", "failed", "error").index
+_WORST_LAST = ("passed", "skipped", "failed", "error")
 
 
 class SessionReport:
@@ -101,7 +101,7 @@ class SessionReport:
                     report.nodeid, {**self.rows[report.nodeid], "outcome": "error", "message": "teardown failed"}
                 )
         else:
-            self.others[report.nodeid] = max(outcome, self.others.get(report.nodeid, "rerun"), key=_WORST_LAST)
+            self.others[report.nodeid] = max(outcome, self.others.get(report.nodeid, "rerun"), key=_severity)
         if self.link is not None:
             self._tell_workers(report)
 
@@ -258,7 +258,7 @@ class SessionReport:
             return 0
         if exitstatus == pytest.ExitCode.INTERRUPTED:
             return 0
-        reported = {nodeid for nodeid, outcome in self.others.items() if outcome != "rerun"}
+        reported = {nodeid for nodeid, outcome in self.others.items() if outcome in _WORST_LAST}
         return max(0, session.testscollected - len(self.rows.keys() | reported))
 
     def _gate(self, rows: Sequence[dict[str, Any]], failures: Sequence[str]) -> Gate:
@@ -348,6 +348,11 @@ class SessionReport:
         yield from _repeated(self.rows.values())
         yield from family_warnings(self.rows.values())
         yield from self._unshared()
+
+
+def _severity(outcome: str) -> int:
+    """How bad it is; an outcome of another plugin's (`rerun`, `retried`) is none yet."""
+    return _WORST_LAST.index(outcome) if outcome in _WORST_LAST else -1
 
 
 def _counted(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
