@@ -37,6 +37,7 @@ from pytest_agentbench.engine import (
     RunLogHandler,
     Services,
     Signals,
+    Streams,
     Work,
     WorkerThrottles,
     execute,
@@ -107,7 +108,9 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
             return
     view = _view(config, report, len(jobs)) if report is not None else _unseen
     work: Work = functools.partial(execute, services)
-    ahead = RunAhead(session, work, limits, close=services.close, tick=view, channel=channel, throttles=throttles)
+    ahead = RunAhead(
+        session, work, limits, close=services.close, tick=view, warn=telling.warn, channel=channel, throttles=throttles
+    )
     predicted = config.stash[PLANNER].predicted
     ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}
     if report is not None:
@@ -152,7 +155,8 @@ def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, service
     plugins.register(Origins(services.identities), "agentbench-origins")
     plugins.register(ahead, "agentbench-ahead")
     repetitions = config.stash[PLANNER].repetitions
-    reports = CaseReports(services.sandboxes.workspaces, repetitions, keep=settings.keep_workspaces)
+    config.add_cleanup((streams := Streams()).close)
+    reports = CaseReports(services.sandboxes.workspaces, repetitions, streams, keep=settings.keep_workspaces)
     plugins.register(reports, "agentbench-case-reports")
     remote = config.stash[PLANNER].store.remote
     if remote is not None:

@@ -10,7 +10,17 @@ import pytest
 
 from pytest_agentbench.collection.marked import PLAN_PARAM
 from pytest_agentbench.collection.planning import NO_MODEL
-from pytest_agentbench.engine import JOB, RESULT, Job, Plan, Result, agent_name, filter_capture_handlers, judged_by
+from pytest_agentbench.engine import (
+    JOB,
+    RESULT,
+    Job,
+    Plan,
+    Result,
+    Streams,
+    agent_name,
+    filter_capture_handlers,
+    judged_by,
+)
 from pytest_agentbench.errors import AgentbenchError, visible
 from pytest_agentbench.records import Model
 from pytest_agentbench.reports import Row, headline, run_row, user_properties
@@ -27,16 +37,20 @@ DRAWN = pytest.StashKey[bool]()
 class CaseReports:
     """Registered in sessions with cases, in every process that runs items."""
 
-    def __init__(self, workspaces: Workspaces, repetitions: Callable[[Plan], int], *, keep: bool) -> None:
+    def __init__(
+        self, workspaces: Workspaces, repetitions: Callable[[Plan], int], streams: Streams, *, keep: bool
+    ) -> None:
         """`repetitions` says how often cases run by a plan, `keep` leaves workspaces of runs that did not pass."""
         self.workspaces = workspaces
         self.repetitions = repetitions
+        self.streams = streams
         self.keep = keep
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Runs ahead log into their own items. An item that is set up again draws again."""
         filter_capture_handlers()
+        self.streams.guard()  # here, where pytest captures them
         if item.stash.get(DRAWN, False):
             self._draw_again(item)
 
@@ -48,6 +62,11 @@ class CaseReports:
         job = item.stash[JOB]
         if job.plan.predictions is None:  # there is one answer, and no other to be had
             item.stash[JOB] = replace(job, repetition=job.repetition + self.repetitions(job.plan))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self) -> None:
+        """The terminal is about to write."""
+        self.streams.mend()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(

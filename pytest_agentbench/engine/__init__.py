@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.sharding import Sharding
     from pytest_agentbench.engine.shares import CHANNEL, ControllerLink
     from pytest_agentbench.engine.signals import Signals
+    from pytest_agentbench.engine.streams import Streams
 
 _HERE = "pytest_agentbench.engine"
 _HOMES = {
@@ -50,6 +51,7 @@ _HOMES = {
     "sharding": ("Sharding",),
     "shares": ("CHANNEL", "ControllerLink"),
     "signals": ("Signals",),
+    "streams": ("Streams",),
 }
 __getattr__ = lazy_exports(_HERE, {name: f"{_HERE}.{home}" for home, names in _HOMES.items() for name in names})
 
@@ -86,6 +88,7 @@ __all__ = [
     "Sharding",
     "Signals",
     "Spending",
+    "Streams",
     "Work",
     "WorkerThrottles",
     "agent_name",

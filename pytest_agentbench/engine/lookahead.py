@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
+from pytest_agentbench.engine.blocking import LoopWatch
 from pytest_agentbench.engine.job import Job, Result
 
 Work = Callable[[Job, Any], Awaitable[Result]]
@@ -42,9 +43,10 @@ class LookAhead:
         window: int,
         limits: dict[Hashable, int] | None = None,
         on_close: Callable[[], Awaitable[None]] | None = None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.work, self.concurrency, self.window, self.limits = work, concurrency, window, limits or {}
-        self.on_close = on_close
+        self.on_close, self.warn = on_close, warn
         self.at = self.planned = 0
         self.starved = 0
         self.closed = False
@@ -65,6 +67,7 @@ class LookAhead:
         self.busy: dict[Hashable, int] = {}
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._serve, name="agentbench-engine", daemon=True)
+        self.watch = LoopWatch(self.loop, self.thread, self._runs, self.warn)
 
     # -- called by pytest's thread
 
@@ -98,6 +101,7 @@ class LookAhead:
             except queue.Empty:
                 if over:
                     return self._lost(job, runner)
+                self.watch.look()
             tick()
 
     def drain(self, reason: str) -> None:
@@ -120,6 +124,7 @@ class LookAhead:
         if self.thread.ident:
             self.post(self.loop.stop)
             self.thread.join(self.grace + 2)
+            self.watch.end()
         else:  # never started
             self.loop.close()
 
@@ -172,8 +177,11 @@ class LookAhead:
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
+    def _runs(self) -> dict[asyncio.Task[Any], str]:
+        return {flight.task: job.case_id for job, flight in [*self.running.items()]}
+
     def _in_flight(self) -> str:
-        names = [job.case_id for job in self.running]
+        names = [*self._runs().values()]
         more = [f"{len(names) - 3} more"] if len(names) > 3 else []
         return f"in flight were {', '.join([*names[:3], *more]) or 'no runs'}"
 

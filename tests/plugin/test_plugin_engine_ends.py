@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
@@ -69,6 +70,65 @@ def test_an_agent_that_tries_to_breaks_what_runs_beside_it_at_most(bench: Bench,
     assert outcomes[2] == "error"
     assert (outcomes[:1], outcomes[4:]) == (["passed"], ["passed"] * 2)
     assert set(outcomes) == {"passed", "error"}
+
+
+CLOSING = (
+    HEAD
+    + "import sys\n"
+    + """
+async def agent(case):
+    if case.case_id.endswith("q2"):
+        {does}
+    print("here I am")
+    return "Paris"
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        "sys.stdout.close()",
+        "sys.stderr.close()",
+        "sys.__stdout__.close()",
+        "sys.stdout.buffer.close()",
+        "sys.stdout.detach()",
+    ],
+)
+def test_an_agent_that_closes_a_stream_breaks_its_own_item_only(bench: Bench, does: str) -> None:
+    bench.agent(CLOSING.format(does=does))
+    bench.questions(5)
+    finished = bench.run()
+    assert [*finished.outcomes.values()] == ["passed", "passed", "error", "passed", "passed"]
+    assert "the stream is the whole session's" in finished.runs["cases/many.q2[agent]"]["message"]
+    assert not sys.stdout.closed
+    finished.result.assert_outcomes(passed=4, errors=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capture", ["fd", "sys", "no"])
+def test_an_agent_that_closes_the_terminals_descriptor_takes_no_summary(bench: Bench, capture: str) -> None:
+    bench.agent(CLOSING.format(does="os.close(1)").replace('    print("here I am")\n', ""))
+    bench.questions(5)
+    finished = bench.spawn(f"--capture={capture}", "--agentbench-concurrency=1")
+    assert finished.exit == 0
+    finished.result.assert_outcomes(passed=5)
+    assert "5 runs: 5 passed" in finished.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["serial", "xdist"])
+def test_an_agent_that_blocks_the_loop_is_named_with_the_time(bench: Bench, workers: tuple[str, ...]) -> None:
+    bench.agent(HEAD + "def wait():\n    time.sleep(1.6)\n" + CLOSING.removeprefix(HEAD).format(does="wait()"))
+    bench.questions(6)
+    finished = bench.spawn(*workers)
+    assert finished.exit == 0
+    [warning] = finished.report["session"]["warnings"]
+    found = re.match(r"cases/many\.q2 blocked the event loop for (\d\.\d) s at (.*), in agent: ", warning)
+    assert found is not None, warning
+    assert float(found[1]) >= 1.4
+    path, line = found[2].rsplit(":", 1)
+    assert bench.path.joinpath(path).read_text().splitlines()[int(line) - 1].strip() == "wait()"
 
 
 @pytest.mark.slow
