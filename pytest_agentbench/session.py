@@ -6,7 +6,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
-_WORST_LAST = ("rerun", "passed", "skipped", "failed", "error").index
+_WORST_LAST = ("passed", "skipped", "failed", "error")
 
 
 class SessionReport:
@@ -51,6 +51,7 @@ class SessionReport:
         self.baseline = _baseline(config, settings)
         self._opening = threading.Lock()
         self.drained: str | None = None
+        self.ended_by: int | None = None
         self.not_run = 0
         self.report: dict[str, Any] | None = None
         self.written: dict[str, Path] = {}
@@ -60,6 +61,10 @@ class SessionReport:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remembers the session, whose flags stop it, and looks at the clock."""
         self.session = session
+        if (link := self.link) is not None:
+            from pytest_agentbench.engine import Signals
+
+            Signals(link.ended, lambda: link.cases > 0).install(session)
         if (seconds := self.settings.max_seconds) is not None:
             reason = f"the time is used up: {seconds:g} s (--agentbench-max-seconds)"
             timer = threading.Timer(seconds, self.drain, [reason])
@@ -87,7 +92,8 @@ class SessionReport:
         outcome = "error" if report.failed and report.when != "call" else report.outcome
         if row is not None:
             self.order[report.nodeid] = getattr(report, "item_index", len(self.order))
-            self._keep(report.nodeid, row)
+            before = self.rows.get(report.nodeid) if getattr(report, "agentbench_again", False) else None
+            self._keep(report.nodeid, row if before is None else _counted(before, row))
             self.not_run += getattr(report, "agentbench_not_run", False)
         elif report.nodeid in self.rows:
             if outcome == "error":  # its teardown broke
@@ -95,7 +101,7 @@ class SessionReport:
                     report.nodeid, {**self.rows[report.nodeid], "outcome": "error", "message": "teardown failed"}
                 )
         else:
-            self.others[report.nodeid] = max(outcome, self.others.get(report.nodeid, "rerun"), key=_WORST_LAST)
+            self.others[report.nodeid] = max(outcome, self.others.get(report.nodeid, "rerun"), key=_severity)
         if self.link is not None:
             self._tell_workers(report)
 
@@ -115,6 +121,8 @@ class SessionReport:
         if self.settings.dry_run:
             return  # the report of the last real session stays
         self.lost = self._lost(session, exitstatus)
+        if number := self.ended_by or (self.link and self.link.ended_by):
+            exitstatus = session.exitstatus = 128 + number  # as shells tell it
         unread = self.uncollected and exitstatus != pytest.ExitCode.USAGE_ERROR
         if (self.rows or self.lost or idle or unread) and not session.config.getoption("collectonly"):
             self._finish(session, exitstatus)
@@ -250,7 +258,7 @@ class SessionReport:
             return 0
         if exitstatus == pytest.ExitCode.INTERRUPTED:
             return 0
-        reported = {nodeid for nodeid, outcome in self.others.items() if outcome != "rerun"}
+        reported = {nodeid for nodeid, outcome in self.others.items() if outcome in _WORST_LAST}
         return max(0, session.testscollected - len(self.rows.keys() | reported))
 
     def _gate(self, rows: Sequence[dict[str, Any]], failures: Sequence[str]) -> Gate:
@@ -337,8 +345,40 @@ class SessionReport:
             yield f"{self._cut_short}; {runs} not started"
         if self.lost:
             yield f"{self.lost} collected items were never reported"
+        yield from _repeated(self.rows.values())
         yield from family_warnings(self.rows.values())
         yield from self._unshared()
+
+
+def _severity(outcome: str) -> int:
+    """How bad it is; an outcome of another plugin's (`rerun`, `retried`) is none yet."""
+    return _WORST_LAST.index(outcome) if outcome in _WORST_LAST else -1
+
+
+def _counted(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """The row of an item that was run again, with what is known of the attempts that do not count.
+
+    The first that has a verdict does: to run what failed until it passes is no way to a pass rate.
+    """
+    counts, other = (before, row) if before["outcome"] in ("passed", "failed") else (row, before)
+    attempt = {name: other[name] for name in ("repetition", "outcome", "message", "artifact")}
+    return {**counts, "reruns": [*before.get("reruns", ()), attempt]}
+
+
+def _repeated(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Which runs another plugin had made again, in a sentence."""
+    again = [row for row in rows if "reruns" in row]
+    if again:
+        told = [
+            f"{row['nodeid'].rpartition('::')[2]} {row['outcome']}, and "
+            + ", ".join(attempt["outcome"] for attempt in row["reruns"])
+            for row in again[:3]
+        ]
+        more = f"; and {len(again) - 3} more" if len(again) > 3 else ""
+        yield (
+            f"made again by another plugin: {'; '.join(told)}{more}. Figures count an item's first verdict, which is "
+            "named first; the exit status is that of the last attempt"
+        )
 
 
 def _baseline(config: pytest.Config, settings: Settings) -> Campaign | None:

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_agentbench.collection.files import PLANNER
 from pytest_agentbench.collection.items import OUTPUT, STRICT, item_name
-from pytest_agentbench.collection.marked import attach_jobs
+from pytest_agentbench.collection.marked import attach_jobs, repeats
 from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports
 from pytest_agentbench.collection.selecting import deselect
@@ -36,13 +36,15 @@ from pytest_agentbench.engine import (
     RunLimits,
     RunLogHandler,
     Services,
+    Signals,
+    Streams,
     Work,
     WorkerThrottles,
     execute,
     over_budget,
     steady_socket,
 )
-from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
 from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.reports.telemetry import otel_problem
 from pytest_agentbench.session import BEGAN
@@ -55,6 +57,9 @@ if TYPE_CHECKING:
     from pytest_agentbench.models import Endpoints
     from pytest_agentbench.options import Settings
     from pytest_agentbench.session import SessionReport
+
+_SESSION_FILES, _RUN_FILES, _PROGRAM_FILES, _MOST_FILES = 64, 4, 12, 64
+"""How many files a session has open, a run, the programs of a run; and what a run gets where there are as many."""
 
 
 def choose(session: pytest.Session, items: list[pytest.Item], *, dry_run: bool) -> None:
@@ -86,9 +91,10 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
         _refuse(session, *left_out)  # nobody else would say why there is nothing
     if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
         return
-    if problems := _problems(config, settings, jobs):
+    if problems := _problems(config, settings, session.items, jobs):
         _refuse(session, *problems)
         return
+    narrowed = _bound_by_open_files(limits, jobs)
     telling = ToReport(report) if report is not None else ToController(channel, lambda: config.stash[AHEAD])
     workspaces = Workspaces()
     config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
@@ -102,22 +108,27 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
             return
     view = _view(config, report, len(jobs)) if report is not None else _unseen
     work: Work = functools.partial(execute, services)
-    ahead = RunAhead(session, work, limits, close=services.close, tick=view, channel=channel, throttles=throttles)
+    ahead = RunAhead(
+        session, work, limits, close=services.close, tick=view, warn=telling.warn, channel=channel, throttles=throttles
+    )
     predicted = config.stash[PLANNER].predicted
     ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}
     if report is not None:
         report.attach(ahead, services.dry_run)
-    telling.warn(*_warnings(jobs, predicted), *config.stash[PLANNER].left_out)
+    telling.warn(*_warnings(jobs, predicted), *narrowed, *config.stash[PLANNER].left_out)
     if report is not None and not settings.dry_run:
         report.expect(len(jobs))
     _install(config, settings, ahead, services, telling)
+    Signals(telling.ended).install(session)
     if channel is not None:
         config.pluginmanager.register(Parcels())
 
 
-def _problems(config: pytest.Config, settings: Settings, jobs: list[Job]) -> list[str]:
+def _problems(config: pytest.Config, settings: Settings, items: list[pytest.Item], jobs: list[Job]) -> list[str]:
     """What keeps the whole session from running: missing keys or packages, a shared store that cannot be had."""
     planner = config.stash[PLANNER]
+    if problem := repeats(config, items):
+        return [problem]
     if settings.otel and (problem := otel_problem(os.environ)) is not None:
         return [problem]
     judges = (model for job in jobs for model in job.judges)
@@ -143,7 +154,9 @@ def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, service
         plugins.unregister(name="lfplugin")  # it has selected; a dry run is no result that --lf is about
     plugins.register(Origins(services.identities), "agentbench-origins")
     plugins.register(ahead, "agentbench-ahead")
-    reports = CaseReports(services.sandboxes.workspaces, keep=settings.keep_workspaces)
+    repetitions = config.stash[PLANNER].repetitions
+    config.add_cleanup((streams := Streams()).close)
+    reports = CaseReports(services.sandboxes.workspaces, repetitions, streams, keep=settings.keep_workspaces)
     plugins.register(reports, "agentbench-case-reports")
     remote = config.stash[PLANNER].store.remote
     if remote is not None:
@@ -174,6 +187,36 @@ def _limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits:
     return RunLimits(max(most.values(), default=1), most, workers)
 
 
+def _bound_by_open_files(limits: RunLimits, jobs: list[Job]) -> list[str]:
+    """Lets no more runs be in flight than this process can have files open for; returns what to say of that.
+
+    What runs have open was counted at 2 and 16 in flight: a lock and connections, besides that 5 for a command in a
+    sandbox and 4 for each MCP server. The rest is room.
+    """
+    wanted = _SESSION_FILES + _MOST_FILES * limits.concurrency
+    allowed = allow_open_files(wanted)
+    if allowed >= wanted:
+        return []
+    each = _RUN_FILES if not any(map(_starts_programs, jobs)) else _RUN_FILES + _PROGRAM_FILES
+    most = max(1, (allowed - _SESSION_FILES) // each)
+    if most >= limits.concurrency:
+        return []
+    found, limits.concurrency = limits.concurrency, most
+    return [
+        f"{most} runs are made at once, not {found}: this process may have no more than {allowed} files open; "
+        f"allow more (ulimit -n {_SESSION_FILES + each * found})"
+    ]
+
+
+def _starts_programs(job: Job) -> bool:
+    try:
+        case = job.case()
+    except AgentbenchError:
+        return False  # an error of its item
+    plain = case.runner.type == "llm_probe" and not (case.tools or case.mcp_servers or case.mcp_task or case.verify)
+    return not plain and job.plan.predictions is None
+
+
 def _refuse(session: pytest.Session, *reasons: str) -> None:
     """Ends the session before anything runs."""
     session.items.clear()  # pytest_collection_finish comes all the same
@@ -201,7 +244,6 @@ def _services(
         return Endpoints(scripts=scripts, concurrency=limits.concurrency, providers=registry.providers, shared=shared)
 
     store.warn = telling.warn
-    allow_open_files(256 + 64 * limits.concurrency)  # a run has a lock, a connection, servers, programs
     return Services(
         registry,
         Sandboxes(workspaces),

@@ -63,6 +63,21 @@ def attach_jobs(items: list[pytest.Item]) -> None:
             item.stash[JOB] = _job(*draw)
 
 
+def repeats(config: pytest.Config, items: list[pytest.Item]) -> str | None:
+    """Say why plugins that multiply tests are refused, where one is asked to: a case's repetitions would be one run."""
+    count = config.getoption("count", 1) if config.pluginmanager.has_plugin("repeat") else 1
+    if config.getoption("flake_finder_enable", False):
+        asked, count = "--flake-finder", config.getoption("flake_runs")
+    elif isinstance(count, int) and count > 1:
+        asked = f"--count {count}"
+    else:
+        marked = (item for item in items if JOB in item.stash and item.get_closest_marker("repeat") is not None)
+        if (item := next(marked, None)) is None or not config.pluginmanager.has_plugin("repeat"):
+            return None
+        asked, count = f"{item.nodeid}: @pytest.mark.repeat", "N"
+    return f"{asked}: cases have repetitions of their own; say --agentbench-repetitions {count} instead"
+
+
 def _job(case: Case, plan: Plan, repetition: int, judges: tuple[Model, ...]) -> Job:
     return Job(case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True, judges=judges)
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pytest_agentbench.collection.marked import PLAN_PARAM
 from pytest_agentbench.collection.planning import NO_MODEL
-from pytest_agentbench.engine import JOB, RESULT, Job, Result, agent_name, filter_capture_handlers, judged_by
+from pytest_agentbench.engine import (
+    JOB,
+    RESULT,
+    Job,
+    Plan,
+    Result,
+    Streams,
+    agent_name,
+    filter_capture_handlers,
+    judged_by,
+)
 from pytest_agentbench.errors import AgentbenchError, visible
 from pytest_agentbench.records import Model
 from pytest_agentbench.reports import Row, headline, run_row, user_properties
@@ -17,19 +28,45 @@ from pytest_agentbench.reports.ci import defused, on_github
 from pytest_agentbench.store import Redactor
 from pytest_agentbench.workspaces import Workspaces
 
+ATTEMPTS = pytest.StashKey[int]()
+"""How often the item was decided: more than once where a plugin (pytest-rerunfailures) sets it up again."""
+DRAWN = pytest.StashKey[bool]()
+"""Whether its last attempt had a run that the agent has to answer for."""
+
 
 class CaseReports:
     """Registered in sessions with cases, in every process that runs items."""
 
-    def __init__(self, workspaces: Workspaces, *, keep: bool) -> None:
-        """`keep` leaves the workspaces of runs that did not pass where they are."""
+    def __init__(
+        self, workspaces: Workspaces, repetitions: Callable[[Plan], int], streams: Streams, *, keep: bool
+    ) -> None:
+        """`repetitions` says how often cases run by a plan, `keep` leaves workspaces of runs that did not pass."""
         self.workspaces = workspaces
+        self.repetitions = repetitions
+        self.streams = streams
         self.keep = keep
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self) -> None:
-        """Runs ahead log into their own items."""
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Runs ahead log into their own items. An item that is set up again draws again."""
         filter_capture_handlers()
+        self.streams.guard()  # here, where pytest captures them
+        if item.stash.get(DRAWN, False):
+            self._draw_again(item)
+
+    def _draw_again(self, item: pytest.Item) -> None:
+        """Gives the item a repetition beyond the planned ones: the stored run of its own would only be taken again.
+
+        The numbers of other items are left free, and the same for the same attempt in every session.
+        """
+        job = item.stash[JOB]
+        if job.plan.predictions is None:  # there is one answer, and no other to be had
+            item.stash[JOB] = replace(job, repetition=job.repetition + self.repetitions(job.plan))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self) -> None:
+        """The terminal is about to write."""
+        self.streams.mend()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -65,6 +102,10 @@ class CaseReports:
         if result.logs:
             report.sections.append(("Captured log run", "\n".join(result.logs)))
         report.agentbench_row = row  # type: ignore[attr-defined]  # extra attributes travel from xdist's workers
+        item.stash[ATTEMPTS] = attempt = item.stash.get(ATTEMPTS, 0) + 1
+        item.stash[DRAWN] = result.artifact is not None and result.error is None
+        if attempt > 1:
+            report.agentbench_again = True  # type: ignore[attr-defined]
         if result.not_run is not None:
             report.agentbench_not_run = True  # type: ignore[attr-defined]
         properties = user_properties(row)
@@ -174,7 +215,8 @@ def _variant(item: pytest.Item, job: Job) -> str | None:
     """The ids of a marked test's own parameters, None where it has none."""
     if (callspec := getattr(item, "callspec", None)) is None:
         return None
-    draw = job.plan.model_id + (f"-r{job.repetition}" if job.repetition > 1 else "")
+    repetition = callspec.params[PLAN_PARAM][2]  # the job's may be a further one
+    draw = job.plan.model_id + (f"-r{repetition}" if repetition > 1 else "")
     every: str = callspec.id
     return None if every == draw else every.removeprefix(f"{draw}-").removesuffix(f"-{draw}")
 

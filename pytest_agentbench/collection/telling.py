@@ -34,6 +34,10 @@ class ToReport:
         """Results that are not in the shared store."""
         self._report.unshared.append(problem)
 
+    def ended(self, number: int) -> None:
+        """The signal that ended this process's part."""
+        self._report.ended_by = number
+
 
 class ToController:
     """A worker tells the controller, over the channel that `shares` describes."""
@@ -58,6 +62,10 @@ class ToController:
     def unshared(self, problem: str) -> None:
         """Like `ToReport.unshared`."""
         self._channel.send(("unshared", problem))
+
+    def ended(self, number: int) -> None:
+        """Like `ToReport.ended`."""
+        self._channel.send(("ended", number))
 
 
 Telling = ToReport | ToController

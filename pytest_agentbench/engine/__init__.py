@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
     from pytest_agentbench.engine.sharding import Sharding
     from pytest_agentbench.engine.shares import CHANNEL, ControllerLink
+    from pytest_agentbench.engine.signals import Signals
+    from pytest_agentbench.engine.streams import Streams
 
 _HERE = "pytest_agentbench.engine"
 _HOMES = {
@@ -48,6 +50,8 @@ _HOMES = {
     "services": ("CaseRunner", "Services", "agent_name"),
     "sharding": ("Sharding",),
     "shares": ("CHANNEL", "ControllerLink"),
+    "signals": ("Signals",),
+    "streams": ("Streams",),
 }
 __getattr__ = lazy_exports(_HERE, {name: f"{_HERE}.{home}" for home, names in _HOMES.items() for name in names})
 
@@ -82,7 +86,9 @@ __all__ = [
     "RunLogHandler",
     "Services",
     "Sharding",
+    "Signals",
     "Spending",
+    "Streams",
     "Work",
     "WorkerThrottles",
     "agent_name",

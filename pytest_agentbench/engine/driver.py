@@ -40,6 +40,7 @@ class RunAhead:
         *,
         close: Callable[[], Any],
         tick: Callable[[LookAhead | None], None],
+        warn: Callable[[str], None],
         channel: Any = None,
         throttles: WorkerThrottles | None = None,
     ) -> None:
@@ -58,6 +59,7 @@ class RunAhead:
             window=concurrency if stops else WINDOW * concurrency,  # what lies past a stop is paid for nothing
             limits={group: limits.share(most) for group, most in profiles.items()} if limits.profiles else None,
             on_close=close,
+            warn=warn,
         )
         if channel is not None:
             channel.setcallback(self._receive)  # in execnet's thread: a share arrives before xdist's order to run it
@@ -107,9 +109,12 @@ class RunAhead:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
-        """Also after -x: session fixtures, the runner among them, are torn down next."""
+        """Also after -x: session fixtures, the runner among them, are torn down next.
+
+        Not for good: pytest-rerunfailures sets the last item up again after this.
+        """
         if nextitem is None:
-            self.engine.close()
+            self.engine.pause()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
+from pytest_agentbench.engine.blocking import LoopWatch
 from pytest_agentbench.engine.job import Job, Result
 
 Work = Callable[[Job, Any], Awaitable[Result]]
@@ -30,7 +31,8 @@ class LookAhead:
     Jobs of a group share a runner and start once pytest has resolved it for one of them. `done` (atomic dictionary
     operations), `at`, `starved` and `over` are shared between the threads; all else belongs to the engine's own, which
     others reach through `post`. Every step on the loop is guarded and every waiter polls, so that a broken engine
-    ends in an error of each pending item and never in a session that hangs.
+    ends in an error of each pending item and never in a session that hangs. A job is "not run" only where somebody has
+    asked for that with a reason (`drain`, `halt`); any other job without a result is an error.
     """
 
     def __init__(
@@ -41,24 +43,31 @@ class LookAhead:
         window: int,
         limits: dict[Hashable, int] | None = None,
         on_close: Callable[[], Awaitable[None]] | None = None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.work, self.concurrency, self.window, self.limits = work, concurrency, window, limits or {}
-        self.on_close = on_close
+        self.on_close, self.warn = on_close, warn
         self.at = self.planned = 0
         self.starved = 0
-        self.over = self.closed = False
-        self.died: BaseException | None = None
+        self.closed = False
         self.stopped: str | None = None
         self.drained: str | None = None
         self.grace = 5.0
         self.waiting: dict[Hashable, deque[Job]] = {}
         self.suspects: deque[int] = deque()
+        self.done: dict[Job, Result] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self.over = self.ending = False
+        self.died: BaseException | None = None
+        self.death = ""
         self.runners: dict[Hashable, Any] = {}
         self.running: dict[Job, _Flight] = {}
         self.busy: dict[Hashable, int] = {}
-        self.done: dict[Job, Result] = {}
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._serve, name="agentbench-engine", daemon=True)
+        self.watch = LoopWatch(self.loop, self.thread, self._runs, self.warn)
 
     # -- called by pytest's thread
 
@@ -73,7 +82,9 @@ class LookAhead:
         `shared` says that the runner lives as long as the session, so that other jobs of the group may use it. A job
         that ran ahead with another runner than its item's is run again with its own.
         """
-        if not self.thread.ident:
+        if self.ending and not self.closed and not self.thread.is_alive():
+            self._open()  # another plugin runs an item again after the last one's teardown
+        if not self.thread.ident and not self.closed:
             self.thread.start()
         ready = self.done.pop(job, None)
         if ready is not None and ready.runner is runner:  # the common case needs no other thread
@@ -84,12 +95,13 @@ class LookAhead:
         answer: queue.SimpleQueue[Result] = queue.SimpleQueue()
         self.post(self._demand, job, runner, shared, answer)
         while True:
-            over = self.over
+            over = self.over or self.ending
             try:
                 return answer.get(timeout=0 if over else 0.1)
             except queue.Empty:
                 if over:
                     return self._lost(job, runner)
+                self.watch.look()
             tick()
 
     def drain(self, reason: str) -> None:
@@ -101,17 +113,25 @@ class LookAhead:
         self.stopped = self.stopped or reason
         self.post(self._cancel)
 
-    def close(self) -> None:
-        """Ends the thread. An agent's plain function cannot be cancelled: its daemon thread is left behind."""
-        self.stopped = self.stopped or "the session ended"
-        if self.closed:
+    def pause(self) -> None:
+        """Ends what is in flight, and the thread; a job that is asked for after that starts a new one.
+
+        An agent's plain function cannot be cancelled: its daemon thread is left behind.
+        """
+        if self.ending:
             return
-        self.closed = True
+        self.ending = True
         if self.thread.ident:
             self.post(self.loop.stop)
             self.thread.join(self.grace + 2)
+            self.watch.end()
         else:  # never started
             self.loop.close()
+
+    def close(self) -> None:
+        """The same for good: who asks for a job after that gets an error."""
+        self.closed = True
+        self.pause()
 
     # -- the engine's own thread
 
@@ -138,7 +158,14 @@ class LookAhead:
             self.loop.run_forever()
         except BaseException as error:  # noqa: BLE001  # whatever ends the loop is told to every waiter
             self.died = self.died or error
+        if not self.ending:
+            died = self.died or RuntimeError("its event loop was stopped from within")
+            self.death = f"the engine died: {died!r}; {self._in_flight()}"
         self.over = True  # from here on result() waits for nothing
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):  # another task of an agent may raise them here too
+            self._wind_up()
+
+    def _wind_up(self) -> None:
         self._cancel()
         if not self._settled({flight.task for flight in self.running.values()}):
             return  # an agent swallows cancellation: leave it and the loop to the end of the process
@@ -149,6 +176,14 @@ class LookAhead:
             return
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
+
+    def _runs(self) -> dict[asyncio.Task[Any], str]:
+        return {flight.task: job.case_id for job, flight in [*self.running.items()]}
+
+    def _in_flight(self) -> str:
+        names = [*self._runs().values()]
+        more = [f"{len(names) - 3} more"] if len(names) > 3 else []
+        return f"in flight were {', '.join([*names[:3], *more]) or 'no runs'}"
 
     def _settled(self, tasks: set[asyncio.Task[Any]]) -> bool:
         """Whether they end in time."""
@@ -174,7 +209,7 @@ class LookAhead:
         if ready is not None and ready.runner is runner:
             answer.put(ready)
             return
-        if self.stopped:
+        if self.stopped or self.over:
             answer.put(self._lost(job, runner))
             return
         flight = self.running.get(job)
@@ -195,7 +230,7 @@ class LookAhead:
 
     def _pump(self) -> None:
         self.starved = 0
-        while len(self.running) < self.concurrency and not (self.stopped or self.drained):
+        while len(self.running) < self.concurrency and not (self.stopped or self.drained or self.over):
             heads = [jobs for group, jobs in self.waiting.items() if jobs and self._may_start(group)]
             first = min(heads, key=lambda jobs: jobs[0].rank, default=None)
             if first is None:
@@ -234,8 +269,8 @@ class LookAhead:
             result = await self.work(job, runner)
         except asyncio.CancelledError:
             result = self._lost(job, runner)
-            if not self.stopped and not self.over:
-                result.error = RuntimeError("the run was cancelled from within: the agent raised CancelledError")
+            if not (self.stopped or self.ending or self.over):
+                result = Result(error=RuntimeError("the run was cancelled from within, by an agent or a library"))
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  # pytest raises it in the item's setup
@@ -246,9 +281,11 @@ class LookAhead:
             self.done[job] = result
 
     def _lost(self, job: Job, runner: Any) -> Result:
-        if self.died is not None:
-            return Result(runner, error=RuntimeError(f"the engine died: {self.died!r}"))
-        return Result(runner, not_run=self.drained or self.stopped or "the session ended")
+        if self.death:
+            return Result(runner, error=RuntimeError(self.death))
+        if reason := self.drained or self.stopped:
+            return Result(runner, not_run=reason)
+        return Result(runner, error=RuntimeError("the run was not made: the session had ended, or was about to"))
 
 
 async def _as_coroutine(awaitable: Awaitable[None]) -> None:

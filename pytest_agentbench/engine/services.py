@@ -115,11 +115,16 @@ class Services:
         return known[1]
 
     async def close(self) -> None:
-        """Ends servers that runs share, connections and idle threads."""
-        await self.session_servers.close()
-        await self.openclaw.close()
-        await self.research.close()
-        if self._endpoints is not None:
-            await self._endpoints.close()
-        await self.sandboxes.close()
-        self.threads.close()
+        """Ends servers that runs share, connections and idle threads. What is needed after that starts anew."""
+        try:
+            await self.session_servers.close()
+            await self.openclaw.close()
+            await self.research.close()
+            if self._endpoints is not None:
+                await self._endpoints.close()
+            await self.sandboxes.close()
+            self.threads.close()
+        finally:  # whatever waited on this loop can wait on no other
+            self._endpoints, self.threads, self.turns = None, DaemonThreads(), Turns()
+            self.sandboxes = Sandboxes(self.sandboxes.workspaces)
+            self.__post_init__()

@@ -4,7 +4,7 @@ Controller and worker talk over a channel of their own (execnet lets channels tr
 
 - worker to controller: `("cases", n, in_flight)` and `("warnings", texts)` after collection, then
   `("spent", part, spendings)` after each paid run and judgement, `("drain", reason)` where it can go on no more, and
-  `("unshared", text)` at the end where results are not in the shared store
+  `("unshared", text)` at the end where results are not in the shared store, `("ended", number)` where a signal ended it
 - controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to what is said of it;
   `("drain", reason)`: start nothing more, skip the rest; `("stop", reason)`: end the session, because xdist's own
   shutdown order would queue behind the share
@@ -65,6 +65,7 @@ class ControllerLink:
         self.crashes = 0
         self.no_more_restarts = False
         self.unshared: list[str] = []
+        self.ended_by: int | None = None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -116,6 +117,10 @@ class ControllerLink:
         for line in self.lines:
             line.send((order, reason))
 
+    def ended(self, number: int) -> None:
+        """Remembers which signal ended this process, or a worker and so the session."""
+        self.ended_by = number
+
     def close(self) -> None:
         """Ends the threads."""
         self.throttles.close()
@@ -142,6 +147,8 @@ class ControllerLink:
             self.spend(*rest)
         elif kind == "unshared":
             self.unshared.append(rest[0])
+        elif kind == "ended":
+            self.ended(rest[0])
         else:
             self.throttles.receive(line, message)
 

@@ -28,6 +28,7 @@ from pytest_agentbench.store.fingerprints import (
     plain,
     run_profile_input,
 )
+from pytest_agentbench.store.key_forms import load_key_forms
 from pytest_agentbench.store.layout import EVALUATIONS, FINGERPRINT_DIGITS, RUNS, SUITE, slug, suite_folder
 from pytest_agentbench.store.locks import claim, writing
 from pytest_agentbench.store.reading import find_evaluation, find_run, refuse_newer
@@ -163,6 +164,8 @@ class Lane:
 
     def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[None]:
         """Holds the run's lock among all sessions on the output folder: see `locks.claim`."""
+        if self.redactor is not None:
+            load_key_forms()  # before there is something to store: the fingerprint alone looks like a key
         return claim(self.output, run_fingerprint)
 
     def find_run(

@@ -110,6 +110,11 @@ def without_keys(text: str, mark: str) -> str:
     return "".join((*pieces, text[done:])) if pieces else text
 
 
+def load_key_forms() -> None:
+    """Import now what texts with keys need: once many runs are under way there may be no file left to open."""
+    _known_forms()
+
+
 def _own_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Where keys of our own list begin and end."""
     beginnings, longest = _beginnings()
@@ -156,8 +161,9 @@ def _own_forms(beginning: str) -> list[re.Pattern[str]]:
 def _known_forms() -> re.Pattern[str]:
     """An expression for the keys that the installed detect-secrets knows, to the end of the word.
 
-    It takes 0.14 s to import, most of that for requests, which it imports first of all: that is why this is called at
-    the first text that could hold a key. A plugin that a later version no longer has is left out.
+    It takes 0.14 s to import, most of that for requests, which it imports first of all: that is why this is called
+    where the first run begins, or at the first text that could hold a key. A plugin that a later version no longer has
+    is left out.
     """
     names = [name for plugin in _PLUGINS if find_spec(name := f"detect_secrets.plugins.{plugin}") is not None]
     kinds = [kind for name in names for kind in vars(importlib.import_module(name)).values()]

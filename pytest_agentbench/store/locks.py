@@ -21,6 +21,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 _WRITES = "writes"
 """The file whose lock is held while a run or verdict is written. It stays: making it each time takes longer."""
 _LONGEST_WRITE = 10.0
+_MACOS_FILES = 10_240
+"""What a process of macOS may have open (OPEN_MAX) where its hard limit says that there is none."""
 _NO_LOCKS_HERE = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _log = logging.getLogger(__name__)
@@ -67,16 +69,21 @@ def writing(output: str) -> Iterator[None]:
         _unlock(descriptor)
 
 
-def allow_open_files(count: int) -> None:
-    """Raises this process's soft limit of open files to `count`, or as far as it goes: each run holds a lock."""
+def allow_open_files(count: int) -> int:
+    """Raise this process's soft limit of open files to `count`, or as far as it goes. Return how many may be open."""
     if sys.platform == "win32":
-        return
+        return count
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    for wanted in (count, _MACOS_FILES):
+        wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft == resource.RLIM_INFINITY or soft >= wanted:
+            return count if soft == resource.RLIM_INFINITY else soft
+        with contextlib.suppress(ValueError, OSError):  # more than the kernel has, whatever the hard limit says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return soft
 
 
 def _acquire(folder: str, path: str) -> int | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 
 import pytest
@@ -256,15 +257,71 @@ def test_a_step_that_breaks_is_told_to_every_waiter():
             assert "the engine died: ZeroDivisionError" in str(engine.result(job).error)
 
 
-def test_a_loop_that_is_stopped_from_within_leaves_nobody_waiting():
+def stop(loop):
+    loop.stop()
+
+
+def leave(loop):
+    loop.call_soon(sys.exit, 3)
+
+
+def leave_in_a_task(loop):
+    async def task():
+        raise KeyboardInterrupt
+
+    loop.create_task(task())
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [(stop, "stopped from within"), (leave, "SystemExit(3)"), (leave_in_a_task, "KeyboardInterrupt()")],
+)
+def test_what_ends_the_loop_from_within_is_an_error_of_every_pending_job(end, cause):
     async def work(job, runner):
-        asyncio.get_running_loop().stop()
+        end(asyncio.get_running_loop())
         await asyncio.Event().wait()
 
     with Engine(work) as engine:
-        engine.plan(planned := jobs(3))
-        for job in planned:
-            assert engine.result(job).not_run == "the session ended"
+        engine.plan(planned := jobs(6))
+        results = [engine.result(job) for job in planned]
+    assert {result.not_run for result in results} == {None}
+    assert all("the engine died" in str(each.error) and cause in str(each.error) for each in results)
+    assert "in flight were c0, c1, c2, 1 more" in str(results[5].error)
+
+
+def test_runs_that_an_agent_cancels_are_errors_even_while_draining():
+    async def work(job, runner):
+        engine.look.drain("enough")
+        for task in asyncio.all_tasks():
+            task.cancel()
+        await asyncio.sleep(0)
+
+    with Engine(work) as engine:
+        engine.plan(planned := jobs(2))
+        assert "cancelled from within" in str(engine.result(planned[0]).error)
+
+
+def test_a_job_that_is_asked_for_after_a_pause_runs_on_a_new_loop():
+    """pytest-rerunfailures sets the last item up again after its teardown."""
+    closed, loops = [], []
+
+    async def work(job, runner):
+        loops.append(asyncio.get_running_loop())
+        return Result(path=f"{job.case_id} by {runner}")
+
+    async def close():
+        closed.append(True)
+
+    with Engine(work, on_close=close) as engine:
+        engine.plan(planned := jobs(2))
+        for runner in ("first", "second"):
+            assert engine.result(planned[1], runner).path == f"c1 by {runner}"
+            engine.look.pause()
+            assert not engine.look.thread.is_alive()
+        assert len({*loops}) == len(closed) == 2
+        engine.look.close()
+        assert "the session had ended" in str(engine.result(planned[0]).error)
 
 
 def test_closing_ends_the_thread_and_awaits_what_is_to_be_closed():
@@ -280,7 +337,9 @@ def test_closing_ends_the_thread_and_awaits_what_is_to_be_closed():
         assert closed == [True]
         assert not engine.look.thread.is_alive()
         assert engine.look.loop.is_closed()
-        assert engine.result(jobs(1)[0]).not_run == "the session ended"
+        lost = engine.result(jobs(1)[0])
+        assert lost.not_run is None
+        assert "the session had ended" in str(lost.error)
 
 
 def test_an_engine_that_never_ran_is_closed_too():

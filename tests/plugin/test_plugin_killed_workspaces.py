@@ -1,4 +1,7 @@
-"""kill -9 of a session with commands under way: they end, and the next session removes what it left, and only that."""
+"""kill -9 of a session with commands under way: they end, and the next session removes what it left, and only that.
+
+SIGTERM leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +150,7 @@ def test_the_next_session_removes_what_a_killed_one_left_and_only_that(
     if in_docker:
         assert sessions_of_containers(temporary) == {str(living.folder)}
 
-    living.end(signal.SIGINT)
+    living.end(signal.SIGTERM)
     if in_docker:
         assert sessions_of_containers(temporary) == set()
     assert not running(living.project.mark)

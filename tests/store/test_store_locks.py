@@ -186,9 +186,9 @@ def test_a_thousand_runs_hold_a_thousand_locks(tmp_path):
         with pytest.raises(InfrastructureError, match="ulimit -n"):
             asyncio.run(main())
         ready = 0
-        allow_open_files(1_500)
+        assert allow_open_files(1_500) == 1_500
         asyncio.run(main())
-        allow_open_files(100)
+        assert allow_open_files(100) == 1_500
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 1_500
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
