@@ -15,10 +15,13 @@ from pytest_agentbench.config import (
     find_root,
     load,
     read_commands,
+    server_problem,
     suggest,
 )
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import McpServer, SandboxSettings
+from pytest_agentbench.tools.mcp.launching import refused_program
+from pytest_agentbench.workspaces import SandboxKind
 
 _FILES = ("servers.yaml", "servers.yml", COMMANDS_FILE)
 _BELOW = ("*/", "*/*/")
@@ -30,6 +33,16 @@ class DeclaredServers:
 
     servers: Mapping[str, McpServer]
     sandbox: SandboxSettings
+    root: ConfigRoot
+    profile: RunProfile
+
+    def refusal(self, name: str, kind: SandboxKind) -> str | None:
+        """Why the server may not have its program or the variables that it asks for, with what to do."""
+        server = self.servers[name]
+        own = self.root.own_servers(), self.profile.own_servers()
+        written = any(declared.get(name) == server for declared in own)
+        refused = refused_program(server, kind, self.root.real)
+        return refused or server_problem(server, self.root.grants(), written=written)
 
     def named(self, name: str) -> McpServer:
         """The server of this name. Raises ConfigError where none is declared."""
@@ -53,7 +66,7 @@ def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
     if not servers:
         raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or the commands.json of MCP-Bench")
     root = find_root(path, project_of(path), None)
-    return DeclaredServers(servers, _profile(root, profile).sandbox_settings)
+    return _declared(servers, root, _profile(root, profile))
 
 
 def declared_servers(profile: str | None) -> DeclaredServers:
@@ -69,7 +82,11 @@ def declared_servers(profile: str | None) -> DeclaredServers:
     if not servers:
         root, servers = _below(here, root)
     settings = _profile(root, profile)
-    return DeclaredServers({**servers, **settings.mcp_servers}, settings.sandbox_settings)
+    return _declared({**servers, **settings.mcp_servers}, root, settings)
+
+
+def _declared(servers: Mapping[str, McpServer], root: ConfigRoot, profile: RunProfile) -> DeclaredServers:
+    return DeclaredServers(servers, profile.sandbox_settings, root, profile)
 
 
 def _below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, McpServer]]:

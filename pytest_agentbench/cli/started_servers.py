@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from pytest_agentbench.cli.declared_servers import DeclaredServers
-from pytest_agentbench.errors import AgentbenchError, UnavailableError
+from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records import McpServer
 from pytest_agentbench.store import Redactor
 from pytest_agentbench.tools.mcp import CATALOGUES, Catalogues, Listing, ServerSandboxes, catalogue_key, server_spec
@@ -82,7 +82,10 @@ class StartedServers:
         return server_spec(self._sandboxes, name, server, self._declared.sandbox)
 
     def _connection(self, name: str, server: McpServer, spec: SandboxSpec | None) -> Connection:
-        if (missing := problem(server, os.environ, spec.kind if spec is not None else "local")) is not None:
+        kind = spec.kind if spec is not None else "local"
+        if (refused := self._declared.refusal(name, kind)) is not None:
+            raise ConfigError(f"MCP server {name}: {refused}")
+        if (missing := problem(server, os.environ, kind)) is not None:
             raise UnavailableError(f"MCP server {name}: {missing}")
 
         async def launched() -> Process:

@@ -34,11 +34,22 @@ from pytest_agentbench.config.evaluation_profile import (
     McpJudging,
     SecurityPolicy,
 )
+from pytest_agentbench.config.keys import (
+    KEYS_FILE,
+    PROVIDERS,
+    Grants,
+    KeysFile,
+    key_problem,
+    plain_problem,
+    server_problem,
+    user_folder,
+)
 from pytest_agentbench.config.kinds import KINDS, find_commands, find_config_files, kind_of
 from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
 from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.planner import PlannerSettings
+from pytest_agentbench.config.programs import plain_environment, program_problem
 from pytest_agentbench.config.reports_file import ReportsFile, is_reports_name
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
 from pytest_agentbench.config.run_profile import (
@@ -59,8 +70,10 @@ from pytest_agentbench.config.verify import CaseVerifier, named_verifiers
 __all__ = [
     "COMMANDS_FILE",
     "DATA_SUFFIXES",
+    "KEYS_FILE",
     "KINDS",
     "MARKERS",
+    "PROVIDERS",
     "UNVERIFIED",
     "AgentAssignment",
     "AgentFile",
@@ -81,9 +94,11 @@ __all__ = [
     "Example",
     "ExecutionPolicy",
     "FewShot",
+    "Grants",
     "JudgeAggregation",
     "JudgeConfig",
     "JudgeRunConfig",
+    "KeysFile",
     "Known",
     "Loc",
     "McpJudging",
@@ -119,6 +134,7 @@ __all__ = [
     "is_descriptor_name",
     "is_reports_name",
     "json_schemas",
+    "key_problem",
     "kind_of",
     "load",
     "load_compose",
@@ -133,14 +149,19 @@ __all__ = [
     "parse_template",
     "parse_yaml",
     "pinning_problem",
+    "plain_environment",
+    "plain_problem",
+    "program_problem",
     "read",
     "read_bytes",
     "read_commands",
     "resolve_file",
     "resolve_folder",
     "resolve_path",
+    "server_problem",
     "suggest",
     "suite_root",
+    "user_folder",
     "validate",
     "ways_to_models",
 ]

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -23,6 +24,9 @@ from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records import Record
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.roots import ConfigRoot
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,14 @@ LocalFile = Annotated[str, AfterValidator(_existing)]
 RequestParameters = Annotated[dict[str, Any], AfterValidator(_pinned_temperature)]
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The root that a file was read by, and the file; None: the root has no such file."""
+
+    root: ConfigRoot
+    path: Path | None
+
+
 class ConfigFile(Record):
     """What every configuration file has."""
 
@@ -216,3 +228,14 @@ class ConfigFile(Record):
     """Always 1."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Anything you like; not used by the framework."""
+    _origin: Origin | None = PrivateAttr(default=None)
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where a root read it; None where it was made in Python, which is the user's own code."""
+        return self._origin
+
+    def read_by(self, root: ConfigRoot, path: Path | None) -> Self:
+        """Note where it comes from: who wrote it decides what its words are worth."""
+        self._origin = Origin(root, path)
+        return self

@@ -13,8 +13,10 @@ from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, suggest
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
-from pytest_agentbench.config.loader import load
+from pytest_agentbench.config.keys import KEYS_FILE, Grants, KeysFile, user_folder
+from pytest_agentbench.config.loader import load, located
 from pytest_agentbench.config.models_file import ModelsFile
+from pytest_agentbench.config.programs import program_problem
 from pytest_agentbench.config.run_profile import RunProfile
 from pytest_agentbench.config.servers_file import ServersFile
 from pytest_agentbench.config.suite import SuiteFile
@@ -33,6 +35,7 @@ class ConfigRoot:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.real = os.path.realpath(path)
+        self.is_guest = False
         self._loaded: dict[Path, tuple[tuple[int, int, Known], ConfigFile]] = {}
         self._commands: dict[Path, tuple[tuple[int, int], Mapping[str, McpServer]]] = {}
 
@@ -44,7 +47,16 @@ class ConfigRoot:
 
         :raises ConfigError: there is none, more than one, or it is wrong.
         """
-        return self._load(self.find("run_profiles", name), RunProfile)
+        path = self.find("run_profiles", name)
+        profile = self._load(path, RunProfile)
+        block = profile.openclaw
+        if block is None or os.sep not in block.docker_cli:
+            return profile
+        program = os.path.expanduser(block.docker_cli)
+        if problem := program_problem(program, str(path.parent), self.real):
+            raise located(path, [(("openclaw", "docker_cli"), problem)])
+        placed = block.model_copy(update={"docker_cli": os.path.normpath(path.parent / program)})
+        return profile.model_copy(update={"openclaw": placed})
 
     def evaluation_profile(self, name: str, known: Known = UNVERIFIED) -> EvaluationProfile:
         """The evaluation profile of that id or path, its metrics verified against `known`; raises like run_profile."""
@@ -64,8 +76,18 @@ class ConfigRoot:
 
     def models(self) -> ModelsFile:
         """What models.yaml declares: nothing, where there is no such file."""
-        path = _only([path for suffix in SUFFIXES if (path := self.path / f"models{suffix}").is_file()], "models")
-        return ModelsFile(schema_version=1) if path is None else self._load(path, ModelsFile)
+        path = self._own_file("models")
+        return ModelsFile(schema_version=1).read_by(self, None) if path is None else self._load(path, ModelsFile)
+
+    def grants(self) -> Grants:
+        """Where variables may go by the user's own keys.yaml, and by the root's where it is no guest.
+
+        :raises ConfigError: one of them is wrong.
+        """
+        own = user_folder() / KEYS_FILE
+        paths = [own if own.is_file() else None, None if self.is_guest else self._own_file("keys")]
+        place = own if self.is_guest else self.path / KEYS_FILE
+        return Grants(tuple(self._load(path, KeysFile) for path in paths if path is not None), str(place))
 
     def mcp_servers(self, near: Path) -> Mapping[str, McpServer]:
         """The servers that the file of cases `near` can name, each with an absolute `cwd`.
@@ -79,6 +101,16 @@ class ConfigRoot:
         for folder in self._above(near):
             found = {**self._declared_in(folder), **found}
         return found
+
+    def _own_file(self, stem: str) -> Path | None:
+        return _only([path for suffix in SUFFIXES if (path := self.path / f"{stem}{suffix}").is_file()], stem)
+
+    def own_servers(self) -> Mapping[str, McpServer]:
+        """The servers that the session's root declares in its own folder: by them the user says what they get.
+
+        :raises ConfigError: one of these files is wrong.
+        """
+        return {} if self.is_guest else self._declared_in(self.path)
 
     def _above(self, file: Path) -> Iterator[Path]:
         """The file's folder and those above it up to the root; of a file elsewhere only its own, and the root."""
@@ -148,7 +180,7 @@ class ConfigRoot:
         kept = self._loaded.get(path)
         if kept is not None and kept[0] == version and isinstance(kept[1], kind):
             return kept[1]
-        loaded = load(path, kind, known)
+        loaded = load(path, kind, known).read_by(self, path)
         self._loaded[path] = (version, loaded)
         return loaded
 

@@ -21,7 +21,7 @@ from pytest_agentbench.config.base import ConfigFile, Problems
 from pytest_agentbench.config.planner import PlannerSettings
 from pytest_agentbench.config.servers_file import PlacedServers
 from pytest_agentbench.config.settings import SettingsLayer
-from pytest_agentbench.records import AtLeastOne, Record, SandboxChoice, SandboxSettings, Seconds, Slug, Text
+from pytest_agentbench.records import AtLeastOne, McpServer, Record, SandboxChoice, SandboxSettings, Seconds, Slug, Text
 
 
 class ExecutionPolicy(Record):
@@ -156,6 +156,10 @@ class RunProfile(ConfigFile):
     def sandbox_settings(self) -> SandboxSettings:
         """The sandbox, where it is only a type too."""
         return self.sandbox if isinstance(self.sandbox, SandboxSettings) else SandboxSettings(type=self.sandbox)
+
+    def own_servers(self) -> Mapping[str, McpServer]:
+        """Its servers, where it is the user's own: none of a guest's profile."""
+        return {} if self.origin is not None and self.origin.root.is_guest else self.mcp_servers
 
     @classmethod
     def default(cls) -> RunProfile:

@@ -10,6 +10,9 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, VariableName
 from pytest_agentbench.records.check_specs import Text
 
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""How a header names a variable."""
+
 SandboxType = Literal["auto", "docker", "bubblewrap", "local"]
 
 
@@ -98,6 +101,11 @@ class McpServer(Record):
     """Where its program runs, in servers.yaml and run profiles only; default: the run profile's sandbox."""
     category: Text | None = None
     """What it is about: a tag of the MCP tasks that it serves."""
+
+    @property
+    def header_variables(self) -> list[str]:
+        """The names of this process's variables that its headers hold."""
+        return [name for value in self.headers.values() for name in VARIABLE.findall(value)]
 
     @model_validator(mode="after")
     def _some_way(self) -> Self:

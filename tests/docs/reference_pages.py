@@ -31,6 +31,7 @@ NAMES = {
     "agent": "agents/*/agent.yaml",
     "models": "models.yaml",
     "servers": "servers.yaml",
+    "keys": "keys.yaml",
     "demo": "demo.yaml",
     "dataset_demo": "*.demo.yaml",
 }

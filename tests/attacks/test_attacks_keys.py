@@ -1,0 +1,110 @@
+"""Files that would send the user's keys elsewhere: sessions and commands before anything is sent."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from support.bench import Bench
+
+from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.models import Endpoints
+from pytest_agentbench.records import Model
+
+SECRET = "zebra-crossing-4711"
+
+
+@dataclass
+class Listener:
+    """Something on loopback that notes what each connection says first, and answers nothing, or `reply`."""
+
+    port: int
+    said: list[bytes] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def listening(reply: bytes = b"") -> Iterator[Listener]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listener = Listener(server.getsockname()[1])
+
+        def serve() -> None:
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    said = connection.recv(65536)
+                    if said == b"end":
+                        return
+                    listener.said.append(said)
+                    connection.sendall(reply)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener
+        finally:
+            with socket.create_connection(("127.0.0.1", listener.port)) as last:
+                last.sendall(b"end")
+            thread.join()
+
+
+@pytest.fixture
+def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "TEAM_KEY"):
+        monkeypatch.setenv(name, SECRET)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(pytester.path / "own"))
+    return Bench(pytester)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({}, "models.yaml:2:13: models[0].base_url: model 'm': the key in OPENAI_API_KEY would go to 127.0.0.1"),
+        ({"api_key_env": "AWS_SECRET_ACCESS_KEY"}, "found AWS_SECRET_ACCESS_KEY, which is no model's key"),
+        ({"api_key_env": "PATH"}, "found PATH, which is no model's key"),
+        ({"base_url": "http://elsewhere.invalid/v1", "api_key_env": "TEAM_KEY"}, "expected https://"),
+        ({"base_url": None, "api_key_env": "TEAM_KEY"}, "the key in TEAM_KEY would go to api.openai.com"),
+    ],
+)
+def test_an_entry_sends_no_key_to_a_host_that_it_does_not_belong_to(bench: Bench, entry, said) -> None:
+    bench.case("one")
+    with listening() as listener:
+        written = {"model_id": "m", "base_url": f"{listener.url}/v1", **entry}
+        bench.models({name: value for name, value in written.items() if value is not None})
+        finished = bench.run("--model=m", "cases")
+    assert listener.said == []
+    assert finished.exit != 0
+    assert said in finished.text
+    assert SECRET not in finished.text
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1:{port}/v1", "http://localhost:{port}/v1"])
+def test_a_redirect_of_an_endpoint_ends_the_request(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    monkeypatch.setenv("TEAM_KEY", SECRET)
+    with listening() as elsewhere:
+        location = place.format(port=elsewhere.port).encode()
+        reply = b"HTTP/1.1 307 Elsewhere\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n"
+        with listening(reply) as endpoint:
+            model = Model(model_id="m", requested_model="m", base_url=f"{endpoint.url}/v1", api_key_env="TEAM_KEY")
+
+            async def ask() -> None:
+                endpoints = Endpoints()
+                try:
+                    await endpoints.client(model).complete([{"role": "user", "content": "?"}])
+                finally:
+                    await endpoints.close()
+
+            with pytest.raises(ProviderError, match=r"it redirects to http://.*, where the request and its key"):
+                asyncio.run(ask())
+    assert len(endpoint.said) == 1
+    assert elsewhere.said == []
