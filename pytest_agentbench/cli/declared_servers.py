@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_agentbench.cli.places import existing, project_of
+from pytest_agentbench.cli.places import existing, root_around, session_roots
 from pytest_agentbench.config import (
     COMMANDS_FILE,
     ConfigRoot,
     RunProfile,
     ServersFile,
-    find_root,
     load,
     read_commands,
     suggest,
@@ -52,7 +51,7 @@ def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
     servers = read_commands(path) if path.suffix == ".json" else load(path, ServersFile).servers
     if not servers:
         raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or the commands.json of MCP-Bench")
-    root = find_root(path, project_of(path), None)
+    root = root_around(path)
     return DeclaredServers(servers, _profile(root, profile).sandbox_settings)
 
 
@@ -64,7 +63,7 @@ def declared_servers(profile: str | None) -> DeclaredServers:
     :raises ConfigError: one of the files is wrong, or there are several roots.
     """
     here = Path.cwd()
-    root = find_root(here / "any", project_of(here), None)
+    root = root_around(here)
     servers = root.mcp_servers(here / "any")
     if not servers:
         root, servers = _below(here, root)
@@ -74,9 +73,10 @@ def declared_servers(profile: str | None) -> DeclaredServers:
 
 def _below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, McpServer]]:
     files = [file for depth in _BELOW for name in _FILES for file in sorted(here.glob(f"{depth}{name}"))]
+    roots = session_roots([here])
     found: dict[ConfigRoot, dict[str, McpServer]] = {}
     for file in files:
-        root = find_root(file, project_of(here), None)
+        root = roots.of(file)
         if servers := root.mcp_servers(file):
             found.setdefault(root, {}).update(servers)
     if len(found) > 1:
