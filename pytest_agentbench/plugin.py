@@ -195,11 +195,12 @@ def _holds_cassettes(folder: Path) -> bool:
 
 def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
     """A suite without path arguments is looked for among all cases of its config root."""
-    from pytest_agentbench.config import suite_root
+    from pytest_agentbench.config import decide_roots
     from pytest_agentbench.errors import ConfigError
 
+    here = config.invocation_params.dir
     try:
-        root = suite_root(settings.suite or "", config.invocation_params.dir, config.rootpath, settings.configs)
+        root = decide_roots([here], config.rootpath, settings.configs).of_suite(settings.suite or "", here)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
     config.args, config.args_source = [str(root.path)], pytest.Config.ArgsSource.ARGS

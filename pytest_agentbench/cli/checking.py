@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from pytest_agentbench.cli.places import project_of
+from pytest_agentbench.cli.places import root_around
 from pytest_agentbench.config import (
     COMMANDS_FILE,
     DATA_SUFFIXES,
@@ -19,11 +19,11 @@ from pytest_agentbench.config import (
     Loc,
     ReportsFile,
     RunProfile,
+    SessionRoots,
     SuiteFile,
     TestCaseFile,
     find_commands,
     find_config_files,
-    find_root,
     kind_of,
     load,
     located,
@@ -67,7 +67,8 @@ _IDS = {
 class Checker:
     """Checks paths one after the other; `errors` and `warnings` are lines for people."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: SessionRoots) -> None:
+        self._roots = roots
         self.errors: list[str] = []
         self.warnings: list[str] = []
         self.files = 0
@@ -79,11 +80,10 @@ class Checker:
 
     def check(self, given: Path) -> None:
         """Everything below a folder, or one file."""
-        project = project_of(given)
         try:
             for path, kind in self._files(given):
                 self.files += 1
-                self._check(path, kind, find_root(path, project, None))
+                self._check(path, kind, self._roots.of(path))
         except ConfigError as error:  # of folders that cannot be read
             self.errors += str(error).splitlines()
 
@@ -229,7 +229,7 @@ def _is_described(path: Path) -> bool:
     if path.suffix not in DATA_SUFFIXES:
         return False
     try:
-        return open_dataset(path, find_root(path, project_of(path), None).path).recipe is not None
+        return open_dataset(path, root_around(path).path).recipe is not None
     except ConfigError:
         return True  # checking it says the same
 

@@ -6,22 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_agentbench.cli.places import existing, project_of
+from pytest_agentbench.cli.places import existing, root_around, session_roots
 from pytest_agentbench.config import (
     COMMANDS_FILE,
     ConfigRoot,
     RunProfile,
     ServersFile,
-    find_root,
     load,
     read_commands,
-    server_problem,
     suggest,
 )
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import McpServer, SandboxSettings
-from pytest_agentbench.tools.mcp.launching import refused_program
-from pytest_agentbench.workspaces import SandboxKind
 
 _FILES = ("servers.yaml", "servers.yml", COMMANDS_FILE)
 _BELOW = ("*/", "*/*/")
@@ -35,14 +31,6 @@ class DeclaredServers:
     sandbox: SandboxSettings
     root: ConfigRoot
     profile: RunProfile
-
-    def refusal(self, name: str, kind: SandboxKind) -> str | None:
-        """Why the server may not have its program or the variables that it asks for, with what to do."""
-        server = self.servers[name]
-        own = self.root.own_servers(), self.profile.own_servers()
-        written = any(declared.get(name) == server for declared in own)
-        refused = refused_program(server, kind, self.root.real)
-        return refused or server_problem(server, self.root.grants(), written=written)
 
     def named(self, name: str) -> McpServer:
         """The server of this name. Raises ConfigError where none is declared."""
@@ -65,7 +53,7 @@ def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
     servers = read_commands(path) if path.suffix == ".json" else load(path, ServersFile).servers
     if not servers:
         raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or the commands.json of MCP-Bench")
-    root = find_root(path, project_of(path), None)
+    root = root_around(path)
     return _declared(servers, root, _profile(root, profile))
 
 
@@ -77,7 +65,7 @@ def declared_servers(profile: str | None) -> DeclaredServers:
     :raises ConfigError: one of the files is wrong, or there are several roots.
     """
     here = Path.cwd()
-    root = find_root(here / "any", project_of(here), None)
+    root = root_around(here)
     servers = root.mcp_servers(here / "any")
     if not servers:
         root, servers = _below(here, root)
@@ -91,9 +79,10 @@ def _declared(servers: Mapping[str, McpServer], root: ConfigRoot, profile: RunPr
 
 def _below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, McpServer]]:
     files = [file for depth in _BELOW for name in _FILES for file in sorted(here.glob(f"{depth}{name}"))]
+    roots = session_roots([here])
     found: dict[ConfigRoot, dict[str, McpServer]] = {}
     for file in files:
-        root = find_root(file, project_of(here), None)
+        root = roots.of(file)
         if servers := root.mcp_servers(file):
             found.setdefault(root, {}).update(servers)
     if len(found) > 1:

@@ -14,8 +14,8 @@ from pytest_agentbench.cli.examining_sandboxes import examine_sandboxes
 from pytest_agentbench.cli.examining_servers import examine_servers
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.needs import Cases, Needs, cases_below, has_hooks, needs_of, skip_for_images
-from pytest_agentbench.cli.places import project_of
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, find_root
+from pytest_agentbench.cli.places import session_roots
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
 from pytest_agentbench.engine import build_registry
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.workspaces import Sandboxes, Workspaces
@@ -26,12 +26,13 @@ _SHOWN = 3
 
 async def examine(path: Path, profile: str | None, output: Path) -> list[Finding]:
     """Everything about the cases below a path. Raises ConfigError for profiles that cannot be read."""
-    root = _root(path)
+    roots = session_roots([path])
+    root = roots.around(path)
     run_profiles = _run_profiles(root, profile)
     evaluation_profiles = _evaluation_profiles(root, profile)
     registry, workspaces = build_registry(), Workspaces()
     sandboxes = Sandboxes(workspaces)
-    found = cases_below(path, root)
+    found = cases_below(path, roots)
     try:
         needs = [needs_of(found.cases, each, sandboxes, registry) for each in run_profiles]
         for need in needs:
@@ -50,10 +51,6 @@ async def examine(path: Path, profile: str | None, output: Path) -> list[Finding
         _search(registry.search is not None),
         *_places(output, run_profiles),
     ]
-
-
-def _root(path: Path) -> ConfigRoot:
-    return find_root(path if path.is_file() else path / "any", project_of(path), None)
 
 
 def _run_profiles(root: ConfigRoot, name: str | None) -> list[RunProfile]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, SessionRoots
 from pytest_agentbench.engine import Registry
 from pytest_agentbench.engine.openclaw import OPENCLAW, openclaw_spec
 from pytest_agentbench.errors import ConfigError, UnavailableError
@@ -45,7 +45,7 @@ class Needs:
     skipped: dict[str, list[str]] = field(default_factory=dict)
 
 
-def cases_below(path: Path, root: ConfigRoot) -> Cases:
+def cases_below(path: Path, roots: SessionRoots) -> Cases:
     """What can be read; `problems` holds the errors of the rest."""
     found = Cases()
     try:
@@ -54,6 +54,7 @@ def cases_below(path: Path, root: ConfigRoot) -> Cases:
         found.problems.append(str(error))
         return found
     for file in paths:
+        root = roots.of(file)
         try:
             if file.name in CASE_FILES:
                 found.cases.append(load_case(file, root))

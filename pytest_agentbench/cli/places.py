@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from pytest_agentbench.config import ConfigRoot, SessionRoots, decide_roots
 from pytest_agentbench.errors import ConfigError
 
 _PROJECT = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", ".git")
@@ -33,3 +34,18 @@ def project_of(path: Path) -> Path:
         if any((folder / name).exists() for name in _PROJECT):
             return folder
     return start
+
+
+def session_roots(paths: Sequence[Path]) -> SessionRoots:
+    """Return whose the config roots are where a command is given these paths: as in a pytest session of the first
+    one's project.
+    """
+    from pytest_agentbench.sources import has_cases
+
+    return decide_roots(paths, project_of(paths[0]), here=Path.cwd(), has_cases=has_cases)
+
+
+def root_around(path: Path) -> ConfigRoot:
+    """Return the config root of a file, or of what lies in a folder, that alone is given."""
+    path = path.absolute()
+    return session_roots([path]).around(path)

@@ -21,10 +21,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Prints every problem, every warning and a summary."""
     from pytest_agentbench.cli.checking import Checker
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import existing, session_roots
 
-    checker = Checker()
-    for path in existing(args.paths):
+    paths = existing(args.paths)
+    checker = Checker(session_roots(paths))
+    for path in paths:
         checker.check(path)
     errors, warnings = sorted(set(checker.errors), key=_place), sorted(set(checker.warnings), key=_place)
     for line in (*errors, *warnings):

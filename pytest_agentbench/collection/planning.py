@@ -18,7 +18,15 @@ from pytest_agentbench.collection.refusing import (
     require_for_profile,
     require_for_row,
 )
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, SuiteFile, find_root, suggest
+from pytest_agentbench.config import (
+    ConfigRoot,
+    EvaluationProfile,
+    RunProfile,
+    SessionRoots,
+    SuiteFile,
+    decide_roots,
+    suggest,
+)
 from pytest_agentbench.engine import CHAT_JUDGE, Plan, Registry, build_registry, judge_of, overrides_runner
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import missing_key, resolve_model
@@ -32,6 +40,7 @@ from pytest_agentbench.sources import (
     Reports,
     Row,
     assign_agents,
+    has_cases,
     index_cases,
     load_case,
     open_dataset,
@@ -73,21 +82,22 @@ class Planner:
     registry: Registry
     store: Store
     rootdir: Path
+    roots: SessionRoots
     plugins: pytest.PytestPluginManager
     problem: str | None = None
     predicted: Predicted | None = None
     left_out: list[str] = field(default_factory=list)
     research_subjects: list[Path] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    _cases: dict[Path, dict[str, IndexedCase]] = field(default_factory=dict)
-    _plans: dict[tuple[Path, bool], list[Plan] | None] = field(default_factory=dict)
-    _stored: dict[Path, _Session | None] = field(default_factory=dict)
+    _cases: dict[ConfigRoot, dict[str, IndexedCase]] = field(default_factory=dict)
+    _plans: dict[tuple[ConfigRoot, bool], list[Plan] | None] = field(default_factory=dict)
+    _stored: dict[ConfigRoot, _Session | None] = field(default_factory=dict)
     _files: dict[Path, dict[str, Path]] = field(default_factory=dict)
     _own_agents: dict[Path, bool] = field(default_factory=dict)
 
     def root(self, file: Path) -> ConfigRoot:
         """The config root of a case file."""
-        return find_root(file, self.rootdir, self.settings.configs)
+        return self.roots.of(file)
 
     def has_own_agent(self, file: Path) -> bool:
         """Whether a conftest above the file, or a plugin, overrides `agentbench_runner`.
@@ -106,7 +116,7 @@ class Planner:
     def plans(self, root: ConfigRoot, *, own_agent: bool) -> list[Plan]:
         """One plan per model. Raises ConfigError at the first call and gives none at the next: it is said once."""
         own_agent = own_agent and self.predicted is None
-        key = (root.path, own_agent)
+        key = (root, own_agent)
         if key not in self._plans:
             self._plans[key] = None
             self._plans[key] = self._make(root, own_agent)
@@ -120,10 +130,10 @@ class Planner:
         root = self.root(reports.path)
         if self.predicted is not None:
             return []
-        if root.path not in self._stored:
-            self._stored[root.path] = None
-            self._stored[root.path] = self._session(root)
-        session = self._stored[root.path]
+        if root not in self._stored:
+            self._stored[root] = None
+            self._stored[root] = self._session(root)
+        session = self._stored[root]
         if session is None:
             return []
         wanted = [path for path in reports.stored if not session.ids or path.stem in session.ids]
@@ -205,9 +215,9 @@ class Planner:
 
     def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         """Every case below the root by its id, looked up once."""
-        if root.path not in self._cases:
-            self._cases[root.path] = {case.case_id: case for case in index_cases(root, run_code=True)}
-        return self._cases[root.path]
+        if root not in self._cases:
+            self._cases[root] = {case.case_id: case for case in index_cases(root, run_code=True)}
+        return self._cases[root]
 
     def files(self, root: ConfigRoot) -> dict[str, Path]:
         """Which test.yaml has the case of an id, of those collected so far: ids are unique below a root."""
@@ -352,10 +362,18 @@ def prepare(config: pytest.Config, settings: Settings) -> Planner:
         registry,
         Store(settings.output, remote=settings.store),
         config.rootpath,
+        session_roots(config, settings),
         config.pluginmanager,
         problem,
         Predicted(settings.predictions) if settings.predictions is not None else None,
     )
+
+
+def session_roots(config: pytest.Config, settings: Settings) -> SessionRoots:
+    """Return whose the session's config roots are."""
+    here = config.invocation_params.dir
+    asked = [here / argument.partition("::")[0] for argument in config.args]
+    return decide_roots(asked, config.rootpath, settings.configs, here=here, has_cases=has_cases)
 
 
 def _everywhere(plugins: pytest.PytestPluginManager) -> bool:

@@ -51,7 +51,7 @@ from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.planner import PlannerSettings
 from pytest_agentbench.config.programs import plain_environment, program_problem
 from pytest_agentbench.config.reports_file import ReportsFile, is_reports_name
-from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
+from pytest_agentbench.config.roots import MARKERS, ConfigRoot
 from pytest_agentbench.config.run_profile import (
     ExecutionPolicy,
     NetworkSettings,
@@ -62,6 +62,7 @@ from pytest_agentbench.config.run_profile import (
 )
 from pytest_agentbench.config.schemas import described_schema, json_schemas
 from pytest_agentbench.config.servers_file import ServerName, ServersFile, named_servers
+from pytest_agentbench.config.session_roots import SessionRoots, decide_roots, find_root
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
 from pytest_agentbench.config.templates import only_field, parse_template
@@ -120,12 +121,14 @@ __all__ = [
     "SecurityPolicy",
     "ServerName",
     "ServersFile",
+    "SessionRoots",
     "SuiteFile",
     "SuiteModel",
     "SuiteOpenClaw",
     "TestCaseFile",
     "Turn",
     "base_images",
+    "decide_roots",
     "described_schema",
     "downloads",
     "find_commands",
@@ -160,7 +163,6 @@ __all__ = [
     "resolve_path",
     "server_problem",
     "suggest",
-    "suite_root",
     "user_folder",
     "validate",
     "ways_to_models",

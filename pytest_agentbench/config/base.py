@@ -220,6 +220,11 @@ class Origin:
     root: ConfigRoot
     path: Path | None
 
+    @property
+    def is_users(self) -> bool:
+        """Return whether the file is the user's own word, and no guest's."""
+        return self.root.own is self.root
+
 
 class ConfigFile(Record):
     """What every configuration file has."""

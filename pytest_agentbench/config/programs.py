@@ -17,7 +17,7 @@ _TOLD = (
 """What a container engine needs to find its daemon, its images and the network."""
 
 
-def program_problem(command: str, folder: str, root: str) -> str | None:
+def program_problem(command: str, folder: str, root: str | None) -> str | None:
     """Return why a file may not name this program, with what to do; None where it may.
 
     A name without a slash is looked up on this process's PATH by whoever starts it. A path, relative to `folder`, is
@@ -30,11 +30,12 @@ def program_problem(command: str, folder: str, root: str) -> str | None:
     installed = [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
     if place in {os.path.realpath(each) for each in (*installed, os.path.dirname(sys.executable))}:
         return None
-    if f"{place}{os.sep}".startswith(f"{os.path.realpath(root).rstrip(os.sep)}{os.sep}"):
+    if root is not None and f"{place}{os.sep}".startswith(f"{os.path.realpath(root).rstrip(os.sep)}{os.sep}"):
         return None
+    below = "" if root is None else f", or the path of one below {root}"
     return (
-        f"found {command!r}, expected the name of a program on PATH, or the path of one below {root}: nothing is "
-        "started. Put its folder on PATH, or the program into that folder"
+        f"found {command!r}, expected the name of a program that is installed{below}: nothing is started. Put its "
+        f"folder on PATH{'' if root is None else ', or the program into that folder'}"
     )
 
 

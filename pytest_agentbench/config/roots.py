@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,17 +29,39 @@ MARKERS = ("run_profiles", "evaluation_profiles", "suites", "agents", "models.ya
 
 
 class ConfigRoot:
-    """One tree of configuration. What it loads is kept until the file changes."""
+    """One tree of configuration. What it loads is kept until the file changes.
 
-    def __init__(self, path: Path) -> None:
+    `guest` is the folder of somebody else that it is, or holds for: None for the user's own. `host` is the session's
+    root then, None where nobody said which that is.
+    """
+
+    def __init__(self, path: Path, host: ConfigRoot | None = None, guest: Path | None = None) -> None:
         self.path = path
         self.real = os.path.realpath(path)
-        self.is_guest = False
+        self.host = host
+        self.guest = guest
         self._loaded: dict[Path, tuple[tuple[int, int, Known], ConfigFile]] = {}
         self._commands: dict[Path, tuple[tuple[int, int], Mapping[str, McpServer]]] = {}
 
     def __repr__(self) -> str:
         return f"ConfigRoot({str(self.path)!r})"
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether it is somebody else's, who may add cases and tighten what the session's root says."""
+        return self.guest is not None
+
+    @property
+    def own(self) -> ConfigRoot | None:
+        """The root whose files are the user's word: itself, or for a guest the session's; None where there is none."""
+        if self.guest is None or (self.host is not None and self.host.path == self.path):
+            return self
+        return self.host
+
+    @property
+    def programs(self) -> str | None:
+        """The folder whose programs its files may name; a guest has none."""
+        return None if self.is_guest else self.real
 
     def run_profile(self, name: str) -> RunProfile:
         """The run profile of that id or path.
@@ -53,7 +74,7 @@ class ConfigRoot:
         if block is None or os.sep not in block.docker_cli:
             return profile
         program = os.path.expanduser(block.docker_cli)
-        if problem := program_problem(program, str(path.parent), self.real):
+        if problem := program_problem(program, str(path.parent), self.programs):
             raise located(path, [(("openclaw", "docker_cli"), problem)])
         placed = block.model_copy(update={"docker_cli": os.path.normpath(path.parent / program)})
         return profile.model_copy(update={"openclaw": placed})
@@ -80,13 +101,13 @@ class ConfigRoot:
         return ModelsFile(schema_version=1).read_by(self, None) if path is None else self._load(path, ModelsFile)
 
     def grants(self) -> Grants:
-        """Where variables may go by the user's own keys.yaml, and by the root's where it is no guest.
+        """Where variables may go by the user's own keys.yaml and that of the session's root.
 
         :raises ConfigError: one of them is wrong.
         """
-        own = user_folder() / KEYS_FILE
-        paths = [own if own.is_file() else None, None if self.is_guest else self._own_file("keys")]
-        place = own if self.is_guest else self.path / KEYS_FILE
+        users, own = user_folder() / KEYS_FILE, self.own
+        paths = [users if users.is_file() else None, None if own is None else own._own_file("keys")]
+        place = users if own is None else own.path / KEYS_FILE
         return Grants(tuple(self._load(path, KeysFile) for path in paths if path is not None), str(place))
 
     def mcp_servers(self, near: Path) -> Mapping[str, McpServer]:
@@ -110,7 +131,8 @@ class ConfigRoot:
 
         :raises ConfigError: one of these files is wrong.
         """
-        return {} if self.is_guest else self._declared_in(self.path)
+        own = self.own
+        return {} if own is None else own._declared_in(own.path)
 
     def _above(self, file: Path) -> Iterator[Path]:
         """The file's folder and those above it up to the root; of a file elsewhere only its own, and the root."""
@@ -185,54 +207,9 @@ class ConfigRoot:
         return loaded
 
 
-def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
-    """The root that a case file belongs to: the configured one, else the nearest ancestor (up to rootdir) that holds
-    one of MARKERS, else rootdir; for a file outside rootdir, else its own folder. Cheap to ask for every file.
-    """
-    if configured is not None:
-        return _root(str(configured))
-    folder = os.path.dirname(case_file)
-    return _root(_above(folder, str(rootdir)) or folder)
-
-
-def suite_root(name: str, here: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
-    """The root whose suite `name` (id or path) names: the configured one, else the one around the suite's file or
-    around `here`, else the only one with such a suite at most three folders below.
-
-    :raises ConfigError: there is none, or more than one.
-    """
-    if configured is not None:
-        return _root(str(configured))
-    if (here / name).is_file():
-        return find_root(here / name, rootdir, None)
-    around = find_root(here / "any", rootdir, None)
-    below = [
-        _root(str(suites.parent)) for depth in ("", "*/", "*/*/") for suites in sorted(here.glob(f"{depth}suites"))
-    ]
-    found = [root for root in dict.fromkeys([around, *below]) if _has_suite(root, name)]
-    if len(found) > 1:
-        places = " and ".join(str(root.path) for root in found)
-        raise ConfigError(f"suite {name!r} is ambiguous: {places} have one; name a path, or set agentbench_configs")
-    if not found:
-        (below[0] if len(below) == 1 else around).find("suites", name)  # raises, and lists what there is
-    return found[0]
-
-
-def _has_suite(root: ConfigRoot, name: str) -> bool:
-    return (root.path / name).is_file() or any(name in labels for _, labels in root._files("suites"))
-
-
-@cache
-def _root(path: str) -> ConfigRoot:
-    return ConfigRoot(Path(path))
-
-
-@lru_cache(maxsize=100_000)
-def _above(folder: str, rootdir: str) -> str | None:
-    if folder == rootdir or any(os.path.exists(f"{folder}/{marker}") for marker in MARKERS):
-        return folder
-    parent = os.path.dirname(folder)
-    return _above(parent, rootdir) if parent != folder else None
+def has_file(root: ConfigRoot, folder: str, name: str) -> bool:
+    """Whether a name, by path, stem or id, names a file of the root's folder."""
+    return (root.path / name).is_file() or any(name in labels for _, labels in root._files(folder))
 
 
 def _declared(path: Path, key: str) -> str | None:

@@ -159,7 +159,7 @@ class RunProfile(ConfigFile):
 
     def own_servers(self) -> Mapping[str, McpServer]:
         """Its servers, where it is the user's own: none of a guest's profile."""
-        return {} if self.origin is not None and self.origin.root.is_guest else self.mcp_servers
+        return self.mcp_servers if self.origin is None or self.origin.is_users else {}
 
     @classmethod
     def default(cls) -> RunProfile:

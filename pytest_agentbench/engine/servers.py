@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from pytest_agentbench.config import PlannerSettings, RunProfile, ServerName, pinning_problem, server_problem, suggest
+from pytest_agentbench.config import PlannerSettings, RunProfile, ServerName, pinning_problem, suggest
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Case, McpServer, McpTask, SandboxSettings
-from pytest_agentbench.tools.mcp import argument_files, distraction_servers, sandbox_of
+from pytest_agentbench.tools.mcp import argument_files, distraction_servers, sandbox_of, server_refusal
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
 
@@ -70,7 +70,7 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
             )
         if problem := _floating_image(known[name], profile):
             raise ConfigError(f"{case.path}:{case.line}: MCP server {name!r}: sandbox.image: {problem}")
-        if problem := _refusal(job, name, known[name], given):
+        if name not in given and (problem := server_refusal(name, known[name], job.plan.root, profile)):
             raise ConfigError(f"{case.path}:{case.line}: MCP server {name!r}: {problem}")
     return {name: known[name] for name in names}
 
@@ -79,16 +79,6 @@ def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
     """What to say of the image that a server names for its own sandbox, where its content may change."""
     image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None
     return None if image is None or profile.allow_floating_image else pinning_problem(image)
-
-
-def _refusal(job: Job, name: str, server: McpServer, given: Mapping[str, McpServer]) -> str | None:
-    """Why the server may not have what it asks for: what the session's root declares is the user's word."""
-    if not (server.env_from or server.headers):
-        return None
-    plan = job.plan
-    own = plan.root.own_servers(), plan.run_profile.own_servers(), given
-    written = any(declared.get(name) == server for declared in own)
-    return server_problem(server, plan.root.grants(), written=written)
 
 
 def _task_servers(case_id: str, task: McpTask, settings: PlannerSettings, known: Collection[str]) -> set[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.services import Services
-from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records import McpServer
 from pytest_agentbench.runners import RunContext
 from pytest_agentbench.tools.mcp import (
@@ -24,7 +24,7 @@ from pytest_agentbench.tools.mcp import (
     server_spec,
 )
 from pytest_agentbench.tools.mcp.connection import Connection
-from pytest_agentbench.tools.mcp.launching import headers_of, launch, problem, refused_program, variables_of
+from pytest_agentbench.tools.mcp.launching import headers_of, launch, problem, variables_of
 from pytest_agentbench.workspaces import Process
 
 if TYPE_CHECKING:
@@ -67,8 +67,6 @@ def _server(services: Services, job: Job, name: str, server: McpServer, sandboxe
         return UnavailableServer(f"MCP server {name!r}: {error}")
     key = catalogue_key(name, server, spec, os.environ)
     kind = "local" if spec is None else spec.kind
-    if (refused := refused_program(server, kind, job.plan.root.real)) is not None:
-        raise ConfigError(f"MCP server {name!r}: command: {refused}")
     missing = problem(server, os.environ, kind) if services.catalogues.get(key) is None else None
     if missing is not None:
         return UnavailableServer(f"MCP server {name!r}: {missing}")

@@ -114,9 +114,7 @@ def _unbound(
     """Why the key may not go there. One entry of the session's root that has both fields is the user's word for it."""
     pair = {"base_url": base_url, "api_key_env": variable}
     paired = any(
-        pair.items() <= _fields(entry).items()
-        for file, entry in written
-        if file.origin is None or not file.origin.root.is_guest
+        pair.items() <= _fields(entry).items() for file, entry in written if file.origin is None or file.origin.is_users
     )
     grants = Grants() if models.origin is None else models.origin.root.grants()
     return key_problem(variable, base_url, grants, written=paired, environ=environ)

@@ -39,6 +39,11 @@ def find_cases(folder: Path) -> Iterator[Path]:
         raise ConfigError("\n".join(unreadable))
 
 
+def has_cases(folder: Path) -> bool:
+    """Return whether a folder holds a case that can be found."""
+    return next(_walk(str(folder), folder, [], in_case=False), None) is not None
+
+
 def index_cases(root: ConfigRoot, *, run_code: bool = False) -> Iterator[IndexedCase]:
     """Every case below a config root, for suites. Nothing is validated, so what cannot be read takes no other down.
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_agentbench.config import program_problem
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records import VARIABLE, McpServer
 from pytest_agentbench.workspaces import WORKSPACE, Mount, Process, Sandbox, SandboxKind, Shown, shown_program
@@ -36,17 +35,6 @@ def problem(server: McpServer, environ: Mapping[str, str], kind: SandboxKind = "
     The programs of a container (`kind` docker) are those of its image: nobody knows them before it runs.
     """
     return next(_problems(server, environ, kind), None)
-
-
-def refused_program(server: McpServer, kind: SandboxKind, root: str) -> str | None:
-    """Return why no file may name the server's program, with what to do; None where it may.
-
-    Of a container it is the image's own; one without `cwd` that is named by a relative path is the workspace's.
-    """
-    command = server.command
-    if command is None or kind == "docker" or (server.cwd is None and not os.path.isabs(command)):
-        return None
-    return program_problem(command, server.cwd or root, root)
 
 
 def mounts_of(server: McpServer, kind: SandboxKind, environ: Mapping[str, str] = os.environ) -> tuple[Mount, ...]:
