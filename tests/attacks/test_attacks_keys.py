@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from support.bench import Bench
+from support.mcp_projects import McpBench
 
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models import Endpoints
@@ -108,3 +111,52 @@ def test_a_redirect_of_an_endpoint_ends_the_request(place: str, monkeypatch: pyt
                 asyncio.run(ask())
     assert len(endpoint.said) == 1
     assert elsewhere.said == []
+
+
+def test_a_case_gives_its_servers_no_variable_that_nobody_granted(bench: Bench, tmp_path) -> None:
+    mcp = McpBench(bench)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "program").write_text(f"#!/bin/sh\ntouch {outside}/ran\n")
+    (outside / "program").chmod(0o755)
+    with listening() as listener:
+
+        def at(header: str, url: str = listener.url) -> dict[str, Any]:
+            return {"url": f"{url}/mcp", "headers": {"X": header}}
+
+        asked = {
+            "two-keys": at("${GITHUB_TOKEN}|${AWS_SECRET_ACCESS_KEY}"),
+            "plain": at("${GITHUB_TOKEN}", "http://granted.invalid"),
+            "program": {"command": "python3", "args": ["-c", "0"], "env_from": ["AWS_SECRET_ACCESS_KEY"]},
+            "steered": {"command": "sh", "args": ["x"], "env": {"ENV": "y"}, "env_from": ["TEAM_KEY"]},
+            "outside": {"command": str(outside / "program")},
+            "climbs": {"command": f"{os.path.relpath(outside, bench.path / 'cases/climbs')}/program", "cwd": "."},
+            "own-path": {"command": "program", "env": {"PATH": str(outside)}},
+        }
+        for case_id, server in asked.items():
+            mcp.case(case_id, servers={"Test": server})
+        mcp.servers(folder="cases/beside", Test=at("${AWS_SECRET_ACCESS_KEY}"))
+        mcp.case("beside", folder="cases/beside", servers=["Test"])
+        hosts = {"127.0.0.1": ["GITHUB_TOKEN"], "granted.invalid": ["GITHUB_TOKEN"]}
+        bench.write("cases/keys.yaml", {"schema_version": 1, "hosts": hosts, "programs": {"sh": ["TEAM_KEY"]}})
+        finished = mcp.run("-rs")
+        assert listener.said == []
+
+        mcp.case("granted", servers={"Test": at("${GITHUB_TOKEN}")})
+        mcp.run("-k", "granted")
+        assert SECRET.encode() in listener.said[0]
+
+    assert finished.outcomes == {
+        **{f"{name}[demo]": "error" for name in (*asked, "beside")},
+        "own-path[demo]": "skipped",
+    }
+    assert not (outside / "ran").exists()
+    assert SECRET not in finished.text
+    lines = finished.text
+    assert (
+        "two-keys/test.yaml:1: MCP server 'Test': headers: the value of AWS_SECRET_ACCESS_KEY would go to 127.0.0.1"
+        in lines
+    )
+    assert "`hosts: {127.0.0.1: [AWS_SECRET_ACCESS_KEY]}` into" in lines
+    assert "env_from: the program python3 would get AWS_SECRET_ACCESS_KEY" in lines
+    assert lines.count("expected the name of a program that is installed") >= 2
