@@ -125,7 +125,7 @@ class Checker:
             doubts = list(_descriptor_doubts(dataset.recipe.descriptor, self._known))
             told = {text for _, text in doubts}
             self.warnings += [_as_warning(dataset.recipe.place(loc, text)) for loc, text in doubts]
-            if _is_remote(dataset.recipe.descriptor):
+            if dataset.recipe.descriptor.is_remote:
                 return
         if dataset.tasks is not None:
             deque(self._rows(dataset, root, told), maxlen=0)
@@ -234,16 +234,12 @@ def _is_described(path: Path) -> bool:
         return True  # checking it says the same
 
 
-def _is_remote(descriptor: DatasetDescriptor) -> bool:
-    return descriptor.source is not None and descriptor.local_source is None
-
-
 def _descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[tuple[Loc, str]]:
     """The same of a descriptor, whether or not its rows can be read; and what makes its results hard to repeat."""
     for at, metric in enumerate(descriptor.metrics):
         yield from ((("metrics", at, "name"), text) for text in _unregistered("metric", [metric.name], known.metrics))
     yield from ((("runner",), text) for text in _unregistered("runner", [descriptor.runner.type], known.runners))
-    if _is_remote(descriptor):
+    if descriptor.is_remote:
         yield ("source",), "its rows were not checked: nothing is downloaded here; pytest --collect-only reads them"
         if descriptor.revision is None:
             yield (

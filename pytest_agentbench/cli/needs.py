@@ -69,11 +69,7 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
 
 def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
     dataset = open_dataset(file, root.path)
-    if (
-        dataset.recipe is not None
-        and dataset.recipe.descriptor.local_source is None
-        and dataset.recipe.descriptor.source
-    ):
+    if dataset.recipe is not None and dataset.recipe.descriptor.is_remote:
         return  # nothing is downloaded to see what it needs
     rows = (row for row in read_rows(dataset) if not isinstance(row, BadRow))
     for row in rows if dataset.tasks is not None else islice(rows, 1):
@@ -97,7 +93,7 @@ def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, r
 async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
     """Adds the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
     for spec, ids in needs.sandboxes.items():
-        if spec.image is not None and is_local(spec.image):
+        if spec.image is not None and is_local(spec.image) and sandboxes.may_ask(spec):
             try:
                 await sandboxes.prepare(spec)
             except UnavailableError as error:

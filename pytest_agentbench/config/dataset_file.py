@@ -223,6 +223,11 @@ class DatasetDescriptor(ConfigFile):
         place = (self.source or "").removeprefix("hf:")
         return place if place.startswith(_LOCAL) else None
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether its rows are those of a dataset of the hub: reading them asks the hub, and may download."""
+        return self.source is not None and self.local_source is None
+
     def _source_problems(self) -> Iterable[tuple[Loc, str]]:
         if (self.files is None) == (self.source is None):
             found = "neither files nor source" if self.files is None else "both files and source"

@@ -188,9 +188,7 @@ def server_problem(server: McpServer, grants: Grants, *, written: bool) -> str |
             return _ungranted(what, f"hosts: {{{host}: [{variable}]}}", grants)
     command = [server.command or "", *server.args]
     for variable in server.env_from:
-        if not written and (
-            server.env or server.cwd is not None
-        ):  # by which any program can be made to run others' code
+        if not written and (server.env or server.cwd is not None):  # any program can be made to run code by these
             return f"env_from: found {variable} beside `env` or `cwd`, with which no file of a case gets a variable"
         if not written and not grants.program(variable, command):
             what = f"env_from: the program {command[0]} would get {variable}"

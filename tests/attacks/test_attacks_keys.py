@@ -146,17 +146,13 @@ def test_a_case_gives_its_servers_no_variable_that_nobody_granted(bench: Bench, 
         mcp.run("-k", "granted")
         assert SECRET.encode() in listener.said[0]
 
-    assert finished.outcomes == {
-        **{f"{name}[demo]": "error" for name in (*asked, "beside")},
-        "own-path[demo]": "skipped",
-    }
+    refused = {f"{name}[demo]": "error" for name in (*asked, "beside")}
+    assert finished.outcomes == {**refused, "own-path[demo]": "skipped"}
     assert not (outside / "ran").exists()
     assert SECRET not in finished.text
     lines = finished.text
-    assert (
-        "two-keys/test.yaml:1: MCP server 'Test': headers: the value of AWS_SECRET_ACCESS_KEY would go to 127.0.0.1"
-        in lines
-    )
+    two = "two-keys/test.yaml:1: MCP server 'Test': headers: the value of AWS_SECRET_ACCESS_KEY would go to 127.0.0.1"
+    assert two in lines
     assert "`hosts: {127.0.0.1: [AWS_SECRET_ACCESS_KEY]}` into" in lines
     assert "env_from: the program python3 would get AWS_SECRET_ACCESS_KEY" in lines
     assert lines.count("expected the name of a program that is installed") >= 2
