@@ -17,6 +17,7 @@ from pytest_agentbench.config import (
     DatasetDescriptor,
     Known,
     Loc,
+    ModelsFile,
     ReportsFile,
     RunProfile,
     SessionRoots,
@@ -31,7 +32,7 @@ from pytest_agentbench.config import (
 )
 from pytest_agentbench.engine import build_registry
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models import Scripts
+from pytest_agentbench.models import Scripts, resolve_model
 from pytest_agentbench.records import Case, FileContains, FileExists, PathExists
 from pytest_agentbench.sources import (
     BadReport,
@@ -174,7 +175,7 @@ class Checker:
         self._scripts.load_beside(case)
 
     def _config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
-        file = load(path, kind)
+        file = load(path, kind).read_by(root, path)
         problems = [*self._references(file, root), *_shared_id(file, path, root)]
         if isinstance(file, AgentFile):
             problems += _uncopied(path.parent / "workspace")
@@ -185,6 +186,8 @@ class Checker:
         """What a file says of others that is not so."""
         if isinstance(file, RunProfile) and file.openclaw is not None:
             yield from _no_agent(file.openclaw.agent_id, root)
+        if isinstance(file, ModelsFile):
+            _refuse_keys(file)
         if not isinstance(file, SuiteFile):
             return
         cases = self._index(root)
@@ -207,6 +210,12 @@ def _shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple
         root.find(place.name, getattr(file, key))
     except ConfigError as error:
         yield (key,), str(error)
+
+
+def _refuse_keys(file: ModelsFile) -> None:
+    """Raise ConfigError for an entry whose key would go where it does not belong."""
+    for entry in file.models:
+        resolve_model(entry.model_id, models=file)
 
 
 def _no_agent(name: str, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:

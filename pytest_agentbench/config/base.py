@@ -213,7 +213,7 @@ LocalFile = Annotated[str, AfterValidator(_existing)]
 RequestParameters = Annotated[dict[str, Any], AfterValidator(_pinned_temperature)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Origin:
     """The root that a file was read by, and the file; None: the root has no such file."""
 
@@ -225,22 +225,35 @@ class Origin:
         """Return whether the file is the user's own word, and no guest's."""
         return self.root.own is self.root
 
+    def __eq__(self, other: object) -> bool:
+        """Where something was read is no part of what it says: pydantic compares private attributes too."""
+        return True
 
-class ConfigFile(Record):
+    __hash__ = object.__hash__
+
+
+class Written(Record):
+    """What a file says. Who wrote it decides what its words are worth; nobody knows that of what is made in Python."""
+
+    _origin: Origin | None = PrivateAttr(default=None)
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where a root read it."""
+        return self._origin
+
+    def read_by(self, root: ConfigRoot, path: Path | None) -> Self:
+        """Note where it, and all of it that is written, comes from."""
+        self._origin = Origin(root, path)
+        for part in getattr(self, "models", ()):
+            part.read_by(root, path)
+        return self
+
+
+class ConfigFile(Written):
     """What every configuration file has."""
 
     schema_version: SchemaVersion
     """Always 1."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Anything you like; not used by the framework."""
-    _origin: Origin | None = PrivateAttr(default=None)
-
-    @property
-    def origin(self) -> Origin | None:
-        """Where a root read it; None where it was made in Python, which is the user's own code."""
-        return self._origin
-
-    def read_by(self, root: ConfigRoot, path: Path | None) -> Self:
-        """Note where it comes from: who wrote it decides what its words are worth."""
-        self._origin = Origin(root, path)
-        return self

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StrictBool
 
-from pytest_agentbench.config.base import ConfigFile, RequestParameters, unique
-from pytest_agentbench.records import CassetteMode, Limits, Prices, Record, Text, VariableName
+from pytest_agentbench.config.base import ConfigFile, RequestParameters, Written, unique
+from pytest_agentbench.records import CassetteMode, Limits, Prices, Text, VariableName
 
 
 def _off(value: Any) -> Any:
@@ -15,7 +15,7 @@ def _off(value: Any) -> Any:
     return "off" if value is False else value
 
 
-class ModelEntry(Record):
+class ModelEntry(Written):
     """A model: what it is called here, and how to reach it."""
 
     model_id: Text

@@ -159,7 +159,7 @@ class RunProfile(ConfigFile):
 
     def own_servers(self) -> Mapping[str, McpServer]:
         """Its servers, where it is the user's own: none of a guest's profile."""
-        return self.mcp_servers if self.origin is None or self.origin.is_users else {}
+        return self.mcp_servers if self.origin is not None and self.origin.is_users else {}
 
     @classmethod
     def default(cls) -> RunProfile:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_agentbench.config import Grants, ModelEntry, ModelsFile, SuiteFile, SuiteModel, key_problem, located
+from pytest_agentbench.config import Grants, ModelEntry, ModelsFile, SuiteFile, SuiteModel, key_problem, located, read
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.records import Limits, Model
@@ -20,7 +20,7 @@ OPENROUTER_URL = "https://openrouter.ai/api/v1"
 OPENROUTER_KEY = "OPENROUTER_API_KEY"
 OPENAI_KEY = "OPENAI_API_KEY"
 
-_Written = Sequence[tuple[ModelsFile | SuiteFile, ModelEntry | SuiteModel]]
+_Written = Sequence[ModelEntry | SuiteModel]
 
 _OWN_FIELDS = frozenset(
     {"model_id", "requested_model", "openrouter_model", "model_name", "label", "base_url", "api_key_env", "scripted"}
@@ -50,7 +50,7 @@ def resolve_model(
     provider = entry.provider if entry else None
     base_url, key = (None, None) if scripted or provider else _route(fields, requested, environ)
     if key is not None:
-        written = [(file, each) for file, each in ((suite, of_suite), (models, entry)) if file and each]
+        written = [each for each in (of_suite, entry) if each is not None]
         problem = _unbound(base_url or DEFAULT_BASE_URL, key, written, models, environ)
         if problem is not None:
             raise _refused(model_id, problem, written)
@@ -113,20 +113,20 @@ def _unbound(
 ) -> str | None:
     """Why the key may not go there. One entry of the session's root that has both fields is the user's word for it."""
     pair = {"base_url": base_url, "api_key_env": variable}
-    paired = any(
-        pair.items() <= _fields(entry).items() for file, entry in written if file.origin is None or file.origin.is_users
-    )
+    users = [entry for entry in written if entry.origin is not None and entry.origin.is_users]
+    paired = any(pair.items() <= _fields(entry).items() for entry in users)
     grants = Grants() if models.origin is None else models.origin.root.grants()
     return key_problem(variable, base_url, grants, written=paired, environ=environ)
 
 
 def _refused(model_id: str, problem: str, written: _Written) -> ConfigError:
     """The error at the field that says where the key would go, or what for."""
-    for file, entry in written:
+    for entry in written:
         named = [name for name in ("base_url", "api_key_env") if name in _fields(entry)]
-        if named and file.origin is not None and file.origin.path is not None:
-            place = ("models", tuple(file.models).index(entry), named[0])
-            return located(file.origin.path, [(place, f"model {model_id!r}: {problem}")])
+        if named and entry.origin is not None and entry.origin.path is not None:
+            ids = [each.get("model_id") for each in read(entry.origin.path).data["models"]]
+            place = ("models", ids.index(model_id), named[0])
+            return located(entry.origin.path, [(place, f"model {model_id!r}: {problem}")])
     return ConfigError(f"model {model_id!r}: {problem}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 
@@ -10,9 +11,13 @@ from support.bench import Bench
 from support.listener import listening
 from support.mcp_projects import McpBench
 
-from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models import Endpoints
 from pytest_agentbench.records import Model
+from pytest_agentbench.research.pages.jina import Jina
+from pytest_agentbench.research.pages.settings import PageSettings
+from pytest_agentbench.tools.search import brave, tavily
 
 SECRET = "zebra-crossing-4711"
 
@@ -50,8 +55,6 @@ def test_an_entry_sends_no_key_to_a_host_that_it_does_not_belong_to(bench: Bench
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:{port}/v1", "http://localhost:{port}/v1"])
 def test_a_redirect_of_an_endpoint_ends_the_request(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
     monkeypatch.setenv("TEAM_KEY", SECRET)
     with listening() as elsewhere:
         location = place.format(port=elsewhere.port).encode()
@@ -115,3 +118,48 @@ def test_a_case_gives_its_servers_no_variable_that_nobody_granted(bench: Bench, 
     assert "`hosts: {127.0.0.1: [AWS_SECRET_ACCESS_KEY]}` into" in lines
     assert "env_from: the program python3 would get AWS_SECRET_ACCESS_KEY" in lines
     assert lines.count("expected the name of a program that is installed") >= 2
+
+
+def test_a_redirect_of_what_searches_and_reads_pages_ends_the_request() -> None:
+    reply = b"HTTP/1.1 302 Elsewhere\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n"
+    with listening() as elsewhere, listening(reply % elsewhere.url.encode()) as service:
+
+        async def read() -> None:
+            async with Jina(PageSettings(jina_key=SECRET, jina_url=f"{service.url}/")) as jina:
+                await jina.content("http://93.184.215.14/")
+
+        for ask in (lambda: brave(SECRET, service.url)("q"), lambda: tavily(SECRET, service.url)("q"), read):
+            with pytest.raises(ProviderError, match="which is not followed"):
+                asyncio.run(ask())
+    assert len(service.said) == 3
+    assert elsewhere.said == []
+
+
+def test_keys_of_the_reader_travel_encrypted() -> None:
+    environ = {"JINA_API_KEY": SECRET, "JINA_BASE_URL": "http://reader.example/"}
+    with pytest.raises(ConfigError, match=r"JINA_BASE_URL: found http://reader\.example"):
+        PageSettings.of(NetworkSettings(), environ)
+    assert PageSettings.of(NetworkSettings(), environ | {"JINA_BASE_URL": "http://127.0.0.1:1/"}).jina_key == SECRET
+
+
+def test_a_guests_pair_of_host_and_key_counts_for_nothing(bench: Bench) -> None:
+    bench.models()
+    with listening() as listener:
+        entry = {"model_id": "m", "base_url": f"{listener.url}/v1", "api_key_env": "TEAM_KEY"}
+        bench.write("cases/theirs/models.yaml", {"schema_version": 1, "models": [entry]})
+        grant = {"schema_version": 1, "hosts": {"127.0.0.1": ["TEAM_KEY"]}}
+        bench.write("cases/theirs/keys.yaml", grant)
+        bench.case("one", folder="cases/theirs")
+        assert bench.run("--model=m", "cases").exit != 0
+    assert listener.said == []
+
+
+def test_the_users_own_configuration_says_where_a_key_goes(bench: Bench) -> None:
+    bench.case("one")
+    with listening() as listener:
+        bench.models({"model_id": "m", "base_url": f"{listener.url}/v1"})
+        grant = {"schema_version": 1, "hosts": {"127.0.0.1": ["OPENAI_API_KEY"]}}
+        bench.write("own/pytest-agentbench/keys.yaml", grant)
+        bench.profile("once", runner_defaults={"retries": 0})
+        bench.run("--model=m", "--agentbench-run-profile=once", "cases")
+    assert f"Bearer {SECRET}".encode() in listener.said[0]
