@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from pytest_agentbench.records import Model
 from pytest_agentbench.research.pages.jina import Jina
 from pytest_agentbench.research.pages.settings import PageSettings
 from pytest_agentbench.tools.search import brave, tavily
+from pytest_agentbench.workspaces.by_command.client import engine_problem
 
 SECRET = "zebra-crossing-4711"
 
@@ -163,3 +165,35 @@ def test_the_users_own_configuration_says_where_a_key_goes(bench: Bench) -> None
         bench.profile("once", runner_defaults={"retries": 0})
         bench.run("--model=m", "--agentbench-run-profile=once", "cases")
     assert f"Bearer {SECRET}".encode() in listener.said[0]
+
+
+def test_a_redirect_of_a_server_takes_no_header_along(bench: Bench) -> None:
+    mcp = McpBench(bench)
+    reply = b"HTTP/1.1 307 Elsewhere\r\nLocation: %b/mcp\r\nContent-Length: 0\r\n\r\n"
+    with listening() as elsewhere, listening(reply % elsewhere.url.encode()) as service:
+        mcp.servers(Test={"url": f"{service.url}/mcp", "headers": {"X": "${TEAM_KEY}"}})
+        mcp.case("asks", servers=["Test"])
+        finished = mcp.run()
+    assert finished.outcomes == {"asks[demo]": "error"}
+    assert SECRET.encode() in service.said[0]
+    assert elsewhere.said == []
+
+
+def test_a_container_engine_is_installed_or_the_roots_own_and_is_told_no_keys(bench: Bench, tmp_path) -> None:
+    def engine(folder: Path) -> Path:
+        folder.mkdir()
+        (folder / "engine").write_text('#!/bin/sh\nenv > "$0.told"; exit 1\n')
+        (folder / "engine").chmod(0o755)
+        return folder / "engine"
+
+    outside, own = engine(tmp_path / "outside"), engine(bench.path / "tools")
+    bench.case("one")
+    block = {"agent_id": "a", "image": "x:1", "timeout_seconds": 9}
+    for number, path in enumerate((outside, os.path.relpath(outside, bench.path / "cases/run_profiles"))):
+        bench.profile(f"p{number}", openclaw={**block, "docker_cli": str(path)})
+        finished = bench.run("--model=demo", f"--agentbench-run-profile=p{number}", "cases")
+        assert finished.exit != 0
+        assert "openclaw.docker_cli: found" in finished.text
+    assert not outside.with_name("engine.told").exists()
+    assert engine_problem(str(own)) is not None
+    assert SECRET not in own.with_name("engine.told").read_text()
