@@ -119,7 +119,7 @@ class Checker:
             )
 
     def _dataset(self, path: Path, root: ConfigRoot) -> None:
-        dataset = open_dataset(path, root.path)
+        dataset = open_dataset(path, root)
         told: set[str] = set()
         if dataset.recipe is not None:
             doubts = list(_descriptor_doubts(dataset.recipe.descriptor, self._known))
@@ -137,7 +137,7 @@ class Checker:
             self.warnings.append(_as_warning(f"{reason}; its rows were not checked"))
 
     def _reports(self, path: Path, root: ConfigRoot) -> None:
-        reports = open_reports(path, root.path)
+        reports = open_reports(path, root)
         told: set[str] = set()
         for item in read_all_reports(reports):
             if isinstance(item, BadReport):
@@ -229,7 +229,7 @@ def _is_described(path: Path) -> bool:
     if path.suffix not in DATA_SUFFIXES:
         return False
     try:
-        return open_dataset(path, root_around(path).path).recipe is not None
+        return open_dataset(path, root_around(path)).recipe is not None
     except ConfigError:
         return True  # checking it says the same
 

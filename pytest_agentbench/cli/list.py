@@ -84,14 +84,14 @@ def _cases_of(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Cas
             yield load_case(path, root)
             return
         if is_reports(path):
-            reports = open_reports(path, root.path)
+            reports = open_reports(path, root)
             for item in read_all_reports(reports):
                 if isinstance(item, BadReport):
                     problems.append(item.message)
                 else:
                     yield report_case(reports, item)
             return
-        dataset = open_dataset(path, root.path)
+        dataset = open_dataset(path, root)
         for row in read_rows(dataset):
             if isinstance(row, BadRow):
                 problems.append(row.message)

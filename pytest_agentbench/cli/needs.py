@@ -68,7 +68,7 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
 
 
 def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
-    dataset = open_dataset(file, root.path)
+    dataset = open_dataset(file, root)
     if (
         dataset.recipe is not None
         and dataset.recipe.descriptor.local_source is None

@@ -150,7 +150,7 @@ class Planner:
         outside = False
         if self.settings.run_profile:
             outside = root.run_profile(self.settings.run_profile).allow_outside_paths
-        reports = open_reports(path, root.path, self.registry.known, allow_outside=outside)
+        reports = open_reports(path, root, self.registry.known, allow_outside=outside)
         self.research_subjects += reports.subjects
         return reports
 
@@ -180,7 +180,7 @@ class Planner:
 
     def open_dataset(self, path: Path, plans: list[Plan], metrics: tuple[MetricSpec, ...] | None = None) -> Dataset:
         """The dataset of a file; code that reads it is trusted like a conftest.py. Raises ConfigError."""
-        root, known = self.root(path).path, self.registry.known
+        root, known = self.root(path), self.registry.known
         profile = plans[0].run_profile if plans else None
         outside = profile is None or profile.allow_outside_paths
         return open_dataset(path, root, known, metrics, run_code=True, allow_outside=outside, run_profile=profile)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -40,11 +41,26 @@ UNVERIFIED = Known()
 
 @dataclass(frozen=True)
 class Scope:
-    """What validation needs to know beside the file's text. `root`: what the file's paths may not leave, resolved."""
+    """What validation needs to know beside the file's text.
+
+    `root`: the folder, resolved, to which its paths may lead beside its own; None for anywhere. `guest`: the folder of
+    somebody else's that the file is part of, and that may name no program.
+    """
 
     folder: str
     root: str | None = None
     known: Known = UNVERIFIED
+    guest: Path | None = None
+
+    def refuse_program(self, what: str) -> None:
+        """Raise ValueError where a guest's file names `what`, which would run."""
+        if self.guest is not None:
+            raise ValueError(f"found {what} in a folder that is not trusted, expected none; {how_to_trust(self.guest)}")
+
+
+def how_to_trust(guest: Path) -> str:
+    """Return what a user can do for a guest's folder."""
+    return f"read what lies in {guest}, then grant it: agentbench trust {shlex.quote(str(guest))}"
 
 
 class Problems(ValueError):
@@ -132,17 +148,30 @@ def scope_of(info: ValidationInfo) -> Scope | None:
 def resolve_path(text: str, scope: Scope) -> str:
     """The absolute path that a file's text names, symlinks resolved.
 
-    :raises ValueError: it leaves the scope's root.
+    :raises ValueError: it leaves the file's folder and the scope's root, or names something hidden there.
     """
     if "\0" in text:
         raise ValueError("found a NUL character, expected a path")
     real = os.path.realpath(os.path.join(scope.folder, os.path.expanduser(text)))
-    if scope.root is not None and not (real + os.sep).startswith(scope.root.rstrip(os.sep) + os.sep):
-        raise ValueError(
-            f"found {text!r}, which leaves the config root {scope.root}; move the file there, "
-            "or set allow_outside_paths: true in the run profile"
-        )
+    if scope.root is None or is_inside(real, own := os.path.realpath(scope.folder)):
+        return real
+    if not is_inside(real, scope.root):
+        places = own if is_inside(scope.root, own) else f"{own} and {scope.root}"
+        raise ValueError(f"found {text!r}, which leaves {places}; move the file there{_or_allow(scope)}")
+    if any(part.startswith(".") for part in os.path.relpath(real, scope.root).split(os.sep)):
+        raise ValueError(f"found {text!r}, which is hidden: expected a file of the case's folder{_or_allow(scope)}")
     return real
+
+
+def _or_allow(scope: Scope) -> str:
+    if scope.guest is not None:
+        return f", or {how_to_trust(scope.guest)}"
+    return ", or set allow_outside_paths: true in the run profile"
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Return whether a path is the folder's or that of something below it; both are resolved."""
+    return (path + os.sep).startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def resolve_file(text: str, scope: Scope) -> Path:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from pytest_agentbench.config.agent import SUFFIXES, AgentFile, is_path
-from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, suggest
+from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, Scope, suggest
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
@@ -48,6 +49,21 @@ class ConfigRoot:
     def is_guest(self) -> bool:
         """Whether it is somebody else's, who may add cases and tighten what the session's root says."""
         return self.guest is not None
+
+    @cached_property
+    def _shared(self) -> str | None:
+        """The folder that all its cases may read: `cases`, which may be the root itself."""
+        top = os.path.realpath(self.guest or self.path)
+        if os.path.basename(top) == "cases":
+            return top
+        return cases if os.path.isdir(cases := os.path.join(top, "cases")) else None
+
+    def scope(self, folder: Path, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Scope:
+        """Return what the files of cases in a folder of this root may name: paths in the folder itself and in the
+        root's `cases`, or anywhere where the user says `allow_outside`, which no guest's may.
+        """
+        anywhere = allow_outside and not self.is_guest
+        return Scope(str(folder), None if anywhere else self._shared or os.path.realpath(folder), known, self.guest)
 
     def run_profile(self, name: str) -> RunProfile:
         """The run profile of that id or path.

@@ -54,11 +54,11 @@ def index_cases(root: ConfigRoot, *, run_code: bool = False) -> Iterator[Indexed
             if path.name in CASE_FILES:
                 yield from _declared_case(path)
             elif is_reports_name(path.name):
-                found = read_all_reports(open_reports(path, root.path))
+                found = read_all_reports(open_reports(path, root))
                 items = (each for each in found if isinstance(each, ReportItem))
                 yield from (IndexedCase(item.case_id, item.tags, path, 1) for item in items)
             else:
-                dataset = open_dataset(path, root.path, run_code=run_code)
+                dataset = open_dataset(path, root, run_code=run_code)
                 rows = (row for row in read_rows(dataset) if isinstance(row, Row))
                 yield from (IndexedCase(row.case_id, row.tags, path, row.line) for row in rows)
         except ConfigError:

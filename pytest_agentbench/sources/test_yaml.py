@@ -47,7 +47,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
 
     :raises ConfigError: with all problems of the file; or, where it is sound itself, of a file that it names.
     """
-    scope = Scope(os.path.dirname(path), None if allow_outside else root.real, known)
+    scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, TestCaseFile, scope)
     given = file.input
     return Case(
