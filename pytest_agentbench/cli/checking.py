@@ -15,8 +15,11 @@ from pytest_agentbench.config import (
     ConfigFile,
     ConfigRoot,
     DatasetDescriptor,
+    EvaluationProfile,
+    GuestModels,
     Known,
     Loc,
+    ModelsFile,
     ReportsFile,
     RunProfile,
     SessionRoots,
@@ -175,11 +178,19 @@ class Checker:
 
     def _config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
         file = load(path, kind)
+        self._refuse_guests(file, path, root)
         problems = [*self._references(file, root), *_shared_id(file, path, root)]
         if isinstance(file, AgentFile):
             problems += _uncopied(path.parent / "workspace")
         if problems:
             raise located(path, problems)
+
+    def _refuse_guests(self, file: ConfigFile, path: Path, root: ConfigRoot) -> None:
+        """Raise ConfigError for a guest's file that says more than it may; what nobody has asked for yet is a doubt."""
+        if isinstance(file, RunProfile | EvaluationProfile | SuiteFile):
+            root.refuse_loosening(path, file, file.default())
+        elif isinstance(file, ModelsFile) and isinstance(held := root.models(), GuestModels):
+            self.warnings += [_as_warning(str(held.refusal(name))) for name in held.theirs]
 
     def _references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
         """What a file says of others that is not so."""
@@ -193,7 +204,7 @@ class Checker:
 
     def _index(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         if root.path not in self._indexes:
-            self._indexes[root.path] = {case.case_id: case for case in index_cases(root)}
+            self._indexes[root.path] = {case.case_id: case for case in index_cases(root, self._roots)}
         return self._indexes[root.path]
 
 

@@ -4,6 +4,7 @@ from pytest_agentbench.config.agent import AgentFile, ModelDefaults, OpenClawFra
 from pytest_agentbench.config.base import (
     UNVERIFIED,
     ConfigFile,
+    Guest,
     Known,
     Scope,
     resolve_file,
@@ -34,6 +35,7 @@ from pytest_agentbench.config.evaluation_profile import (
     McpJudging,
     SecurityPolicy,
 )
+from pytest_agentbench.config.guests import GuestModels
 from pytest_agentbench.config.kinds import KINDS, find_commands, find_config_files, kind_of
 from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
@@ -55,6 +57,15 @@ from pytest_agentbench.config.session_roots import SessionRoots, decide_roots, f
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
 from pytest_agentbench.config.templates import only_field, parse_template
+from pytest_agentbench.config.trust import (
+    NO_TRUST,
+    Grant,
+    Trust,
+    read_grants,
+    remove_grant,
+    save_grant,
+    trust_of,
+)
 from pytest_agentbench.config.verify import CaseVerifier, named_verifiers
 
 __all__ = [
@@ -62,6 +73,7 @@ __all__ = [
     "DATA_SUFFIXES",
     "KINDS",
     "MARKERS",
+    "NO_TRUST",
     "UNVERIFIED",
     "AgentAssignment",
     "AgentFile",
@@ -82,6 +94,9 @@ __all__ = [
     "Example",
     "ExecutionPolicy",
     "FewShot",
+    "Grant",
+    "Guest",
+    "GuestModels",
     "JudgeAggregation",
     "JudgeConfig",
     "JudgeRunConfig",
@@ -111,6 +126,7 @@ __all__ = [
     "SuiteModel",
     "SuiteOpenClaw",
     "TestCaseFile",
+    "Trust",
     "Turn",
     "base_images",
     "decide_roots",
@@ -139,10 +155,14 @@ __all__ = [
     "read",
     "read_bytes",
     "read_commands",
+    "read_grants",
+    "remove_grant",
     "resolve_file",
     "resolve_folder",
     "resolve_path",
+    "save_grant",
     "suggest",
+    "trust_of",
     "validate",
     "ways_to_models",
 ]

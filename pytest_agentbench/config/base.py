@@ -40,27 +40,40 @@ UNVERIFIED = Known()
 
 
 @dataclass(frozen=True)
+class Guest:
+    """A folder of somebody else's. `ended` is why the user's trust in it holds no longer; `unnamed` means that it may
+    be the user's own, but nobody said so.
+    """
+
+    folder: Path
+    ended: str | None = None
+    unnamed: bool = False
+
+    @property
+    def plea(self) -> str:
+        """What a user can do for it."""
+        was = f"its grant ended: {self.ended}; " if self.ended else ""
+        name = "name your own config root by agentbench_configs, or " if self.unnamed else ""
+        return f"{was}{name}read what lies in {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
+
+
+@dataclass(frozen=True)
 class Scope:
     """What validation needs to know beside the file's text.
 
-    `root`: the folder, resolved, to which its paths may lead beside its own; None for anywhere. `guest`: the folder of
-    somebody else's that the file is part of, and that may name no program.
+    `root`: the folder, resolved, to which its paths may lead beside its own; None for anywhere. `guest`: of whom the
+    file is, who may name no program; None for the user.
     """
 
     folder: str
     root: str | None = None
     known: Known = UNVERIFIED
-    guest: Path | None = None
+    guest: Guest | None = None
 
     def refuse_program(self, what: str) -> None:
         """Raise ValueError where a guest's file names `what`, which would run."""
         if self.guest is not None:
-            raise ValueError(f"found {what} in a folder that is not trusted, expected none; {how_to_trust(self.guest)}")
-
-
-def how_to_trust(guest: Path) -> str:
-    """Return what a user can do for a guest's folder."""
-    return f"read what lies in {guest}, then grant it: agentbench trust {shlex.quote(str(guest))}"
+            raise ValueError(f"found {what} in a folder that is not trusted, expected none; {self.guest.plea}")
 
 
 class Problems(ValueError):
@@ -165,7 +178,7 @@ def resolve_path(text: str, scope: Scope) -> str:
 
 def _or_allow(scope: Scope) -> str:
     if scope.guest is not None:
-        return f", or {how_to_trust(scope.guest)}"
+        return f", or {scope.guest.plea}"
     return ", or set allow_outside_paths: true in the run profile"
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from pytest_agentbench.config import guests
 from pytest_agentbench.config.agent import SUFFIXES, AgentFile, is_path
-from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, Scope, suggest
+from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Guest, Known, Scope, is_inside, suggest
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
-from pytest_agentbench.config.loader import load
+from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.config.models_file import ModelsFile
 from pytest_agentbench.config.run_profile import RunProfile
 from pytest_agentbench.config.servers_file import ServersFile
@@ -26,15 +27,22 @@ F = TypeVar("F", bound=ConfigFile)
 MARKERS = ("run_profiles", "evaluation_profiles", "suites", "agents", "models.yaml")
 """A folder that holds one of these is a config root."""
 
+_FOLDERS: Mapping[type[ConfigFile], tuple[str, str]] = {
+    RunProfile: ("run_profiles", "run_profile_id"),
+    EvaluationProfile: ("evaluation_profiles", "evaluation_profile_id"),
+    SuiteFile: ("suites", "suite_id"),
+}
+"""Where the files that a guest may tighten lie, and the field of their ids."""
+
 
 class ConfigRoot:
     """One tree of configuration. What it loads is kept until the file changes.
 
-    `guest` is the folder of somebody else that it is, or holds for: None for the user's own. `host` is the session's
+    `guest` is whose it is, or for whose folder it holds: None for the user's own. `host` is the session's
     root then, None where nobody said which that is.
     """
 
-    def __init__(self, path: Path, host: ConfigRoot | None = None, guest: Path | None = None) -> None:
+    def __init__(self, path: Path, host: ConfigRoot | None = None, guest: Guest | None = None) -> None:
         self.path = path
         self.real = os.path.realpath(path)
         self.host = host
@@ -53,7 +61,7 @@ class ConfigRoot:
     @cached_property
     def _shared(self) -> str | None:
         """The folder that all its cases may read: `cases`, which may be the root itself."""
-        top = os.path.realpath(self.guest or self.path)
+        top = os.path.realpath(self.guest.folder if self.guest else self.path)
         if os.path.basename(top) == "cases":
             return top
         return cases if os.path.isdir(cases := os.path.join(top, "cases")) else None
@@ -68,17 +76,17 @@ class ConfigRoot:
     def run_profile(self, name: str) -> RunProfile:
         """The run profile of that id or path.
 
-        :raises ConfigError: there is none, more than one, or it is wrong.
+        :raises ConfigError: there is none, more than one, or it is wrong; or a guest's says more than it may.
         """
-        return self._load(self.find("run_profiles", name), RunProfile)
+        return self._held("run_profiles", name, RunProfile.default())
 
     def evaluation_profile(self, name: str, known: Known = UNVERIFIED) -> EvaluationProfile:
         """The evaluation profile of that id or path, its metrics verified against `known`; raises like run_profile."""
-        return self._load(self.find("evaluation_profiles", name), EvaluationProfile, known)
+        return self._held("evaluation_profiles", name, EvaluationProfile.default(), known)
 
     def suite(self, name: str) -> SuiteFile:
         """The suite of that id or path; raises like run_profile."""
-        return self._load(self.find("suites", name), SuiteFile)
+        return self._held("suites", name, SuiteFile.default())
 
     def agent(self, name: str) -> AgentFile:
         """The agent of that id or path; raises like run_profile."""
@@ -88,19 +96,79 @@ class ConfigRoot:
         """Where the agent of that id or path is declared: raises like run_profile."""
         return self.find("agents", str(self.path / name) if is_path(name) else name)
 
+    def _held(self, folder: str, name: str, default: F, known: Known = UNVERIFIED) -> F:
+        """The file of the session's root, where it has one; a guest's of the same name is looked at all the same."""
+        path = self.find(folder, name)
+        own = path if is_path(name) else self._named(folder, name)
+        if own is not None:
+            self.refuse_loosening(own, self._load(own, type(default), known), default)
+        return self._load(path, type(default), known)
+
+    def refuse_loosening(self, path: Path, file: F, default: F) -> None:
+        """Raise ConfigError where a guest's file says more than that of the session's root with its name, else than the
+        default.
+        """
+        if self.guest is None or not self._is_guests(path):
+            return
+        limit, place = default, "the default"
+        if self.host is not None:
+            folder, key = _FOLDERS[type(default)]
+            said = self.host._named(folder, path.stem) or self.host._named(folder, getattr(file, key))
+            place = str(said or f"the default (for {self.host.path / folder} has none of this name)")
+            limit = default if said is None else self._load(said, type(default))
+        guests.refuse_loosening(path, file, limit, place, self.guest)
+
+    def _is_guests(self, path: Path) -> bool:
+        return self.guest is not None and is_inside(os.path.realpath(path), os.path.realpath(self.guest.folder))
+
     def models(self) -> ModelsFile:
-        """What models.yaml declares: nothing, where there is no such file."""
-        path = _only([path for suffix in SUFFIXES if (path := self.path / f"models{suffix}").is_file()], "models")
-        return ModelsFile(schema_version=1) if path is None else self._load(path, ModelsFile)
+        """What models.yaml declares: nothing, where there is no such file. In a guest what the session's root says."""
+        own = self._models_file()
+        declared = ModelsFile(schema_version=1) if own is None else self._load(own, ModelsFile)
+        if self.guest is None:
+            return declared
+        held = ModelsFile(schema_version=1) if self.host is None else self.host.models()
+        if own is None or not self._is_guests(own):
+            return held
+        return guests.models_of_guest(own, declared, held, self._where_models_stand(), self.guest)
+
+    def _models_file(self) -> Path | None:
+        return _only([path for suffix in SUFFIXES if (path := self.path / f"models{suffix}").is_file()], "models")
+
+    def _where_models_stand(self) -> str:
+        if self.host is None:
+            return "the models.yaml of the session's root, which agentbench_configs names"
+        return str(self.host._models_file() or self.host.path / "models.yaml")
 
     def mcp_servers(self, near: Path) -> Mapping[str, McpServer]:
         """The servers that the file of cases `near` can name, each with an absolute `cwd`.
 
         They are declared in a servers.yaml or a commands.json of its folder or of one above it, up to the root; the
-        nearest wins, and in one folder servers.yaml.
+        nearest wins, and in one folder servers.yaml. A guest's hold nowhere.
 
         :raises ConfigError: one of these files is wrong.
         """
+        if self.host is not None:
+            below = self.guest is not None and self.guest.folder.is_relative_to(self.host.path)
+            return self.host.mcp_servers(self.guest.folder if self.guest and below else self.host.path / "any")
+        return {} if self.is_guest else self._servers_near(near)
+
+    def require_servers(self, near: Path, names: Iterable[str] | None = None) -> None:
+        """Raise ConfigError for servers, of these names or at all, that only files of a guest near its file of cases
+        declare: they are programs, or addresses to ask.
+        """
+        if self.guest is None or names == {}:
+            return
+        declared, found = self.mcp_servers(near), self._servers_near(near)
+        theirs = [name for name in (found if names is None else names) if name in found and name not in declared]
+        if theirs:
+            names, where = ", ".join(map(repr, theirs)), self.host.path if self.host else "the session's root"
+            raise ConfigError(
+                f"{near}:1:1: found the MCP servers {names}, which only files in {self.guest.folder} declare, expected "
+                f"them in a servers.yaml of {where}; {self.guest.plea}"
+            )
+
+    def _servers_near(self, near: Path) -> dict[str, McpServer]:
         found: dict[str, McpServer] = {}
         for folder in self._above(near):
             found = {**self._declared_in(folder), **found}
@@ -135,23 +203,28 @@ class ConfigRoot:
 
     def find(self, folder: str, name: str) -> Path:
         """The file that `name` names: a path, else the stem of a file of the folder, else the id that one declares.
+        In a guest that of the session's root, where it has one.
 
         :raises ConfigError: there is none, or stem and id name more than one.
         """
         if is_path(name):
             return self._explicit(folder, name)
+        roots = [root for root in (self.host, self) if root is not None]
+        for root in roots:
+            if (found := root._named(folder, name)) is not None:
+                return found
+        names = {label for root in roots for _, labels in root._files(folder) for label in labels if label is not None}
+        raise ConfigError(f"{self.path / folder}: there is no {_what(folder)} {name!r}{suggest(name, names)}")
+
+    def _named(self, folder: str, name: str) -> Path | None:
         files = dict(self._files(folder))
         by_stem = [path for path, (stem, _) in files.items() if stem == name]
         by_id = [path for path, (_, declared) in files.items() if declared == name]
-        found = _only(list(dict.fromkeys(by_stem + by_id)), name)
-        if found is None:
-            names = {label for labels in files.values() for label in labels if label is not None}
-            raise ConfigError(f"{self.path / folder}: there is no {_what(folder)} {name!r}{suggest(name, names)}")
-        return found
+        return _only(list(dict.fromkeys(by_stem + by_id)), name)
 
     def _explicit(self, folder: str, name: str) -> Path:
         given = Path(name).expanduser()
-        for path in (given, self.path / given):
+        for path in (given, *([self.host.path / given] if self.host else []), self.path / given):
             for file in [path / f"agent{suffix}" for suffix in SUFFIXES] if path.is_dir() else [path]:
                 if file.is_file():
                     return file
@@ -174,7 +247,9 @@ class ConfigRoot:
         kept = self._loaded.get(path)
         if kept is not None and kept[0] == version and isinstance(kept[1], kind):
             return kept[1]
-        loaded = load(path, kind, known)
+        guest = self.guest if self._is_guests(path) else None
+        within = None if guest is None else os.path.realpath(guest.folder)
+        loaded = load_in(path, kind, Scope(str(path.parent), within, known, guest))
         self._loaded[path] = (version, loaded)
         return loaded
 

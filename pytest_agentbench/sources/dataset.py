@@ -25,6 +25,7 @@ from pytest_agentbench.config import (
     load_in,
     located,
     match_files,
+    named_servers,
     read_bytes,
 )
 from pytest_agentbench.errors import ConfigError
@@ -129,6 +130,7 @@ def open_dataset(
         return Dataset(path, dataset_name(path, top), metrics or (EXACT_MATCH,), known)
     scope = root.scope(described.parent, known, allow_outside=allow_outside)
     descriptor = load_in(described, DatasetDescriptor, scope)
+    root.require_servers(described, named_servers(descriptor.mcp_servers))
     files = _files(descriptor, described.parent)
     return Dataset(
         path=path,

@@ -163,6 +163,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
 
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, ReportsFile, scope)
+    root.require_servers(path, named_servers(file.mcp_servers))
     annotations = _path(path.parent, file.annotations) if file.annotations is not None else None
     config = _path(path.parent, file.config) if file.config is not None else None
     read_config = read_poet_config(config) if config is not None else PoetConfig()
