@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 TRUST = "agentbench_trust"
 """What an xdist worker is told of the folders that its session trusts."""
+TRUSTED = pytest.StashKey[Trust]()
 OWN_AGENT = "agent"
 """The model id in item ids where the user's own agent runs and no model is named."""
 NO_MODEL = "none"
@@ -389,10 +390,12 @@ def session_roots(config: pytest.Config, settings: Settings) -> SessionRoots:
 
 def session_trust(config: pytest.Config, settings: Settings) -> Trust:
     """Return which folders the session trusts. Raises `pytest.UsageError` where the user's grants cannot be read."""
-    try:
-        return trust_of(config.rootpath, settings.trust)
-    except ConfigError as error:
-        raise pytest.UsageError(str(error)) from None
+    if TRUSTED not in config.stash:
+        try:
+            config.stash[TRUSTED] = trust_of(config.rootpath, settings.trust)
+        except ConfigError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[TRUSTED]
 
 
 def _everywhere(plugins: pytest.PytestPluginManager) -> bool:

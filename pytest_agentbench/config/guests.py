@@ -93,7 +93,7 @@ EVALUATION_LIMITS: Mapping[str, Loosens] = {
     "security_policy.redact_secrets": _less,
 }
 """The same of an evaluation profile."""
-_RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "max_tokens")
+RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "max_tokens")
 _SUITE_MODEL = {"model_id", "label"}
 """What a guest's suite says of a model: which one, not how it is reached."""
 
@@ -132,14 +132,17 @@ def _value(file: ConfigFile, loc: tuple[str, ...]) -> Any:
 
 
 def _runner_excess(found: RunProfile, limit: RunProfile) -> Iterator[tuple[Loc, Any, Any]]:
-    said = {name: value for name, value in limit.runner_defaults.items() if name in RunnerSettings.model_fields}
-    most = RunnerSettings.model_validate({name: value for name, value in said.items() if value is not None})
-    layers: list[tuple[Loc, Mapping[str, Any]]] = [(("runner_defaults",), found.runner_defaults)]
-    layers += [(("model_overrides", name), layer) for name, layer in found.model_overrides.items()]
-    for loc, layer in layers:
-        for name in _RUNNER_LIMITS:
-            if layer.get(name) is not None and _more(layer[name], getattr(most, name)):
-                yield (*loc, name), layer[name], getattr(most, name)
+    yield from _settings_excess(("runner_defaults",), found.runner_defaults, limit.runner_defaults)
+    for name, layer in found.model_overrides.items():
+        most = {**limit.runner_defaults, **limit.model_overrides.get(name, {})}
+        yield from _settings_excess(("model_overrides", name), layer, most)
+
+
+def _settings_excess(loc: Loc, found: Mapping[str, Any], limit: Mapping[str, Any]) -> Iterator[tuple[Loc, Any, Any]]:
+    for name in RUNNER_LIMITS:
+        most = limit.get(name, RunnerSettings.model_fields[name].default)
+        if found.get(name) is not None and _more(found[name], most):
+            yield (*loc, name), found[name], most
 
 
 def _suite_excess(found: SuiteFile, limit: SuiteFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:

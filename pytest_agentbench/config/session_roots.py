@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
 from pytest_agentbench.config.base import Guest
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, has_file
-from pytest_agentbench.config.trust import NO_TRUST, Trust
+from pytest_agentbench.config.trust import NO_TRUST, Trust, trust_of
 from pytest_agentbench.errors import ConfigError
 
 _NOT_LOOKED_INTO = frozenset(
@@ -91,11 +91,22 @@ def decide_roots(
 
 
 def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
-    """Return the root of a file that alone is asked for."""
-    if not case_file.is_relative_to(rootdir):
-        folder = str(case_file.parent)
-        rootdir = Path(_above(folder, str(rootdir)) or folder)
-    return decide_roots([case_file], rootdir, configured).of(case_file)
+    """Return the root of a file that alone is asked for; cheap to ask for every file. A guest's is one unless the user
+    granted it more before.
+
+    :raises ConfigError: the user's grants cannot be read.
+    """
+    folder = case_file.parent
+    if not folder.is_relative_to(rootdir):
+        rootdir = Path(_above(str(folder), str(rootdir)) or folder)
+    return _roots_of_one(folder, rootdir, configured).of(case_file)
+
+
+@lru_cache(maxsize=10_000)
+def _roots_of_one(folder: Path, rootdir: Path, configured: Path | None) -> SessionRoots:
+    own = configured or _outermost(folder, rootdir, None)
+    roots = SessionRoots(rootdir, own, configured is not None)
+    return replace(roots, trust=trust_of(rootdir)) if roots.of(folder / "any").is_guest else roots
 
 
 def _outermost(path: Path, rootdir: Path, here: Path | None) -> Path | None:

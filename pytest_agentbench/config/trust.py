@@ -16,8 +16,8 @@ from typing import Any
 from pytest_agentbench.errors import ConfigError
 
 _VERSION = 1
-_NOT_BOUND = frozenset({".git", "__pycache__", ".pytest_cache", "cassettes"})
-"""Folders that sessions and git write, none of which says what runs."""
+_WRITTEN = {".git": ("",), ".pytest_cache": ("",), "__pycache__": (".pyc",), "cassettes": (".yaml",)}
+"""What git, Python and sessions themselves write: in a folder of this name files that end so."""
 _MOST_FILES = 100_000
 
 
@@ -119,24 +119,25 @@ def digest_files(folder: Path) -> dict[str, str]:
     :raises ConfigError: there are too many, or one cannot be read.
     """
     found: dict[str, str] = {}
-    for path in _files_below(str(folder)):
+    for path in _files_below(str(folder), ()):
         found[os.path.relpath(path, folder)] = _digest(path)
         if len(found) > _MOST_FILES:
             raise ConfigError(f"{folder}: found more than {_MOST_FILES:,} files, expected a folder of cases")
     return found
 
 
-def _files_below(folder: str) -> Iterator[str]:
+def _files_below(folder: str, written: tuple[str, ...]) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be read: {error.strerror or error}") from error
     for entry in ordered:
-        if not entry.is_dir(follow_symlinks=False):
+        if entry.is_dir(follow_symlinks=False):
+            if (below := _WRITTEN.get(entry.name, written)) != ("",):
+                yield from _files_below(entry.path, below)
+        elif not entry.name.endswith(written):
             yield entry.path
-        elif entry.name not in _NOT_BOUND:
-            yield from _files_below(entry.path)
 
 
 def _digest(path: str) -> str:

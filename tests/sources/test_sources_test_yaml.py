@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot, Known, find_root
+from pytest_agentbench.config import ConfigRoot, Guest, Known, find_root
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources import find_cases, index_cases, load_case
 
@@ -160,7 +160,7 @@ def test_a_case_reads_nothing_outside_its_folder_and_the_roots_cases(tmp_path, w
     path = write(text.replace("PATH", "../../secret.txt"))
     load_case(path, ConfigRoot(tmp_path), allow_outside=True)
     with pytest.raises(ConfigError, match="agentbench trust"):  # what the user allows is for the user's cases
-        load_case(path, ConfigRoot(tmp_path / "cases", guest=tmp_path / "cases"), allow_outside=True)
+        load_case(path, ConfigRoot(tmp_path / "cases", guest=Guest(tmp_path / "cases")), allow_outside=True)
 
 
 def test_a_root_below_a_link_is_no_way_out(tmp_path, write):
