@@ -15,6 +15,8 @@ from pytest_agentbench.config import (
     ConfigFile,
     ConfigRoot,
     DatasetDescriptor,
+    EvaluationProfile,
+    GuestModels,
     Known,
     Loc,
     ModelsFile,
@@ -120,7 +122,7 @@ class Checker:
             )
 
     def _dataset(self, path: Path, root: ConfigRoot) -> None:
-        dataset = open_dataset(path, root.path)
+        dataset = open_dataset(path, root)
         told: set[str] = set()
         if dataset.recipe is not None:
             doubts = list(_descriptor_doubts(dataset.recipe.descriptor, self._known))
@@ -138,7 +140,7 @@ class Checker:
             self.warnings.append(_as_warning(f"{reason}; its rows were not checked"))
 
     def _reports(self, path: Path, root: ConfigRoot) -> None:
-        reports = open_reports(path, root.path)
+        reports = open_reports(path, root)
         told: set[str] = set()
         for item in read_all_reports(reports):
             if isinstance(item, BadReport):
@@ -175,18 +177,26 @@ class Checker:
         self._scripts.load_beside(case)
 
     def _config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
-        file = load(path, kind).read_by(root, path)
+        file = load(path, kind).read_by(root.origin(path))
+        self._refuse_guests(file, path, root)
         problems = [*self._references(file, root), *_shared_id(file, path, root)]
         if isinstance(file, AgentFile):
             problems += _uncopied(path.parent / "workspace")
         if problems:
             raise located(path, problems)
 
+    def _refuse_guests(self, file: ConfigFile, path: Path, root: ConfigRoot) -> None:
+        """Raise ConfigError for a guest's file that says more than it may; what nobody has asked for yet is a doubt."""
+        if isinstance(file, RunProfile | EvaluationProfile | SuiteFile):
+            root.refuse_loosening(path, file, file.default())
+        elif isinstance(file, ModelsFile) and isinstance(held := root.models(), GuestModels):
+            self.warnings += [_as_warning(str(held.refusal(name))) for name in held.theirs]
+
     def _references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
         """What a file says of others that is not so."""
         if isinstance(file, RunProfile) and file.openclaw is not None:
             yield from _no_agent(file.openclaw.agent_id, root)
-        if isinstance(file, ModelsFile):
+        if isinstance(file, ModelsFile) and file.origin is not None and file.origin.is_users:
             _refuse_keys(file)
         if not isinstance(file, SuiteFile):
             return
@@ -196,7 +206,7 @@ class Checker:
 
     def _index(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         if root.path not in self._indexes:
-            self._indexes[root.path] = {case.case_id: case for case in index_cases(root)}
+            self._indexes[root.path] = {case.case_id: case for case in index_cases(root, self._roots)}
         return self._indexes[root.path]
 
 
@@ -238,7 +248,7 @@ def _is_described(path: Path) -> bool:
     if path.suffix not in DATA_SUFFIXES:
         return False
     try:
-        return open_dataset(path, root_around(path).path).recipe is not None
+        return open_dataset(path, root_around(path)).recipe is not None
     except ConfigError:
         return True  # checking it says the same
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_agentbench.cli.places import existing, root_around, session_roots
+from pytest_agentbench.cli.places import existing, root_around
 from pytest_agentbench.config import (
     COMMANDS_FILE,
     ConfigRoot,
@@ -54,6 +54,8 @@ def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
     if not servers:
         raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or the commands.json of MCP-Bench")
     root = root_around(path)
+    if root.guest is not None:
+        raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.plea}")
     return _declared(servers, root, _profile(root, profile))
 
 
@@ -79,10 +81,9 @@ def _declared(servers: Mapping[str, McpServer], root: ConfigRoot, profile: RunPr
 
 def _below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, McpServer]]:
     files = [file for depth in _BELOW for name in _FILES for file in sorted(here.glob(f"{depth}{name}"))]
-    roots = session_roots([here])
     found: dict[ConfigRoot, dict[str, McpServer]] = {}
     for file in files:
-        root = roots.of(file)
+        root = root_around(file)
         if servers := root.mcp_servers(file):
             found.setdefault(root, {}).update(servers)
     if len(found) > 1:

@@ -124,7 +124,7 @@ def _refuse_second(file: Path) -> None:
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources import open_dataset
 
-    described = open_dataset(file, root_around(file).path).recipe
+    described = open_dataset(file, root_around(file)).recipe
     if described is not None:
         raise ConfigError(f"{file}: {described.path} describes it already; edit that, or take the file out of it")
 

@@ -84,14 +84,14 @@ def _cases_of(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Cas
             yield load_case(path, root)
             return
         if is_reports(path):
-            reports = open_reports(path, root.path)
+            reports = open_reports(path, root)
             for item in read_all_reports(reports):
                 if isinstance(item, BadReport):
                     problems.append(item.message)
                 else:
                     yield report_case(reports, item)
             return
-        dataset = open_dataset(path, root.path)
+        dataset = open_dataset(path, root)
         if dataset.recipe is not None and dataset.recipe.descriptor.is_remote:
             print(f"{path}: its rows are not listed: nothing is downloaded here", file=sys.stderr)
             return

@@ -68,7 +68,7 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
 
 
 def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
-    dataset = open_dataset(file, root.path)
+    dataset = open_dataset(file, root)
     if dataset.recipe is not None and dataset.recipe.descriptor.is_remote:
         return  # nothing is downloaded to see what it needs
     rows = (row for row in read_rows(dataset) if not isinstance(row, BadRow))

@@ -24,8 +24,10 @@ from pytest_agentbench.config import (
     RunProfile,
     SessionRoots,
     SuiteFile,
+    Trust,
     decide_roots,
     suggest,
+    trust_of,
 )
 from pytest_agentbench.engine import CHAT_JUDGE, Plan, Registry, build_registry, judge_of, overrides_runner
 from pytest_agentbench.errors import ConfigError
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
 
     from pytest_agentbench.runners import Predictions
 
+TRUST = "agentbench_trust"
+"""What an xdist worker is told of the folders that its session trusts."""
+TRUSTED = pytest.StashKey[Trust]()
 OWN_AGENT = "agent"
 """The model id in item ids where the user's own agent runs and no model is named."""
 NO_MODEL = "none"
@@ -150,7 +155,7 @@ class Planner:
         outside = False
         if self.settings.run_profile:
             outside = root.run_profile(self.settings.run_profile).allow_outside_paths
-        reports = open_reports(path, root.path, self.registry.known, allow_outside=outside)
+        reports = open_reports(path, root, self.registry.known, allow_outside=outside)
         self.research_subjects += reports.subjects
         return reports
 
@@ -180,7 +185,7 @@ class Planner:
 
     def open_dataset(self, path: Path, plans: list[Plan], metrics: tuple[MetricSpec, ...] | None = None) -> Dataset:
         """The dataset of a file; code that reads it is trusted like a conftest.py. Raises ConfigError."""
-        root, known = self.root(path).path, self.registry.known
+        root, known = self.root(path), self.registry.known
         profile = plans[0].run_profile if plans else None
         outside = profile is None or profile.allow_outside_paths
         return open_dataset(path, root, known, metrics, run_code=True, allow_outside=outside, run_profile=profile)
@@ -214,9 +219,11 @@ class Planner:
             self.predicted.case(case.case_id, case.path)
 
     def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
-        """Every case below the root by its id, looked up once."""
+        """Every case below the root by its id, looked up once. A guest's takes no id of the root's own."""
         if root not in self._cases:
-            self._cases[root] = {case.case_id: case for case in index_cases(root, run_code=True)}
+            found = [*index_cases(root, self.roots, run_code=True)]
+            found.sort(key=lambda case: self.root(case.path) is root)
+            self._cases[root] = {case.case_id: case for case in found}
         return self._cases[root]
 
     def files(self, root: ConfigRoot) -> dict[str, Path]:
@@ -370,10 +377,25 @@ def prepare(config: pytest.Config, settings: Settings) -> Planner:
 
 
 def session_roots(config: pytest.Config, settings: Settings) -> SessionRoots:
-    """Return whose the session's config roots are."""
+    """Return whose the session's config roots are; a worker trusts what its controller does.
+
+    Raises like session_trust.
+    """
     here = config.invocation_params.dir
     asked = [here / argument.partition("::")[0] for argument in config.args]
-    return decide_roots(asked, config.rootpath, settings.configs, here=here, has_cases=has_cases)
+    told = getattr(config, "workerinput", {}).get(TRUST)
+    trust = session_trust(config, settings) if told is None else Trust(*told)
+    return decide_roots(asked, config.rootpath, settings.configs, trust=trust, here=here, has_cases=has_cases)
+
+
+def session_trust(config: pytest.Config, settings: Settings) -> Trust:
+    """Return which folders the session trusts. Raises `pytest.UsageError` where the user's grants cannot be read."""
+    if TRUSTED not in config.stash:
+        try:
+            config.stash[TRUSTED] = trust_of(config.rootpath, settings.trust)
+        except ConfigError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[TRUSTED]
 
 
 def _everywhere(plugins: pytest.PytestPluginManager) -> bool:

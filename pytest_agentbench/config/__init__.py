@@ -4,6 +4,7 @@ from pytest_agentbench.config.agent import AgentFile, ModelDefaults, OpenClawFra
 from pytest_agentbench.config.base import (
     UNVERIFIED,
     ConfigFile,
+    Guest,
     Known,
     Scope,
     resolve_file,
@@ -34,10 +35,11 @@ from pytest_agentbench.config.evaluation_profile import (
     McpJudging,
     SecurityPolicy,
 )
+from pytest_agentbench.config.guests import GuestModels
 from pytest_agentbench.config.keys import (
     KEYS_FILE,
     PROVIDERS,
-    Grants,
+    KeyGrants,
     KeysFile,
     key_problem,
     plain_problem,
@@ -66,6 +68,15 @@ from pytest_agentbench.config.session_roots import SessionRoots, decide_roots, f
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
 from pytest_agentbench.config.templates import only_field, parse_template
+from pytest_agentbench.config.trust import (
+    NO_TRUST,
+    Grant,
+    Trust,
+    read_grants,
+    remove_grant,
+    save_grant,
+    trust_of,
+)
 from pytest_agentbench.config.verify import CaseVerifier, named_verifiers
 
 __all__ = [
@@ -74,6 +85,7 @@ __all__ = [
     "KEYS_FILE",
     "KINDS",
     "MARKERS",
+    "NO_TRUST",
     "PROVIDERS",
     "UNVERIFIED",
     "AgentAssignment",
@@ -95,10 +107,13 @@ __all__ = [
     "Example",
     "ExecutionPolicy",
     "FewShot",
-    "Grants",
+    "Grant",
+    "Guest",
+    "GuestModels",
     "JudgeAggregation",
     "JudgeConfig",
     "JudgeRunConfig",
+    "KeyGrants",
     "KeysFile",
     "Known",
     "Loc",
@@ -126,6 +141,7 @@ __all__ = [
     "SuiteModel",
     "SuiteOpenClaw",
     "TestCaseFile",
+    "Trust",
     "Turn",
     "base_images",
     "decide_roots",
@@ -158,11 +174,15 @@ __all__ = [
     "read",
     "read_bytes",
     "read_commands",
+    "read_grants",
+    "remove_grant",
     "resolve_file",
     "resolve_folder",
     "resolve_path",
+    "save_grant",
     "server_problem",
     "suggest",
+    "trust_of",
     "user_folder",
     "validate",
     "ways_to_models",

@@ -58,9 +58,11 @@ def _prompt(text: str) -> str:
     return text
 
 
-def _class_name(text: str) -> str:
+def _class_name(text: str, info: ValidationInfo) -> str:
     if not re.fullmatch(r"\w+(\.\w+)*:\w+", text):
         raise ValueError(f"found {text!r}, expected module:Class")
+    if (scope := scope_of(info)) is not None:
+        scope.refuse_program(f"the class {text!r}")
     return text
 
 

@@ -130,7 +130,7 @@ class KeysFile(ConfigFile):
 
 
 @dataclass(frozen=True, slots=True)
-class Grants:
+class KeyGrants:
     """What the keys.yaml files that count say together. `place` is where a user would add to them."""
 
     files: tuple[KeysFile, ...] = ()
@@ -152,7 +152,7 @@ class Grants:
 
 
 def key_problem(
-    variable: str, url: str, grants: Grants, *, written: bool, environ: Mapping[str, str] = os.environ
+    variable: str, url: str, grants: KeyGrants, *, written: bool, environ: Mapping[str, str] = os.environ
 ) -> str | None:
     """Return why a model's key may not go to a URL, with what to do; None where it may.
 
@@ -183,7 +183,7 @@ def key_problem(
     )
 
 
-def server_problem(server: McpServer, grants: Grants, *, written: bool) -> str | None:
+def server_problem(server: McpServer, grants: KeyGrants, *, written: bool) -> str | None:
     """Return why an MCP server may not have the variables that its declaration names, with what to do; None: it may.
 
     `written` says that the session's root declares it: that is the user's word. A case or dataset, which may be
@@ -206,7 +206,7 @@ def server_problem(server: McpServer, grants: Grants, *, written: bool) -> str |
     return None
 
 
-def _ungranted(what: str, grant: str, grants: Grants) -> str:
+def _ungranted(what: str, grant: str, grants: KeyGrants) -> str:
     return (
         f"{what}, which no file of a case gives away: nothing is sent or started. Declare the server in the "
         "servers.yaml of the session's root or in the run profile, and name it in the case; or write "

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
+from pytest_agentbench.config.base import Guest
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, has_file
+from pytest_agentbench.config.trust import NO_TRUST, Trust, trust_of
 from pytest_agentbench.errors import ConfigError
 
 _NOT_LOOKED_INTO = frozenset(
@@ -24,13 +26,12 @@ class SessionRoots:
 
     `own` is None where there is no root, or several stand beside each other and nobody said which is the user's.
     With `configured` no other root's configuration is read, and what lies below another root is still a guest's.
-    `trusted` are folders, links resolved, that the user granted everything, with all below them.
     """
 
     rootdir: Path
     own: Path | None
     configured: bool = False
-    trusted: tuple[Path, ...] = ()
+    trust: Trust = NO_TRUST
 
     def of(self, file: Path) -> ConfigRoot:
         """Return the root that a file belongs to; cheap to ask for every file.
@@ -57,6 +58,7 @@ class SessionRoots:
         around = self.of(here / "any")
         below = [self.of(suites) for depth in ("", "*/", "*/*/") for suites in sorted(here.glob(f"{depth}suites"))]
         found = [root for root in dict.fromkeys([around, *below]) if has_file(root, "suites", name)]
+        found = [root for root in found if not root.is_guest] or found
         if len(found) > 1:
             places = " and ".join(str(root.path) for root in found)
             raise ConfigError(f"suite {name!r} is ambiguous: {places} have one; name a path, or set agentbench_configs")
@@ -70,7 +72,7 @@ def decide_roots(
     rootdir: Path,
     configured: Path | None = None,
     *,
-    trusted: Iterable[Path] = (),
+    trust: Trust = NO_TRUST,
     here: Path | None = None,
     has_cases: Callable[[Path], bool] = lambda _: True,
 ) -> SessionRoots:
@@ -81,19 +83,30 @@ def decide_roots(
     most three folders below the paths, or below rootdir. All processes of a session come to the same answer.
     """
     if configured is not None:
-        return SessionRoots(rootdir, configured, configured=True, trusted=tuple(trusted))
+        return SessionRoots(rootdir, configured, configured=True, trust=trust)
     own = next((found for path in asked if (found := _outermost(path, rootdir, here))), None)
     if own is None:
         own = _only_one_below(asked, has_cases) or _only_one_below([rootdir], has_cases)
-    return SessionRoots(rootdir, own, trusted=tuple(trusted))
+    return SessionRoots(rootdir, own, trust=trust)
 
 
 def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
-    """Return the root of a file that alone is asked for."""
-    if not case_file.is_relative_to(rootdir):
-        folder = str(case_file.parent)
-        rootdir = Path(_above(folder, str(rootdir)) or folder)
-    return decide_roots([case_file], rootdir, configured).of(case_file)
+    """Return the root of a file that alone is asked for; cheap to ask for every file. A guest's is one unless the user
+    granted it more before.
+
+    :raises ConfigError: the user's grants cannot be read.
+    """
+    folder = case_file.parent
+    if not folder.is_relative_to(rootdir):
+        rootdir = Path(_above(str(folder), str(rootdir)) or folder)
+    return _roots_of_one(folder, rootdir, configured).of(case_file)
+
+
+@lru_cache(maxsize=10_000)
+def _roots_of_one(folder: Path, rootdir: Path, configured: Path | None) -> SessionRoots:
+    own = configured or _outermost(folder, rootdir, None)
+    roots = SessionRoots(rootdir, own, configured is not None)
+    return replace(roots, trust=trust_of(rootdir)) if roots.of(folder / "any").is_guest else roots
 
 
 def _outermost(path: Path, rootdir: Path, here: Path | None) -> Path | None:
@@ -134,7 +147,10 @@ def _root_of(folder: str, roots: SessionRoots) -> ConfigRoot:
     nearest = _above(folder, str(roots.rootdir))
     own = None if roots.own is None else str(roots.own)
     guest = nearest if nearest is not None and _is_guest(nearest, own, roots) else None
-    return _root(own if own is not None and roots.configured else nearest or folder, own if guest else None, guest)
+    path = own if own is not None and roots.configured else nearest or folder
+    if guest is None:
+        return _root(path, None, None)
+    return _root(path, own, Guest(Path(guest), roots.trust.why_ended(os.path.realpath(guest)), unnamed=own is None))
 
 
 def _is_guest(nearest: str, own: str | None, roots: SessionRoots) -> bool:
@@ -146,7 +162,7 @@ def _is_guest(nearest: str, own: str | None, roots: SessionRoots) -> bool:
         user = Path(os.path.realpath(own))
         if real == user or (roots.configured and user.is_relative_to(real)):
             return False
-    return not any(real.is_relative_to(folder) for folder in roots.trusted)
+    return not roots.trust.covers(str(real))
 
 
 @lru_cache(maxsize=100_000)
@@ -162,7 +178,5 @@ def _is_marked(folder: str) -> bool:
 
 
 @cache
-def _root(path: str, host: str | None, guest: str | None) -> ConfigRoot:
-    """`guest` is the folder that the user would have to trust, `host` the session's root."""
-    of = _root(host, None, None) if host is not None else None
-    return ConfigRoot(Path(path), of, None if guest is None else Path(guest))
+def _root(path: str, host: str | None, guest: Guest | None) -> ConfigRoot:
+    return ConfigRoot(Path(path), _root(host, None, None) if host is not None else None, guest)

@@ -98,3 +98,8 @@ class SuiteFile(ConfigFile):
     def agent_assignments(self) -> tuple[AgentAssignment, ...]:
         """Which agent of its own runs which cases; none where nothing is said of OpenClaw."""
         return self.openclaw.agent_assignments if self.openclaw is not None else ()
+
+    @classmethod
+    def default(cls) -> SuiteFile:
+        """What holds where a session names none: all cases."""
+        return cls(schema_version=1, suite_id="default", title="Default")

@@ -6,7 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_agentbench.config import Grants, ModelEntry, ModelsFile, SuiteFile, SuiteModel, key_problem, located, read
+from pytest_agentbench.config import (
+    KeyGrants,
+    ModelEntry,
+    ModelsFile,
+    SuiteFile,
+    SuiteModel,
+    key_problem,
+    located,
+    read,
+)
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.records import Limits, Model
@@ -115,7 +124,7 @@ def _unbound(
     pair = {"base_url": base_url, "api_key_env": variable}
     users = [entry for entry in written if entry.origin is not None and entry.origin.is_users]
     paired = any(pair.items() <= _fields(entry).items() for entry in users)
-    grants = Grants() if models.origin is None else models.origin.root.grants()
+    grants = KeyGrants() if models.origin is None else models.origin.root.key_grants()
     return key_problem(variable, base_url, grants, written=paired, environ=environ)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.config import PROVIDERS, Grants, KeysFile, key_problem, program_problem, server_problem
+from pytest_agentbench.config import PROVIDERS, KeyGrants, KeysFile, key_problem, program_problem, server_problem
 from pytest_agentbench.records import McpServer
 
 
-def grants(**said) -> Grants:
-    return Grants((KeysFile(schema_version=1, **said),), "keys.yaml")
+def grants(**said) -> KeyGrants:
+    return KeyGrants((KeysFile(schema_version=1, **said),), "keys.yaml")
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def grants(**said) -> Grants:
     ],
 )
 def test_a_key_goes_to_the_hosts_that_it_belongs_to(variable, url, environ) -> None:
-    assert key_problem(variable, url, Grants(), written=False, environ=environ) is None
+    assert key_problem(variable, url, KeyGrants(), written=False, environ=environ) is None
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_key_goes_to_the_hosts_that_it_belongs_to(variable, url, environ) -> N
 )
 def test_and_to_no_other(variable, url) -> None:
     environ = {"OPENAI_BASE_URL": "http://127.0.0.1:8765/v1"}
-    assert key_problem(variable, url, Grants(), written=False, environ=environ) is not None
+    assert key_problem(variable, url, KeyGrants(), written=False, environ=environ) is not None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_and_to_no_other(variable, url) -> None:
     ],
 )
 def test_a_pair_that_the_users_root_writes(variable, url, free) -> None:
-    assert (key_problem(variable, url, Grants(), written=True, environ={}) is None) is free
+    assert (key_problem(variable, url, KeyGrants(), written=True, environ={}) is None) is free
 
 
 def test_a_keys_file_grants_a_host_over_https_even_what_is_no_models_key() -> None:
@@ -79,9 +79,9 @@ def test_a_keys_file_grants_a_host_over_https_even_what_is_no_models_key() -> No
 
 def test_no_providers_key_counts_as_one_of_something_else() -> None:
     for variable in PROVIDERS:
-        problem = key_problem(variable, "https://elsewhere.example/v1", Grants(), written=False, environ={})
+        problem = key_problem(variable, "https://elsewhere.example/v1", KeyGrants(), written=False, environ={})
         assert problem is not None
-        assert key_problem(variable, "https://elsewhere.example/v1", Grants(), written=True, environ={}) is None, (
+        assert key_problem(variable, "https://elsewhere.example/v1", KeyGrants(), written=True, environ={}) is None, (
             variable
         )
 

@@ -36,7 +36,7 @@ def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunP
         folder = own.real if written and own is not None else root.programs
         if problem := program_problem(command, server.cwd or root.real, folder):
             return f"command: {problem}"
-    return server_problem(server, root.grants(), written=written) if server.env_from or server.headers else None
+    return server_problem(server, root.key_grants(), written=written) if server.env_from or server.headers else None
 
 
 def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: SandboxSettings) -> SandboxSpec | None:
