@@ -57,6 +57,7 @@ from pytest_agentbench.sources import (
     row_case,
     suite_problems,
 )
+from pytest_agentbench.tools.mcp import server_refusal
 from pytest_agentbench.workspaces import template_digest
 
 _IDS = {
@@ -65,6 +66,8 @@ _IDS = {
     "evaluation_profiles": "evaluation_profile_id",
     "agents": "agent_id",
 }
+_IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
+"""What programs a case may name is for its run profile to say: those of a container are its image's own."""
 
 
 class Checker:
@@ -169,6 +172,9 @@ class Checker:
             if case.dataset is not None:
                 raise ConfigError(f"{case.path}:{case.line}:1: {message}")
             raise located(case.path, [(("case_id",), message)])
+        for name, server in case.mcp_servers.items():
+            if server is not None and (problem := server_refusal(name, server, root, _IN_CONTAINERS)):
+                raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
         told = set() if told is None else told
         doubts = [*_doubts(case, self._known), *_undeclared(case, root)]
         new = [text for text in doubts if text not in told]
@@ -196,6 +202,11 @@ class Checker:
         """What a file says of others that is not so."""
         if isinstance(file, RunProfile) and file.openclaw is not None:
             yield from _no_agent(file.openclaw.agent_id, root)
+        if isinstance(file, RunProfile) and file.origin is not None:
+            root.run_profile(str(file.origin.path))  # raises where it names a program of elsewhere
+            for name, server in file.mcp_servers.items():
+                if problem := server_refusal(name, server, root, file):
+                    yield ("mcp_servers", name), problem
         if isinstance(file, ModelsFile) and file.origin is not None and file.origin.is_users:
             _refuse_keys(file)
         if not isinstance(file, SuiteFile):

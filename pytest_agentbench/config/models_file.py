@@ -27,7 +27,8 @@ class ModelEntry(Written):
     base_url: Text | None = None
     """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own."""
     api_key_env: VariableName | None = None
-    """Name of the variable that holds the key, never a key; `none` for endpoints without keys."""
+    """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default: OPENAI_API_KEY,
+    which goes to its own hosts only: an endpoint elsewhere needs this field beside `base_url`."""
     provider: Text | None = None
     """A plugin's way to reach it, in place of an OpenAI-compatible endpoint."""
     scripted: StrictBool = False

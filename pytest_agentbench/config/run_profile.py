@@ -77,7 +77,7 @@ class OpenClawRunProfile(Record):
     timeout_seconds: AtLeastOne
     """Wall-clock limit of the container."""
     docker_cli: Text = "docker"
-    """OCI runtime command, such as podman."""
+    """OCI runtime command, such as podman: a program on PATH, or the path of one below the session's root."""
 
 
 def floating(image: str) -> bool:

@@ -80,19 +80,19 @@ class McpServer(Record):
     """
 
     command: Annotated[Text, AfterValidator(_argument)] | None = None
-    """The program to start."""
+    """The program to start: its name on PATH, or its path where that is installed or below the session's root."""
     args: tuple[Annotated[str, AfterValidator(_argument)], ...] = ()
     """Its arguments."""
     env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(default_factory=dict)
     """Its environment; it gets nothing else but what `env_from` names, and AGENTBENCH_WORKSPACE."""
     env_from: tuple[VariableName, ...] = ()
-    """Names of variables that it gets from this process."""
+    """Names of variables that it gets from this process; what a case declares gets those that keys.yaml grants."""
     cwd: str | None = None
     """The folder it starts in, which it can read; relative to the file that declares it. Default: the workspace."""
     url: Annotated[Text, AfterValidator(_address)] | None = None
     """Address of a server that speaks streamable HTTP."""
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
-    """Headers of requests to `url`; `${NAME}` in a value is that variable of this process."""
+    """Headers of requests to `url`; `${NAME}` in a value is that variable of this process, as in `env_from`."""
     scope: Literal["run", "session"] = "run"
     """A process for each run, so that state never leaks, or one for all."""
     timeout_seconds: Seconds | None = None

@@ -12,6 +12,7 @@ from support.bench import Bench
 from support.listener import listening
 from support.mcp_projects import McpBench
 
+from pytest_agentbench.cli import main
 from pytest_agentbench.config import NetworkSettings
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models import Endpoints
@@ -77,7 +78,7 @@ def test_a_redirect_of_an_endpoint_ends_the_request(place: str, monkeypatch: pyt
     assert elsewhere.said == []
 
 
-def test_a_case_gives_its_servers_no_variable_that_nobody_granted(bench: Bench, tmp_path) -> None:
+def test_a_case_gives_its_servers_no_variable_that_nobody_granted(bench: Bench, tmp_path, capsys) -> None:
     mcp = McpBench(bench)
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -104,7 +105,15 @@ def test_a_case_gives_its_servers_no_variable_that_nobody_granted(bench: Bench, 
         hosts = {"127.0.0.1": ["GITHUB_TOKEN"], "granted.invalid": ["GITHUB_TOKEN"]}
         bench.write("cases/keys.yaml", {"schema_version": 1, "hosts": hosts, "programs": {"sh": ["TEAM_KEY"]}})
         finished = mcp.run("-rs")
+        assert main(["validate", "cases"]) == 1
         assert listener.said == []
+        validated = capsys.readouterr().out
+        assert {name for name in asked if f"/{name}/test.yaml:1:1: MCP" in validated} == {
+            "two-keys",
+            "plain",
+            "program",
+            "steered",
+        }
 
         mcp.case("granted", servers={"Test": at("${GITHUB_TOKEN}")})
         mcp.run("-k", "granted")
