@@ -144,20 +144,23 @@ def _roots_below(folder: str, deep: int = _DEEPEST) -> Iterator[Path]:
 
 @lru_cache(maxsize=100_000)
 def _root_of(folder: str, roots: SessionRoots) -> ConfigRoot:
-    nearest = _above(folder, str(roots.rootdir))
+    return _root_at(_above(folder, str(roots.rootdir)) or folder, roots)
+
+
+@cache  # for each root, not for each of thousands of folders: links are resolved here
+def _root_at(place: str, roots: SessionRoots) -> ConfigRoot:
     own = None if roots.own is None else str(roots.own)
-    guest = nearest if nearest is not None and _is_guest(nearest, own, roots) else None
-    path = own if own is not None and roots.configured else nearest or folder
-    if guest is None:
+    path = own if own is not None and roots.configured else place
+    if not _is_guest(place, own, roots):
         return _root(path, None, None)
-    return _root(path, own, Guest(Path(guest), roots.trust.why_ended(os.path.realpath(guest)), unnamed=own is None))
+    return _root(path, own, Guest(Path(place), roots.trust.why_ended(os.path.realpath(place)), unnamed=own is None))
 
 
-def _is_guest(nearest: str, own: str | None, roots: SessionRoots) -> bool:
+def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:
     """A folder without configuration is none: it is part of what lies around it."""
-    if not _is_marked(nearest):
+    if not _is_marked(place):
         return False
-    real = Path(os.path.realpath(nearest))  # a link into a trusted folder's neighbour is not trusted
+    real = Path(os.path.realpath(place))  # a link may lead out of a trusted folder
     if own is not None:
         user = Path(os.path.realpath(own))
         if real == user or (roots.configured and user.is_relative_to(real)):

@@ -27,9 +27,15 @@ def run_spec(services: Services, job: Job, case: Case, subject: Subject) -> Sand
 def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
     """Where the commands of a run with tools, and the verifiers of any, are executed.
 
-    Raises ConfigError for an image that is not pinned, UnavailableError where there is no such sandbox here.
+    Raises ConfigError for an image that is not pinned and for a guest's commands on this machine itself,
+    UnavailableError where there is no such sandbox here.
     """
-    profile = job.plan.run_profile
+    profile, guest = job.plan.run_profile, job.plan.root.guest
+    if guest is not None and profile.sandbox_settings.type == "local":
+        raise ConfigError(
+            f"{case.path}:{case.line}: found commands of a folder that is not trusted, which the run profile "
+            f"{profile.run_profile_id!r} runs on this machine (sandbox: local), expected a sandbox; {guest.plea}"
+        )
     if case.sandbox is not None and not profile.allow_floating_image:
         _refuse_floating(case, case.sandbox)
     return services.sandboxes.spec(profile.sandbox_settings, case.sandbox)

@@ -221,6 +221,8 @@ def options_table() -> str:
     for flag in FLAGS:
         ini = f"`agentbench_{flag.name.replace('-', '_')}`" if flag.ini else ""
         rows.append(f"| `--agentbench-{flag.name}` | {ini} | {flag.help} |")
+    trusted = "trust this folder of somebody else's in this session (repeatable)"
+    rows.append(f"| `--agentbench-trust PATH` | `agentbench_trust` | {trusted} |")
     rows.append("| | `agentbench_configs` | the folder that holds profiles, suites and models.yaml |")
     return "\n".join(rows)
 

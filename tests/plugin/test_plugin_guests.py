@@ -86,6 +86,18 @@ def test_a_guests_profile_replaces_none_of_the_users(project: Bench) -> None:
     assert "attack[demo]" in finished.text
 
 
+def test_a_guests_commands_never_run_on_this_machine_itself(project: Bench) -> None:
+    """The user's own profile may run the user's there."""
+    for folder, name in (("cases", "mine"), (VENDOR, "attack")):
+        shell_case(project, folder, name, f"touch {project.path}/{name}")
+    write_profile(project, "cases", "here", sandbox="local", execution_policy={"stop_on_runner_error": False})
+    write_profile(project, VENDOR, "other")
+    finished = project.run("--model=demo", "--agentbench-run-profile=here", "-k", "mine or attack")
+    assert outcomes(finished) == {"mine": "passed", "attack": "error"}
+    assert "found commands of a folder that is not trusted" in finished.text
+    assert [(project.path / name).exists() for name in ("mine", "attack")] == [True, False]
+
+
 @pytest.mark.parametrize("option", ["--agentbench-run-profile=theirs", "--agentbench-evaluation-profile=theirs"])
 def test_what_only_a_guest_has_says_no_more_than_the_default(project: Bench, option: str) -> None:
     project.profile("other")

@@ -170,6 +170,23 @@ def test_a_pattern_that_leaves_the_root_is_looked_for_nowhere(tmp_path, rows):
     assert str(caught.value).count("which leaves") == 3
 
 
+@pytest.mark.parametrize("place", ["../*.jsonl", "../secret.jsonl", "link.jsonl", "../*/secret.jsonl"])
+@pytest.mark.parametrize("field", ["files", "few_shot", "source"])
+def test_a_dataset_reads_nothing_outside_its_folder_and_the_roots_cases(tmp_path, rows, place, field):
+    """The config root is a whole project here; what it has elsewhere is no cases."""
+    for name in ("secret.jsonl", "elsewhere/secret.jsonl", "cases/shared.jsonl", "data/one.jsonl"):
+        rows(name, q(1))
+    (tmp_path / "data" / "link.jsonl").symlink_to(tmp_path / "secret.jsonl")
+    said = {"files": f"files: ['{place}']", "few_shot": f"few_shot: {{file: '{place}', count: 1}}\nfiles: [one.jsonl]"}
+    said["source"] = f"source: hf:./{place.replace('*/', 'elsewhere/').replace('*', 'secret')}"
+    path = tmp_path / "data" / "dataset.yaml"
+    path.write_text(f"schema_version: 1\nname: d\n{said[field]}\n")
+    with pytest.raises(ConfigError, match="which leaves"):
+        open_dataset(path, ConfigRoot(tmp_path))
+    path.write_text("schema_version: 1\nname: d\nfiles: [../cases/shared.jsonl]\n")
+    assert ids(open_dataset(path, ConfigRoot(tmp_path))) == ["d.q1"]
+
+
 def test_a_descriptor_in_utf_16_is_one_too(tmp_path, rows):
     one = rows("data/one.jsonl", q(1))
     path = tmp_path / "data/dataset.yaml"
