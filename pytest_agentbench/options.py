@@ -34,6 +34,7 @@ class Settings:
     run_profile: str | None = None
     evaluation_profile: str | None = None
     configs: Path | None = None
+    trust: tuple[Path, ...] = ()
     concurrency: int | None = None
     repetitions: int | None = None
     metric: tuple[str, float] | None = None
@@ -217,6 +218,14 @@ def add_options(parser: pytest.Parser) -> None:
         group.addoption(f"--agentbench-{flag.name}", action="store_true", default=None, help=flag.help)
         if flag.ini:
             parser.addini(_dest(flag), flag.help, type="bool", default=False)
+    group.addoption(
+        "--agentbench-trust",
+        action="append",
+        type=Path,
+        metavar="PATH",
+        help="trust this folder of somebody else's in this session (repeatable)",
+    )
+    parser.addini("agentbench_trust", "folders of others that are trusted", type="paths", default=[])
     parser.addini("agentbench_configs", "the folder that holds profiles, suites and models.yaml", default=None)
 
 
@@ -240,6 +249,8 @@ def read_settings(config: pytest.Config) -> Settings:
     configs = config.getini("agentbench_configs")
     values["configs"] = (config.rootpath / configs).resolve() if configs else None
     here = config.invocation_params.dir
+    named = [here / path for path in config.getoption("agentbench_trust") or ()]
+    values["trust"] = tuple(path.resolve() for path in (*named, *config.getini("agentbench_trust")))
     values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
     for name in ("json", "html", "chart", "compare"):
         values[name] = (here / values[name]).resolve() if values[name] else None

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -83,6 +83,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(report.link.close)
         config.pluginmanager.register(Gateways())
         config.pluginmanager.register(Parcels())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker of pytest-xdist trusts the folders that its controller does, whatever becomes of grants meanwhile."""
+    from dataclasses import astuple
+
+    from pytest_agentbench.collection import TRUST, session_trust
+
+    node.workerinput[TRUST] = astuple(session_trust(node.config, node.config.stash[SETTINGS]))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -196,11 +206,11 @@ def _holds_cassettes(folder: Path) -> bool:
 
 def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
     """A suite without path arguments is looked for among all cases of its config root."""
-    from pytest_agentbench.config import suite_root
+    from pytest_agentbench.collection import session_roots
     from pytest_agentbench.errors import ConfigError
 
     try:
-        root = suite_root(settings.suite or "", config.invocation_params.dir, config.rootpath, settings.configs)
+        root = session_roots(config, settings).of_suite(settings.suite or "", config.invocation_params.dir)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
     config.args, config.args_source = [str(root.path)], pytest.Config.ArgsSource.ARGS

@@ -85,7 +85,7 @@ class Benchmark:
         ConfigError where the file cannot be read at all.
         """
         path = Path(data_path).absolute()
-        dataset = open_dataset(path, self._root(path).path, run_code=True)
+        dataset = open_dataset(path, self._root(path), run_code=True)
         if type(self)._parse_item is not Benchmark._parse_item:
             dataset = replace(dataset, parse=self._parse_item)
         rows = list(read_benchmark_items(dataset))

@@ -23,6 +23,7 @@ COMMANDS = {
     "watch": "show a session while it runs, as a page on loopback",
     "store": "look into the store of runs: why, prune, verify, export",
     "schema": "print JSON Schemas of the configuration files, for editors",
+    "trust": "let a folder of somebody else's name programs, models and more; list and revoke that",
     "doctor": "say what works on this machine of what the cases need",
     "mcp": "list and call tools of MCP servers; report on, judge and make MCP tasks",
     "serve": "answer chat completions from the scripts beside the cases, on loopback",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pytest_agentbench.checks.verifying.canary import canary_problems
 from pytest_agentbench.cli.list import cases_below
-from pytest_agentbench.cli.places import project_of
-from pytest_agentbench.config import RunProfile, find_root
+from pytest_agentbench.cli.places import session_roots
+from pytest_agentbench.config import RunProfile, SessionRoots
 from pytest_agentbench.engine.sandboxing import case_spec
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records import Case
@@ -20,21 +20,21 @@ def try_canaries(paths: list[Path], profile: str | None) -> tuple[list[str], int
 
     Raises ConfigError for a profile that is wrong. What cannot be loaded is left to the other checks.
     """
-    cases = [(path, case) for path in paths for case in cases_below([path], []) if case.verify]
-    return asyncio.run(_try(cases, profile)), len(cases)
+    cases = [case for case in cases_below(paths, []) if case.verify]
+    return asyncio.run(_try(cases, session_roots(paths), profile)), len(cases)
 
 
-async def _try(cases: list[tuple[Path, Case]], profile: str | None) -> list[str]:
+async def _try(cases: list[Case], roots: SessionRoots, profile: str | None) -> list[str]:
     workspaces = Workspaces()
     sandboxes = Sandboxes(workspaces)
     problems: list[str] = []
     try:
-        for given, case in cases:
-            root = find_root(case.path, project_of(given), None)
+        for case in cases:
+            root = roots.of(case.path)
             chosen = RunProfile.default() if profile is None else root.run_profile(profile)
             place = f"{case.path}:{case.line}:1: verify: "
             try:
-                spec = case_spec(sandboxes, chosen, case)
+                spec = case_spec(sandboxes, root, chosen, case)
                 await sandboxes.prepare(spec)
                 problems += [place + problem async for problem in canary_problems(case, sandboxes, spec)]
             except AgentbenchError as error:

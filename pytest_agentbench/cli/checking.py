@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from pytest_agentbench.bounded import read_file
-from pytest_agentbench.cli.places import project_of
+from pytest_agentbench.cli.places import root_around
 from pytest_agentbench.config import (
     COMMANDS_FILE,
     DATA_SUFFIXES,
@@ -16,15 +16,18 @@ from pytest_agentbench.config import (
     ConfigFile,
     ConfigRoot,
     DatasetDescriptor,
+    EvaluationProfile,
+    GuestModels,
     Known,
     Loc,
+    ModelsFile,
     ReportsFile,
     RunProfile,
+    SessionRoots,
     SuiteFile,
     TestCaseFile,
     find_commands,
     find_config_files,
-    find_root,
     kind_of,
     load,
     located,
@@ -32,7 +35,7 @@ from pytest_agentbench.config import (
 )
 from pytest_agentbench.engine import build_registry
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models import Scripts
+from pytest_agentbench.models import Scripts, resolve_model
 from pytest_agentbench.records import Case, FileContains, FileExists, PathExists
 from pytest_agentbench.sources import (
     BadReport,
@@ -55,6 +58,7 @@ from pytest_agentbench.sources import (
     row_case,
     suite_problems,
 )
+from pytest_agentbench.tools.mcp import server_refusal
 from pytest_agentbench.workspaces import template_digest
 
 _IDS = {
@@ -63,12 +67,15 @@ _IDS = {
     "evaluation_profiles": "evaluation_profile_id",
     "agents": "agent_id",
 }
+_IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
+"""What programs a case may name is for its run profile to say: those of a container are its image's own."""
 
 
 class Checker:
     """Checks paths one after the other; `errors` and `warnings` are lines for people."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: SessionRoots) -> None:
+        self._roots = roots
         self.errors: list[str] = []
         self.warnings: list[str] = []
         self.files = 0
@@ -80,11 +87,10 @@ class Checker:
 
     def check(self, given: Path) -> None:
         """Everything below a folder, or one file."""
-        project = project_of(given)
         try:
             for path, kind in self._files(given):
                 self.files += 1
-                self._check(path, kind, find_root(path, project, None))
+                self._check(path, kind, self._roots.of(path))
         except ConfigError as error:  # of folders that cannot be read
             self.errors += str(error).splitlines()
 
@@ -120,13 +126,13 @@ class Checker:
             )
 
     def _dataset(self, path: Path, root: ConfigRoot) -> None:
-        dataset = open_dataset(path, root.path)
+        dataset = open_dataset(path, root)
         told: set[str] = set()
         if dataset.recipe is not None:
             doubts = list(_descriptor_doubts(dataset.recipe.descriptor, self._known))
             told = {text for _, text in doubts}
             self.warnings += [_as_warning(dataset.recipe.place(loc, text)) for loc, text in doubts]
-            if _is_remote(dataset.recipe.descriptor):
+            if dataset.recipe.descriptor.is_remote:
                 return
         if dataset.tasks is not None:
             deque(self._rows(dataset, root, told), maxlen=0)
@@ -138,7 +144,7 @@ class Checker:
             self.warnings.append(_as_warning(f"{reason}; its rows were not checked"))
 
     def _reports(self, path: Path, root: ConfigRoot) -> None:
-        reports = open_reports(path, root.path)
+        reports = open_reports(path, root)
         told: set[str] = set()
         for item in read_all_reports(reports):
             if isinstance(item, BadReport):
@@ -167,6 +173,9 @@ class Checker:
             if case.dataset is not None:
                 raise ConfigError(f"{case.path}:{case.line}:1: {message}")
             raise located(case.path, [(("case_id",), message)])
+        for name, server in case.mcp_servers.items():
+            if server is not None and (problem := server_refusal(name, server, root, _IN_CONTAINERS)):
+                raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
         told = set() if told is None else told
         doubts = [*_doubts(case, self._known), *_undeclared(case, root)]
         new = [text for text in doubts if text not in told]
@@ -175,17 +184,32 @@ class Checker:
         self._scripts.load_beside(case)
 
     def _config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
-        file = load(path, kind)
+        file = load(path, kind).read_by(root.origin(path))
+        self._refuse_guests(file, path, root)
         problems = [*self._references(file, root), *_shared_id(file, path, root)]
         if isinstance(file, AgentFile):
             problems += _uncopied(path.parent / "workspace")
         if problems:
             raise located(path, problems)
 
+    def _refuse_guests(self, file: ConfigFile, path: Path, root: ConfigRoot) -> None:
+        """Raise ConfigError for a guest's file that says more than it may; what nobody has asked for yet is a doubt."""
+        if isinstance(file, RunProfile | EvaluationProfile | SuiteFile):
+            root.refuse_loosening(path, file, file.default())
+        elif isinstance(file, ModelsFile) and isinstance(held := root.models(), GuestModels):
+            self.warnings += [_as_warning(str(held.refusal(name))) for name in held.theirs]
+
     def _references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
         """What a file says of others that is not so."""
         if isinstance(file, RunProfile) and file.openclaw is not None:
             yield from _no_agent(file.openclaw.agent_id, root)
+        if isinstance(file, RunProfile) and file.origin is not None:
+            root.run_profile(str(file.origin.path))  # raises where it names a program of elsewhere
+            for name, server in file.mcp_servers.items():
+                if problem := server_refusal(name, server, root, file):
+                    yield ("mcp_servers", name), problem
+        if isinstance(file, ModelsFile) and file.origin is not None and file.origin.is_users:
+            _refuse_keys(file)
         if not isinstance(file, SuiteFile):
             return
         cases = self._index(root)
@@ -194,7 +218,7 @@ class Checker:
 
     def _index(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         if root.path not in self._indexes:
-            self._indexes[root.path] = {case.case_id: case for case in index_cases(root)}
+            self._indexes[root.path] = {case.case_id: case for case in index_cases(root, self._roots)}
         return self._indexes[root.path]
 
 
@@ -208,6 +232,12 @@ def _shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple
         root.find(place.name, getattr(file, key))
     except ConfigError as error:
         yield (key,), str(error)
+
+
+def _refuse_keys(file: ModelsFile) -> None:
+    """Raise ConfigError for an entry whose key would go where it does not belong."""
+    for entry in file.models:
+        resolve_model(entry.model_id, models=file)
 
 
 def _no_agent(name: str, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
@@ -230,13 +260,9 @@ def _is_described(path: Path) -> bool:
     if path.suffix not in DATA_SUFFIXES:
         return False
     try:
-        return open_dataset(path, find_root(path, project_of(path), None).path).recipe is not None
+        return open_dataset(path, root_around(path)).recipe is not None
     except ConfigError:
         return True  # checking it says the same
-
-
-def _is_remote(descriptor: DatasetDescriptor) -> bool:
-    return descriptor.source is not None and descriptor.local_source is None
 
 
 def _descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[tuple[Loc, str]]:
@@ -244,7 +270,7 @@ def _descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[
     for at, metric in enumerate(descriptor.metrics):
         yield from ((("metrics", at, "name"), text) for text in _unregistered("metric", [metric.name], known.metrics))
     yield from ((("runner",), text) for text in _unregistered("runner", [descriptor.runner.type], known.runners))
-    if _is_remote(descriptor):
+    if descriptor.is_remote:
         yield ("source",), "its rows were not checked: nothing is downloaded here; pytest --collect-only reads them"
         if descriptor.revision is None:
             yield (

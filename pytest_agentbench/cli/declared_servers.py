@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_agentbench.cli.places import existing, project_of
+from pytest_agentbench.cli.places import existing, root_around
 from pytest_agentbench.config import (
     COMMANDS_FILE,
     ConfigRoot,
     RunProfile,
     ServersFile,
-    find_root,
     load,
     read_commands,
     suggest,
@@ -30,6 +29,8 @@ class DeclaredServers:
 
     servers: Mapping[str, McpServer]
     sandbox: SandboxSettings
+    root: ConfigRoot
+    profile: RunProfile
 
     def named(self, name: str) -> McpServer:
         """The server of this name. Raises ConfigError where none is declared."""
@@ -52,8 +53,10 @@ def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
     servers = read_commands(path) if path.suffix == ".json" else load(path, ServersFile).servers
     if not servers:
         raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or the commands.json of MCP-Bench")
-    root = find_root(path, project_of(path), None)
-    return DeclaredServers(servers, _profile(root, profile).sandbox_settings)
+    root = root_around(path)
+    if root.guest is not None:
+        raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.plea}")
+    return _declared(servers, root, _profile(root, profile))
 
 
 def declared_servers(profile: str | None) -> DeclaredServers:
@@ -64,19 +67,23 @@ def declared_servers(profile: str | None) -> DeclaredServers:
     :raises ConfigError: one of the files is wrong, or there are several roots.
     """
     here = Path.cwd()
-    root = find_root(here / "any", project_of(here), None)
+    root = root_around(here)
     servers = root.mcp_servers(here / "any")
     if not servers:
         root, servers = _below(here, root)
     settings = _profile(root, profile)
-    return DeclaredServers({**servers, **settings.mcp_servers}, settings.sandbox_settings)
+    return _declared({**servers, **settings.mcp_servers}, root, settings)
+
+
+def _declared(servers: Mapping[str, McpServer], root: ConfigRoot, profile: RunProfile) -> DeclaredServers:
+    return DeclaredServers(servers, profile.sandbox_settings, root, profile)
 
 
 def _below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, McpServer]]:
     files = [file for depth in _BELOW for name in _FILES for file in sorted(here.glob(f"{depth}{name}"))]
     found: dict[ConfigRoot, dict[str, McpServer]] = {}
     for file in files:
-        root = find_root(file, project_of(here), None)
+        root = root_around(file)
         if servers := root.mcp_servers(file):
             found.setdefault(root, {}).update(servers)
     if len(found) > 1:

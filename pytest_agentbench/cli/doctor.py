@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -22,9 +23,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "doctor",
         help="say what works on this machine of what the cases need",
-        description="Try the sandboxes, look for MCP programs and keys, ask the endpoints of models.yaml and of the "
-        "judges for their models, and say which cases would be skipped. Exit status 1 where something that the cases "
-        "need under their profiles does not work.",
+        description="Try the sandboxes of this machine, look for images, MCP programs and keys, and say which cases "
+        "would be skipped. Nothing that a file names is started, asked or sent anything without --live. Exit status 1 "
+        "where something that the cases need under their profiles does not work.",
     )
     parser.add_argument(
         "path", nargs="?", type=Path, default=Path(), metavar="PATH", help="folder or case (default: .)"
@@ -34,6 +35,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
+    )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="list, and then do: ask the endpoints of models.yaml and of judges with their keys, run container engines "
+        "that profiles name, and a command in a container of each image",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead")
 
@@ -47,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.store import Redactor
 
     (path,) = existing([args.path])
-    findings = asyncio.run(examine(path, args.profile, args.output))
+    findings = asyncio.run(examine(path, args.profile, args.output, _announce if args.live else None))
     lacking = [finding for finding in findings if finding.lacking]
     if args.json:
         document = {"works": not lacking, "findings": [asdict(finding) for finding in findings]}
@@ -56,6 +63,15 @@ def run(args: argparse.Namespace) -> int:
         for line in _lines(findings, len(lacking)):
             print(Redactor().text(line))
     return 1 if lacking else 0
+
+
+def _announce(actions: Sequence[str]) -> None:
+    from pytest_agentbench.cli.printing import printable
+    from pytest_agentbench.store import Redactor
+
+    redactor = Redactor()
+    for action in actions or ["nothing: no file names a model, an engine or an image"]:
+        print(printable(redactor.text(f"--live: {action}")), file=sys.stderr, flush=True)
 
 
 def _lines(findings: Sequence[Finding], lacking: int) -> list[str]:
@@ -69,4 +85,6 @@ def _lines(findings: Sequence[Finding], lacking: int) -> list[str]:
             lines.append(printable(f"  {mark:<{len(_NEEDED_AND_MISSING)}}  {finding.name}: {finding.said}"))
         lines.append("")
     verdict = f"{lacking} of what is needed here does not work." if lacking else "Everything that is needed here works."
-    return [*lines, verdict]
+    untried = sum(finding.untried for finding in findings)
+    told = f" Not tried without --live: {untried} of the above." if untried else ""
+    return [*lines, verdict + told]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pytest_agentbench.cli.examining_models import examine_models
-from pytest_agentbench.cli.examining_sandboxes import examine_sandboxes
+from pytest_agentbench.cli.examining_models import Models
+from pytest_agentbench.cli.examining_sandboxes import examine_sandboxes, sandbox_actions
 from pytest_agentbench.cli.examining_servers import examine_servers
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.needs import Cases, Needs, cases_below, has_hooks, needs_of, skip_for_images
-from pytest_agentbench.cli.places import project_of
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, find_root
-from pytest_agentbench.engine import build_registry
+from pytest_agentbench.cli.places import session_roots
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
+from pytest_agentbench.engine import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
@@ -24,20 +24,28 @@ _PACKAGES = ("pytest-agentbench", "pytest", "openai", "docker")
 _SHOWN = 3
 
 
-async def examine(path: Path, profile: str | None, output: Path) -> list[Finding]:
-    """Everything about the cases below a path. Raises ConfigError for profiles that cannot be read."""
-    root = _root(path)
+async def examine(
+    path: Path, profile: str | None, output: Path, announce: Callable[[Sequence[str]], None] | None = None
+) -> list[Finding]:
+    """Everything about the cases below a path. Raises ConfigError for profiles that cannot be read.
+
+    Nothing that a file names is started or asked, unless `announce` takes the list of what is about to be.
+    """
+    roots = session_roots([path])
+    root = roots.around(path)
     run_profiles = _run_profiles(root, profile)
     evaluation_profiles = _evaluation_profiles(root, profile)
     registry, workspaces = build_registry(), Workspaces()
-    sandboxes = Sandboxes(workspaces)
-    found = cases_below(path, root)
+    found, models, live = cases_below(path, roots), Models(root, evaluation_profiles), announce is not None
+    sandboxes = Sandboxes(workspaces, starts_engines=False)
     try:
-        needs = [needs_of(found.cases, each, sandboxes, registry) for each in run_profiles]
-        for need in needs:
-            await skip_for_images(need, sandboxes)
+        needs = await _needs(found, run_profiles, sandboxes, registry)
+        if announce is not None:
+            announce([*sandbox_actions(run_profiles, needs), *models.actions()])
+            sandboxes = Sandboxes(workspaces)
+            needs = await _needs(found, run_profiles, sandboxes, registry)
         hooks = any(has_hooks(found.cases, each) for each in evaluation_profiles)
-        tried = await examine_sandboxes(run_profiles, needs, sandboxes, hooks=hooks)
+        tried = await examine_sandboxes(run_profiles, needs, sandboxes, hooks=hooks, live=live)
     finally:
         await sandboxes.close()
         workspaces.close()
@@ -46,14 +54,17 @@ async def examine(path: Path, profile: str | None, output: Path) -> list[Finding
         *tried,
         *_cases(path, found, run_profiles, needs),
         *examine_servers(found.cases, root, run_profiles),
-        *await examine_models(root, evaluation_profiles),
+        *await models.examine(live=live),
         _search(registry.search is not None),
         *_places(output, run_profiles),
     ]
 
 
-def _root(path: Path) -> ConfigRoot:
-    return find_root(path if path.is_file() else path / "any", project_of(path), None)
+async def _needs(found: Cases, profiles: Sequence[RunProfile], sandboxes: Sandboxes, registry: Registry) -> list[Needs]:
+    needs = [needs_of(found.cases, each, sandboxes, registry) for each in profiles]
+    for need in needs:
+        await skip_for_images(need, sandboxes)
+    return needs
 
 
 def _run_profiles(root: ConfigRoot, name: str | None) -> list[RunProfile]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.config import ConfigRoot, EvaluationProfile
 from pytest_agentbench.engine import CHAT_JUDGE
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import DEFAULT_BASE_URL, describe_route, missing_key, resolve_model
 from pytest_agentbench.records import Model
+from pytest_agentbench.store import without_credentials
 
 if TYPE_CHECKING:
     import httpx2
@@ -20,15 +22,37 @@ _SECONDS = 5.0
 _AREA = "models"
 
 
-async def examine_models(root: ConfigRoot, profiles: Sequence[EvaluationProfile]) -> list[Finding]:
-    """A finding for each model. Those that judge are needed. Each endpoint is asked once."""
-    declared = root.models()
-    judges = {name for profile in profiles for name in _judges(profile)}
-    names = list(dict.fromkeys([*(entry.model_id for entry in declared.models), *sorted(judges)]))
-    models = [resolve_model(name, models=declared) for name in names]
-    asked = {_endpoint(model): model for model in models if _can_be_asked(model)}
-    replies = dict(zip(asked, await asyncio.gather(*map(_ask, asked.values())), strict=True))
-    return [_finding(model, replies.get(_endpoint(model)), needed=model.model_id in judges) for model in models]
+class Models:
+    """The models of a root, and those that the judges of profiles name: these are needed."""
+
+    def __init__(self, root: ConfigRoot, profiles: Sequence[EvaluationProfile]) -> None:
+        declared = root.models()
+        self._judges = {name for profile in profiles for name in _judges(profile)}
+        self._found: list[Model] = []
+        self._refused: list[Finding] = []
+        for name in dict.fromkeys([*(entry.model_id for entry in declared.models), *sorted(self._judges)]):
+            try:
+                self._found.append(resolve_model(name, models=declared))
+            except ConfigError as error:
+                needed = name in self._judges
+                self._refused.append(Finding(_AREA, _name(name, needed=needed), False, str(error), needed=needed))
+        self._asked = {_endpoint(model): model for model in self._found if _can_be_asked(model)}
+
+    def actions(self) -> Iterator[str]:
+        """What `live` sends."""
+        for base_url, variable in self._asked:
+            key = f"with the key in {variable}" if variable is not None else "without a key"
+            yield f"GET {without_credentials(base_url)}/models {key}"
+
+    async def examine(self, *, live: bool) -> list[Finding]:
+        """A finding for each model. Each endpoint is asked once, where this is `live`, else none."""
+        asked = self._asked if live else {}
+        replies = dict(zip(asked, await asyncio.gather(*map(_ask, asked.values())), strict=True))
+        found = [
+            _finding(model, replies.get(_endpoint(model)), needed=model.model_id in self._judges)
+            for model in self._found
+        ]
+        return [*found, *self._refused]
 
 
 def _judges(profile: EvaluationProfile) -> list[str]:
@@ -47,14 +71,20 @@ def _can_be_asked(model: Model) -> bool:
 
 
 def _finding(model: Model, reply: tuple[bool, str] | None, *, needed: bool) -> Finding:
-    name = f"judge {model.model_id}" if needed else model.model_id
+    name = _name(model.model_id, needed=needed)
     if (problem := missing_key(model)) is not None and not model.provider:
         return Finding(_AREA, name, False, problem, needed=needed)
     route = describe_route(model)
     if reply is None:
-        return Finding(_AREA, name, None if model.provider else True, route, needed=needed)
+        if model.scripted or model.provider:
+            return Finding(_AREA, name, None if model.provider else True, route, needed=needed)
+        return Finding(_AREA, name, None, f"{route}; --live asks the endpoint", needed=needed, untried=True)
     works, said = reply
     return Finding(_AREA, name, works, f"{route}; the endpoint {said}", needed=needed)
+
+
+def _name(model_id: str, *, needed: bool) -> str:
+    return f"judge {model_id}" if needed else model_id
 
 
 async def _ask(model: Model) -> tuple[bool, str]:
@@ -80,6 +110,8 @@ def _read(response: httpx2.Response, variable: str | None) -> tuple[bool, str]:
         return (
             (False, f"refuses the key in {variable} (HTTP {status})") if variable else (True, "answers, to keys only")
         )
+    if 300 <= status < 400:
+        return False, f"redirects elsewhere (HTTP {status}), which no request follows: correct base_url in models.yaml"
     if status in (404, 405):
         return True, f"answers, but gives no list of models (HTTP {status})"
     return status < 400, "answers" if status < 400 else f"answers HTTP {status}"

@@ -1,9 +1,9 @@
-"""The sandboxes of this machine: each is tried with a command, in the way that sessions use it."""
+"""The sandboxes of this machine: each is tried with a command, in the way that sessions use it, where one may."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pytest_agentbench.cli.findings import Finding
 from pytest_agentbench.cli.needs import Needs
@@ -20,7 +20,7 @@ from pytest_agentbench.workspaces import (
     docker_problem,
     has_image,
 )
-from pytest_agentbench.workspaces.by_command.client import engine_problem
+from pytest_agentbench.workspaces.by_command.client import engine_problem, missing_engine
 from pytest_agentbench.workspaces.containers.images import is_local, not_built
 
 _AREA = "sandboxes"
@@ -28,12 +28,22 @@ _SECONDS = 30.0
 _TRIAL = ("/bin/sh", "-c", "echo works")
 
 
+def sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[str]:
+    """What `live` starts that files name."""
+    for cli in _engines(profiles):
+        yield f"run `{cli} version`, the container engine of a run profile"
+    if docker_problem() is None:
+        for image in _images(profiles, needs):
+            yield f"run a command in a container of {image}, where that is on this machine"
+
+
 async def examine_sandboxes(
-    profiles: Sequence[RunProfile], needs: Sequence[Needs], sandboxes: Sandboxes, *, hooks: bool
+    profiles: Sequence[RunProfile], needs: Sequence[Needs], sandboxes: Sandboxes, *, hooks: bool, live: bool
 ) -> list[Finding]:
     """What works of docker and bubblewrap, and what each profile takes. `hooks` says that Python hooks need the latter.
 
-    Images are looked for and never pulled here; those that cases build are not built.
+    Images are looked for and never pulled here; those that cases build are not built. Programs and images that files
+    name are started only where this is `live`.
     """
     every = {spec for need in needs for spec in need.sandboxes}
     wanted = {spec for spec in every if spec.cli is None}
@@ -41,14 +51,26 @@ async def examine_sandboxes(
     needed = {spec.image for spec in wanted if spec.image is not None}
     found = [_docker(needed="docker" in kinds)]
     if found[0].works:
-        images = needed | {image for each in profiles if (image := each.sandbox_settings.image) is not None}
-        found += [await _image(sandboxes, image, needed=image in needed) for image in sorted(images)]
+        images = _images(profiles, needs)
+        found += [await _image(sandboxes, image, needed=image in needed, live=live) for image in images]
         if any(spec.compose is not None for spec in wanted):
             found.append(_compose())
-    engines = {cli for each in profiles if each.openclaw is not None and (cli := engine_of(each.openclaw)) is not None}
-    found += [_engine(cli, needed=any(spec.cli == cli for spec in every)) for cli in sorted(engines)]
+    for cli in _engines(profiles):
+        found.append(_engine(cli, needed=any(spec.cli == cli for spec in every), live=live))
     found.append(await _bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
     return [*found, *(_choice(profile, sandboxes) for profile in profiles)]
+
+
+def _engines(profiles: Sequence[RunProfile]) -> list[str]:
+    """The programs that the profiles name."""
+    return sorted({cli for each in profiles if each.openclaw is not None and (cli := engine_of(each.openclaw))})
+
+
+def _images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list[str]:
+    """The images that docker's daemon is to run, of profiles and of cases."""
+    named = {image for each in profiles if (image := each.sandbox_settings.image) is not None}
+    specs = (spec for need in needs for spec in need.sandboxes if spec.cli is None)
+    return sorted(named | {spec.image for spec in specs if spec.image is not None})
 
 
 def _docker(*, needed: bool) -> Finding:
@@ -56,12 +78,15 @@ def _docker(*, needed: bool) -> Finding:
     return Finding(_AREA, "docker", problem is None, problem or "a daemon answers", needed=needed)
 
 
-def _engine(cli: str, *, needed: bool) -> Finding:
-    problem = engine_problem(cli)
-    return Finding(_AREA, f"container engine {cli}", problem is None, problem or "answers", needed=needed)
+def _engine(cli: str, *, needed: bool, live: bool) -> Finding:
+    name = f"container engine {cli}"
+    problem = engine_problem(cli) if live else missing_engine(cli)
+    if problem is None and not live:
+        return Finding(_AREA, name, None, "is installed; --live starts it to see", needed=needed, untried=True)
+    return Finding(_AREA, name, problem is None, problem or "answers", needed=needed)
 
 
-async def _image(sandboxes: Sandboxes, image: str, *, needed: bool) -> Finding:
+async def _image(sandboxes: Sandboxes, image: str, *, needed: bool, live: bool) -> Finding:
     name = f"image {image}"
     try:
         if not has_image(image):
@@ -69,6 +94,9 @@ async def _image(sandboxes: Sandboxes, image: str, *, needed: bool) -> Finding:
                 return Finding(_AREA, name, False, str(not_built(image)), needed=needed)
             said = f"is not on this machine; the first run that needs it pulls it, or `docker pull {image}` does"
             return Finding(_AREA, name, None, said, needed=needed)
+        if not live:
+            said = "is on this machine; --live runs a command in a container of it"
+            return Finding(_AREA, name, True, said, needed=needed, untried=True)
         said = f"a container ran a command in {await _try(sandboxes, SandboxSettings(type='docker', image=image))}"
     except AgentbenchError as error:
         return Finding(_AREA, name, False, str(error), needed=needed)

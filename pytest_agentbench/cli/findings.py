@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that cases may need: `works` is None where there is nothing to try. `said` names what to do too.
+    """One thing that cases may need: `works` is None where nothing was tried. `said` names what to do too.
 
-    `needed` says that a case or a judge under the examined profiles cannot do without it.
+    `needed` says that a case or a judge under the examined profiles cannot do without it, `untried` that only --live
+    tells whether it works.
     """
 
     area: str
@@ -17,6 +18,7 @@ class Finding:
     works: bool | None
     said: str
     needed: bool = False
+    untried: bool = False
 
     @property
     def lacking(self) -> bool:

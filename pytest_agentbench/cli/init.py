@@ -120,12 +120,11 @@ def _guess(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
 
 def _refuse_second(file: Path) -> None:
     """Raises ConfigError where a descriptor lists the file already: with two, none would hold."""
-    from pytest_agentbench.cli.places import project_of
-    from pytest_agentbench.config import find_root
+    from pytest_agentbench.cli.places import root_around
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources import open_dataset
 
-    described = open_dataset(file, find_root(file, project_of(file), None).path).recipe
+    described = open_dataset(file, root_around(file)).recipe
     if described is not None:
         raise ConfigError(f"{file}: {described.path} describes it already; edit that, or take the file out of it")
 

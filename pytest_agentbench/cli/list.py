@@ -49,15 +49,15 @@ def run(args: argparse.Namespace) -> int:
 
 def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     """The cases of files and folders. What cannot be loaded goes to `problems`."""
-    from pytest_agentbench.cli.places import project_of
-    from pytest_agentbench.config import find_root
+    from pytest_agentbench.cli.places import session_roots
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources import find_cases
 
+    roots = session_roots(paths)
     for given in paths:
         try:
             for path in find_cases(given) if given.is_dir() else [given]:
-                yield from _cases_of(path, find_root(path, project_of(given), None), problems)
+                yield from _cases_of(path, roots.of(path), problems)
         except ConfigError as error:  # of folders that cannot be read
             problems.append(str(error))
 
@@ -84,14 +84,17 @@ def _cases_of(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Cas
             yield load_case(path, root)
             return
         if is_reports(path):
-            reports = open_reports(path, root.path)
+            reports = open_reports(path, root)
             for item in read_all_reports(reports):
                 if isinstance(item, BadReport):
                     problems.append(item.message)
                 else:
                     yield report_case(reports, item)
             return
-        dataset = open_dataset(path, root.path)
+        dataset = open_dataset(path, root)
+        if dataset.recipe is not None and dataset.recipe.descriptor.is_remote:
+            print(f"{path}: its rows are not listed: nothing is downloaded here", file=sys.stderr)
+            return
         for row in read_rows(dataset):
             if isinstance(row, BadRow):
                 problems.append(row.message)

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from urllib.parse import parse_qs
 
 from pytest_agentbench.cli.live_data import Answer, LiveData
+from pytest_agentbench.cli.serve import foreign_problem
 from pytest_agentbench.models import App, Receive, Scope, Send
 
-_HERE = re.compile(rb"(?:127\.0\.0\.1|localhost)(?::[0-9]{1,5})?", re.IGNORECASE)
-"""What browsers of this machine say they ask. A page of elsewhere whose name was made to point here says its own name.
-The port is anyone's: it may be forwarded."""
 _ROUTE = re.compile(r"/(?:session/(?P<name>[0-9A-Za-z-]{1,60})/)?(?P<what>|data\.json|run\.json)")
 _SAFE = (
     (b"x-content-type-options", b"nosniff"),
@@ -33,8 +31,8 @@ def live_app(data: LiveData, page: bytes) -> App:
             return
         headers = dict(scope["headers"])
         route = _ROUTE.fullmatch(scope["path"])
-        if _HERE.fullmatch(headers.get(b"host", b"")) is None:
-            await _refuse(send, 403, "this page answers to 127.0.0.1 and localhost only")
+        if (problem := foreign_problem(scope)) is not None:
+            await _refuse(send, 403, problem)
         elif scope["method"] not in ("GET", "HEAD"):
             await _refuse(send, 405, "only GET is served")
         elif route is None:

@@ -125,10 +125,9 @@ def _tasks(paths: list[Path]) -> list[Case]:
 
 
 def _root(case: Case) -> ConfigRoot:
-    from pytest_agentbench.cli.places import project_of
-    from pytest_agentbench.config import find_root
+    from pytest_agentbench.cli.places import root_around
 
-    return find_root(case.path, project_of(case.path), None)
+    return root_around(case.path)
 
 
 def _profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:

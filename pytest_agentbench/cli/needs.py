@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, SessionRoots
 from pytest_agentbench.engine import Registry
 from pytest_agentbench.engine.openclaw import OPENCLAW, openclaw_spec
 from pytest_agentbench.errors import ConfigError, UnavailableError
@@ -45,7 +45,7 @@ class Needs:
     skipped: dict[str, list[str]] = field(default_factory=dict)
 
 
-def cases_below(path: Path, root: ConfigRoot) -> Cases:
+def cases_below(path: Path, roots: SessionRoots) -> Cases:
     """What can be read; `problems` holds the errors of the rest."""
     found = Cases()
     try:
@@ -54,6 +54,7 @@ def cases_below(path: Path, root: ConfigRoot) -> Cases:
         found.problems.append(str(error))
         return found
     for file in paths:
+        root = roots.of(file)
         try:
             if file.name in CASE_FILES:
                 found.cases.append(load_case(file, root))
@@ -67,12 +68,8 @@ def cases_below(path: Path, root: ConfigRoot) -> Cases:
 
 
 def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
-    dataset = open_dataset(file, root.path)
-    if (
-        dataset.recipe is not None
-        and dataset.recipe.descriptor.local_source is None
-        and dataset.recipe.descriptor.source
-    ):
+    dataset = open_dataset(file, root)
+    if dataset.recipe is not None and dataset.recipe.descriptor.is_remote:
         return  # nothing is downloaded to see what it needs
     rows = (row for row in read_rows(dataset) if not isinstance(row, BadRow))
     for row in rows if dataset.tasks is not None else islice(rows, 1):
@@ -96,7 +93,7 @@ def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, r
 async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
     """Adds the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
     for spec, ids in needs.sandboxes.items():
-        if spec.image is not None and is_local(spec.image):
+        if spec.image is not None and is_local(spec.image) and sandboxes.may_ask(spec):
             try:
                 await sandboxes.prepare(spec)
             except UnavailableError as error:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from pytest_agentbench.config import ConfigRoot, SessionRoots, decide_roots, trust_of
 from pytest_agentbench.errors import ConfigError
 
+_CONFIGURATIONS = {
+    "pytest.toml": "pytest",
+    ".pytest.toml": "pytest",
+    "pytest.ini": "pytest",
+    ".pytest.ini": "pytest",
+    "pyproject.toml": "tool.pytest",
+    "tox.ini": "pytest",
+    "setup.cfg": "tool:pytest",
+}
+"""Where pytest looks for its configuration, in its order, and the section."""
 _PROJECT = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", ".git")
 
 
@@ -33,3 +45,53 @@ def project_of(path: Path) -> Path:
         if any((folder / name).exists() for name in _PROJECT):
             return folder
     return start
+
+
+def session_roots(paths: Sequence[Path]) -> SessionRoots:
+    """Return whose the config roots are where a command is given these paths: as in a pytest session of the first
+    one's project.
+    """
+    from pytest_agentbench.sources import has_cases
+
+    project = project_of(paths[0])
+    ini = _pytest_ini(project)
+    configs = [project / text for text in ini.get("agentbench_configs", [])]
+    trust = trust_of(project, [project / text for text in ini.get("agentbench_trust", [])])
+    configured = configs[0].resolve() if configs else None
+    return decide_roots(paths, project, configured, trust=trust, here=Path.cwd(), has_cases=has_cases)
+
+
+def _pytest_ini(project: Path) -> dict[str, list[str]]:
+    """What pytest's configuration of a project says of config roots. Raises ConfigError where it cannot be read."""
+    import configparser
+    import shlex
+    import tomllib
+
+    found: dict[str, list[str]] = {}
+    for name, section in _CONFIGURATIONS.items():
+        path = project / name
+        if not path.is_file():
+            continue
+        try:
+            if path.suffix == ".toml":
+                tables: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+                given = {**tables.get("tool", {}).get("pytest", {}), **tables.get("pytest", {})}
+                given = {**given, **given.pop("ini_options", {})}
+            else:
+                parser = configparser.ConfigParser(interpolation=None, strict=False)
+                parser.read_string(path.read_text(encoding="utf-8"), name)
+                given = dict(parser[section]) if parser.has_section(section) else {}
+        except (OSError, ValueError, configparser.Error) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from error
+        for key in ("agentbench_configs", "agentbench_trust"):
+            value = given.get(key) or []
+            found.setdefault(key, value if isinstance(value, list) else shlex.split(value))
+        if given or name in ("pytest.ini", ".pytest.ini"):
+            break  # pytest reads one of them
+    return found
+
+
+def root_around(path: Path) -> ConfigRoot:
+    """Return the config root of a file, or of what lies in a folder, that alone is given."""
+    path = path.absolute()
+    return session_roots([path]).around(path)

@@ -5,9 +5,17 @@ from __future__ import annotations
 import argparse
 import socket
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models import App, Receive, Scope, Send
 
 HOST = "127.0.0.1"
+_OF_HERE = frozenset({b"127.0.0.1", b"localhost"})
+_OF_CONTAINERS = frozenset({b"host.docker.internal", b"host.containers.internal"})
+"""What programs in containers call this machine: names that no public DNS gives out."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,8 +51,39 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, OverflowError) as error:
         return _refuse(f"cannot listen on {HOST}:{args.port}: {error}; choose another --port, or 0 for a free one")
     with listener:
-        _serve(scripted_app(scripts, latency_seconds=args.latency), listener, scripts.count)
+        _serve(_own(scripted_app(scripts, latency_seconds=args.latency)), listener, scripts.count)
     return 0
+
+
+def foreign_problem(scope: Scope, names: Collection[bytes] = _OF_HERE) -> str | None:
+    """Why a request is not this machine's own; None where it is.
+
+    A page of elsewhere whose name was made to point here says its own name as the host, one of another origin says
+    its origin. The port is anyone's: it may be forwarded.
+    """
+    headers = dict(scope["headers"])
+    host = headers.get(b"host", b"").lower()
+    name, colon, port = host.partition(b":")
+    if name not in names or (colon and not (port.isdigit() and len(port) < 6)):
+        return "only 127.0.0.1 and localhost are answered here"
+    if headers.get(b"origin", b"http://" + host).lower() not in (b"http://" + host, b"https://" + host):
+        return "no page of another origin is answered here"
+    return None
+
+
+def _own(app: App) -> App:
+    """The endpoint, for programs of this machine and of its containers only."""
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        from pytest_agentbench.models import RequestRefused, send_json
+
+        if scope["type"] == "http" and (problem := foreign_problem(scope, _OF_HERE | _OF_CONTAINERS)) is not None:
+            refused = RequestRefused(403, problem, "foreign_request")
+            await send_json(send, refused.status, refused.body("scripted_error"))
+        else:
+            await app(scope, receive, send)
+
+    return guarded
 
 
 def _serve(app: object, listener: socket.socket, count: int) -> None:

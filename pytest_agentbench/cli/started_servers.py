@@ -12,10 +12,18 @@ from functools import cache
 from pathlib import Path
 
 from pytest_agentbench.cli.declared_servers import DeclaredServers
-from pytest_agentbench.errors import AgentbenchError, UnavailableError
+from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records import McpServer
 from pytest_agentbench.store import Redactor
-from pytest_agentbench.tools.mcp import CATALOGUES, Catalogues, Listing, ServerSandboxes, catalogue_key, server_spec
+from pytest_agentbench.tools.mcp import (
+    CATALOGUES,
+    Catalogues,
+    Listing,
+    ServerSandboxes,
+    catalogue_key,
+    server_refusal,
+    server_spec,
+)
 from pytest_agentbench.tools.mcp.connection import Connection
 from pytest_agentbench.tools.mcp.launching import launch, problem
 from pytest_agentbench.workspaces import Process, Sandboxes, SandboxSpec, Workspaces
@@ -82,6 +90,8 @@ class StartedServers:
         return server_spec(self._sandboxes, name, server, self._declared.sandbox)
 
     def _connection(self, name: str, server: McpServer, spec: SandboxSpec | None) -> Connection:
+        if (refused := server_refusal(name, server, self._declared.root, self._declared.profile)) is not None:
+            raise ConfigError(f"MCP server {name}: {refused}")
         if (missing := problem(server, os.environ, spec.kind if spec is not None else "local")) is not None:
             raise UnavailableError(f"MCP server {name}: {missing}")
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.cli.declared_servers import declared_servers
-from pytest_agentbench.cli.places import project_of
+from pytest_agentbench.cli.places import root_around
 from pytest_agentbench.cli.printing import printable
 from pytest_agentbench.cli.started_servers import redactor_of, started_servers
-from pytest_agentbench.config import ConfigRoot, find_root
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import Endpoints, Ledger, Scripts, missing_key, resolve_model
 from pytest_agentbench.records import Case, Model, RunnerSpec
@@ -133,7 +132,7 @@ class Call:
             print(printable(line))
         used = {name for each in self._combinations for name in each.servers}
         if self._file.texts("task_description") and (
-            unknown := used - _root(self._path).mcp_servers(self._path).keys()
+            unknown := used - root_around(self._path).mcp_servers(self._path).keys()
         ):
             _warn(
                 f"no servers.yaml or commands.json beside {self._args.output} or above it declares "
@@ -176,15 +175,11 @@ def _model(model_id: str, task_file: Path) -> Model:
 
     Raises ConfigError where its key is missing.
     """
-    declared = [_root(path).models() for path in (task_file, Path.cwd() / "any")]
+    declared = [root_around(path).models() for path in (task_file, Path.cwd())]
     model = resolve_model(model_id, models=next((each for each in declared if each.get(model_id)), declared[0]))
     if (reason := missing_key(model)) is not None:
         raise ConfigError(reason)
     return model
-
-
-def _root(file: Path) -> ConfigRoot:
-    return find_root(file, project_of(Path.cwd()), None)
 
 
 def _warn(message: str) -> None:

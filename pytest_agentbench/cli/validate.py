@@ -27,10 +27,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Prints every problem, every warning and a summary."""
     from pytest_agentbench.cli.checking import Checker
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import existing, session_roots
 
-    checker = Checker()
     paths, tried = existing(args.paths), ""
+    checker = Checker(session_roots(paths))
     for path in paths:
         checker.check(path)
     if args.canary:

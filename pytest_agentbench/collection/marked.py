@@ -41,6 +41,8 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     try:
         plans = planner.plans(_root(planner, path), own_agent=own_agent)
         case = _marked_case(planner, path, mark, plans)
+        if (root := planner.root(case.path)).is_guest:
+            plans = planner.plans(root, own_agent=own_agent)
         planner.answer(case)
         judges = planner.metric_judges(plans, case.metrics, f"{case.path}:{case.line}:1")
     except ConfigError as error:

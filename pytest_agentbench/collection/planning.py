@@ -18,7 +18,17 @@ from pytest_agentbench.collection.refusing import (
     require_for_profile,
     require_for_row,
 )
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile, SuiteFile, find_root, suggest
+from pytest_agentbench.config import (
+    ConfigRoot,
+    EvaluationProfile,
+    RunProfile,
+    SessionRoots,
+    SuiteFile,
+    Trust,
+    decide_roots,
+    suggest,
+    trust_of,
+)
 from pytest_agentbench.engine import CHAT_JUDGE, Plan, Registry, build_registry, judge_of, overrides_runner
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import missing_key, resolve_model
@@ -32,6 +42,7 @@ from pytest_agentbench.sources import (
     Reports,
     Row,
     assign_agents,
+    has_cases,
     index_cases,
     load_case,
     open_dataset,
@@ -45,6 +56,9 @@ if TYPE_CHECKING:
 
     from pytest_agentbench.runners import Predictions
 
+TRUST = "agentbench_trust"
+"""What an xdist worker is told of the folders that its session trusts."""
+TRUSTED = pytest.StashKey[Trust]()
 OWN_AGENT = "agent"
 """The model id in item ids where the user's own agent runs and no model is named."""
 NO_MODEL = "none"
@@ -73,21 +87,22 @@ class Planner:
     registry: Registry
     store: Store
     rootdir: Path
+    roots: SessionRoots
     plugins: pytest.PytestPluginManager
     problem: str | None = None
     predicted: Predicted | None = None
     left_out: list[str] = field(default_factory=list)
     research_subjects: list[Path] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    _cases: dict[Path, dict[str, IndexedCase]] = field(default_factory=dict)
-    _plans: dict[tuple[Path, bool], list[Plan] | None] = field(default_factory=dict)
-    _stored: dict[Path, _Session | None] = field(default_factory=dict)
+    _cases: dict[ConfigRoot, dict[str, IndexedCase]] = field(default_factory=dict)
+    _plans: dict[tuple[ConfigRoot, bool], list[Plan] | None] = field(default_factory=dict)
+    _stored: dict[ConfigRoot, _Session | None] = field(default_factory=dict)
     _files: dict[Path, dict[str, Path]] = field(default_factory=dict)
     _own_agents: dict[Path, bool] = field(default_factory=dict)
 
     def root(self, file: Path) -> ConfigRoot:
         """The config root of a case file."""
-        return find_root(file, self.rootdir, self.settings.configs)
+        return self.roots.of(file)
 
     def has_own_agent(self, file: Path) -> bool:
         """Whether a conftest above the file, or a plugin, overrides `agentbench_runner`.
@@ -106,7 +121,7 @@ class Planner:
     def plans(self, root: ConfigRoot, *, own_agent: bool) -> list[Plan]:
         """One plan per model. Raises ConfigError at the first call and gives none at the next: it is said once."""
         own_agent = own_agent and self.predicted is None
-        key = (root.path, own_agent)
+        key = (root, own_agent)
         if key not in self._plans:
             self._plans[key] = None
             self._plans[key] = self._make(root, own_agent)
@@ -120,10 +135,10 @@ class Planner:
         root = self.root(reports.path)
         if self.predicted is not None:
             return []
-        if root.path not in self._stored:
-            self._stored[root.path] = None
-            self._stored[root.path] = self._session(root)
-        session = self._stored[root.path]
+        if root not in self._stored:
+            self._stored[root] = None
+            self._stored[root] = self._session(root)
+        session = self._stored[root]
         if session is None:
             return []
         wanted = [path for path in reports.stored if not session.ids or path.stem in session.ids]
@@ -140,7 +155,7 @@ class Planner:
         outside = False
         if self.settings.run_profile:
             outside = root.run_profile(self.settings.run_profile).allow_outside_paths
-        reports = open_reports(path, root.path, self.registry.known, allow_outside=outside)
+        reports = open_reports(path, root, self.registry.known, allow_outside=outside)
         self.research_subjects += reports.subjects
         return reports
 
@@ -170,7 +185,7 @@ class Planner:
 
     def open_dataset(self, path: Path, plans: list[Plan], metrics: tuple[MetricSpec, ...] | None = None) -> Dataset:
         """The dataset of a file; code that reads it is trusted like a conftest.py. Raises ConfigError."""
-        root, known = self.root(path).path, self.registry.known
+        root, known = self.root(path), self.registry.known
         profile = plans[0].run_profile if plans else None
         outside = profile is None or profile.allow_outside_paths
         return open_dataset(path, root, known, metrics, run_code=True, allow_outside=outside, run_profile=profile)
@@ -204,10 +219,12 @@ class Planner:
             self.predicted.case(case.case_id, case.path)
 
     def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
-        """Every case below the root by its id, looked up once."""
-        if root.path not in self._cases:
-            self._cases[root.path] = {case.case_id: case for case in index_cases(root, run_code=True)}
-        return self._cases[root.path]
+        """Every case below the root by its id, looked up once. A guest's takes no id of the root's own."""
+        if root not in self._cases:
+            found = [*index_cases(root, self.roots, run_code=True)]
+            found.sort(key=lambda case: self.root(case.path) is root)
+            self._cases[root] = {case.case_id: case for case in found}
+        return self._cases[root]
 
     def files(self, root: ConfigRoot) -> dict[str, Path]:
         """Which test.yaml has the case of an id, of those collected so far: ids are unique below a root."""
@@ -352,10 +369,33 @@ def prepare(config: pytest.Config, settings: Settings) -> Planner:
         registry,
         Store(settings.output, remote=settings.store),
         config.rootpath,
+        session_roots(config, settings),
         config.pluginmanager,
         problem,
         Predicted(settings.predictions) if settings.predictions is not None else None,
     )
+
+
+def session_roots(config: pytest.Config, settings: Settings) -> SessionRoots:
+    """Return whose the session's config roots are; a worker trusts what its controller does.
+
+    Raises like session_trust.
+    """
+    here = config.invocation_params.dir
+    asked = [here / argument.partition("::")[0] for argument in config.args]
+    told = getattr(config, "workerinput", {}).get(TRUST)
+    trust = session_trust(config, settings) if told is None else Trust(*told)
+    return decide_roots(asked, config.rootpath, settings.configs, trust=trust, here=here, has_cases=has_cases)
+
+
+def session_trust(config: pytest.Config, settings: Settings) -> Trust:
+    """Return which folders the session trusts. Raises `pytest.UsageError` where the user's grants cannot be read."""
+    if TRUSTED not in config.stash:
+        try:
+            config.stash[TRUSTED] = trust_of(config.rootpath, settings.trust)
+        except ConfigError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[TRUSTED]
 
 
 def _everywhere(plugins: pytest.PytestPluginManager) -> bool:

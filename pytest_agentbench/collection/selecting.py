@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from pathlib import Path
 
 import pytest
 
@@ -42,19 +41,20 @@ class _Suites:
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
-        self.selected: dict[Path, Collection[str]] = {}
+        self.selected: dict[ConfigRoot, Collection[str]] = {}
 
     def select(self, job: Job) -> bool:
         root = job.plan.root
-        if root.path not in self.selected:
-            self.selected[root.path] = self._selected(root)
-        return job.case_id in self.selected[root.path]
+        if root not in self.selected:
+            self.selected[root] = self._selected(root)
+        return job.case_id in self.selected[root]
 
     def _selected(self, root: ConfigRoot) -> Collection[str]:
         name = self.planner.settings.suite or ""
         suite = root.suite(name)
         cases = [(case.case_id, case.tags) for case in self.planner.cases(root).values()]
-        if problems := [*suite_problems(suite, cases), *agent_problems(suite, root)]:
+        problems = [*suite_problems(suite, cases), *agent_problems(suite, root)]
+        if problems and not root.is_guest:  # whose cases are not those that the session's suite names
             raise located(root.find("suites", name), problems)
         return select(suite.case_selection, cases)
 

@@ -4,6 +4,7 @@ from pytest_agentbench.config.agent import AgentFile, ModelDefaults, OpenClawFra
 from pytest_agentbench.config.base import (
     UNVERIFIED,
     ConfigFile,
+    Guest,
     Known,
     Scope,
     resolve_file,
@@ -34,13 +35,25 @@ from pytest_agentbench.config.evaluation_profile import (
     McpJudging,
     SecurityPolicy,
 )
+from pytest_agentbench.config.guests import GuestModels
+from pytest_agentbench.config.keys import (
+    KEYS_FILE,
+    PROVIDERS,
+    KeyGrants,
+    KeysFile,
+    key_problem,
+    plain_problem,
+    server_problem,
+    user_folder,
+)
 from pytest_agentbench.config.kinds import KINDS, find_commands, find_config_files, kind_of
 from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
 from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.planner import PlannerSettings
+from pytest_agentbench.config.programs import plain_environment, program_problem
 from pytest_agentbench.config.reports_file import ReportsFile, is_reports_name
-from pytest_agentbench.config.roots import MARKERS, ConfigRoot, find_root, suite_root
+from pytest_agentbench.config.roots import MARKERS, ConfigRoot
 from pytest_agentbench.config.run_profile import (
     ExecutionPolicy,
     NetworkSettings,
@@ -51,16 +64,29 @@ from pytest_agentbench.config.run_profile import (
 )
 from pytest_agentbench.config.schemas import described_schema, json_schemas
 from pytest_agentbench.config.servers_file import ServerName, ServersFile, named_servers
+from pytest_agentbench.config.session_roots import SessionRoots, decide_roots, find_root
 from pytest_agentbench.config.settings import RunnerSettings
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile, SuiteModel, SuiteOpenClaw
 from pytest_agentbench.config.templates import only_field, parse_template
+from pytest_agentbench.config.trust import (
+    NO_TRUST,
+    Grant,
+    Trust,
+    read_grants,
+    remove_grant,
+    save_grant,
+    trust_of,
+)
 from pytest_agentbench.config.verify import CaseVerifier, named_verifiers
 
 __all__ = [
     "COMMANDS_FILE",
     "DATA_SUFFIXES",
+    "KEYS_FILE",
     "KINDS",
     "MARKERS",
+    "NO_TRUST",
+    "PROVIDERS",
     "UNVERIFIED",
     "AgentAssignment",
     "AgentFile",
@@ -81,9 +107,14 @@ __all__ = [
     "Example",
     "ExecutionPolicy",
     "FewShot",
+    "Grant",
+    "Guest",
+    "GuestModels",
     "JudgeAggregation",
     "JudgeConfig",
     "JudgeRunConfig",
+    "KeyGrants",
+    "KeysFile",
     "Known",
     "Loc",
     "McpJudging",
@@ -105,13 +136,16 @@ __all__ = [
     "SecurityPolicy",
     "ServerName",
     "ServersFile",
+    "SessionRoots",
     "SuiteFile",
     "SuiteModel",
     "SuiteOpenClaw",
     "TestCaseFile",
+    "Trust",
     "Turn",
     "additions",
     "base_images",
+    "decide_roots",
     "described_schema",
     "downloads",
     "find_commands",
@@ -120,6 +154,7 @@ __all__ = [
     "is_descriptor_name",
     "is_reports_name",
     "json_schemas",
+    "key_problem",
     "kind_of",
     "load",
     "load_compose",
@@ -134,14 +169,22 @@ __all__ = [
     "parse_template",
     "parse_yaml",
     "pinning_problem",
+    "plain_environment",
+    "plain_problem",
+    "program_problem",
     "read",
     "read_bytes",
     "read_commands",
+    "read_grants",
+    "remove_grant",
     "resolve_file",
     "resolve_folder",
     "resolve_path",
+    "save_grant",
+    "server_problem",
     "suggest",
-    "suite_root",
+    "trust_of",
+    "user_folder",
     "validate",
     "ways_to_models",
 ]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -23,6 +25,9 @@ from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.records import Record
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.roots import ConfigRoot
 
 
 @dataclass(frozen=True)
@@ -39,12 +44,40 @@ UNVERIFIED = Known()
 
 
 @dataclass(frozen=True)
+class Guest:
+    """A folder of somebody else's. `ended` is why the user's trust in it holds no longer; `unnamed` means that it may
+    be the user's own, but nobody said so.
+    """
+
+    folder: Path
+    ended: str | None = None
+    unnamed: bool = False
+
+    @property
+    def plea(self) -> str:
+        """What a user can do for it."""
+        was = f"its grant ended: {self.ended}; " if self.ended else ""
+        name = "name your own config root by agentbench_configs, or " if self.unnamed else ""
+        return f"{was}{name}read what lies in {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
+
+
+@dataclass(frozen=True)
 class Scope:
-    """What validation needs to know beside the file's text. `root`: what the file's paths may not leave, resolved."""
+    """What validation needs to know beside the file's text.
+
+    `root`: the folder, resolved, to which its paths may lead beside its own; None for anywhere. `guest`: of whom the
+    file is, who may name no program; None for the user.
+    """
 
     folder: str
     root: str | None = None
     known: Known = UNVERIFIED
+    guest: Guest | None = None
+
+    def refuse_program(self, what: str) -> None:
+        """Raise ValueError where a guest's file names `what`, which would run."""
+        if self.guest is not None:
+            raise ValueError(f"found {what} in a folder that is not trusted, expected none; {self.guest.plea}")
 
 
 class Problems(ValueError):
@@ -132,17 +165,30 @@ def scope_of(info: ValidationInfo) -> Scope | None:
 def resolve_path(text: str, scope: Scope) -> str:
     """The absolute path that a file's text names, symlinks resolved.
 
-    :raises ValueError: it leaves the scope's root.
+    :raises ValueError: it leaves the file's folder and the scope's root, or names something hidden there.
     """
     if "\0" in text:
         raise ValueError("found a NUL character, expected a path")
     real = os.path.realpath(os.path.join(scope.folder, os.path.expanduser(text)))
-    if scope.root is not None and not (real + os.sep).startswith(scope.root.rstrip(os.sep) + os.sep):
-        raise ValueError(
-            f"found {text!r}, which leaves the config root {scope.root}; move the file there, "
-            "or set allow_outside_paths: true in the run profile"
-        )
+    if scope.root is None or is_inside(real, own := os.path.realpath(scope.folder)):
+        return real
+    if not is_inside(real, scope.root):
+        places = own if is_inside(scope.root, own) else f"{own} and {scope.root}"
+        raise ValueError(f"found {text!r}, which leaves {places}; move the file there{_or_allow(scope)}")
+    if any(part.startswith(".") for part in os.path.relpath(real, scope.root).split(os.sep)):
+        raise ValueError(f"found {text!r}, which is hidden: expected a file of the case's folder{_or_allow(scope)}")
     return real
+
+
+def _or_allow(scope: Scope) -> str:
+    if scope.guest is not None:
+        return f", or {scope.guest.plea}"
+    return ", or set allow_outside_paths: true in the run profile"
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Return whether a path is the folder's or that of something below it; both are resolved."""
+    return (path + os.sep).startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def resolve_file(text: str, scope: Scope) -> Path:
@@ -209,7 +255,42 @@ LocalFile = Annotated[str, AfterValidator(_existing)]
 RequestParameters = Annotated[dict[str, Any], AfterValidator(_pinned_temperature)]
 
 
-class ConfigFile(Record):
+@dataclass(frozen=True, eq=False, slots=True)
+class Origin:
+    """The root that a file was read by, and the file; None: the root has no such file. `is_users`: it is the user's own
+    word, and no guest's.
+    """
+
+    root: ConfigRoot
+    path: Path | None
+    is_users: bool
+
+    def __eq__(self, other: object) -> bool:
+        """Where something was read is no part of what it says: pydantic compares private attributes too."""
+        return True
+
+    __hash__ = object.__hash__
+
+
+class Written(Record):
+    """What a file says. Who wrote it decides what its words are worth; nobody knows that of what is made in Python."""
+
+    _origin: Origin | None = PrivateAttr(default=None)
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where a root read it."""
+        return self._origin
+
+    def read_by(self, origin: Origin) -> Self:
+        """Note where it, and each model that it declares, comes from."""
+        self._origin = origin
+        for part in getattr(self, "models", ()):
+            part.read_by(origin)
+        return self
+
+
+class ConfigFile(Written):
     """What every configuration file has."""
 
     schema_version: SchemaVersion

@@ -172,6 +172,13 @@ class CaseSandbox(Record):
             )
         return given
 
+    @field_validator("image", "dockerfile", "compose")
+    @classmethod
+    def _user_trusts_it(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and (scope := scope_of(info)) is not None:
+            scope.refuse_program(repr(value))
+        return value
+
     @model_validator(mode="after")
     def _one_image(self) -> Self:
         if self.image is not None and self.dockerfile is not None:
@@ -290,6 +297,10 @@ class TestCaseFile(ConfigFile):
 def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
     """Names that nobody registered, and paths that lead nowhere or out of the config root."""
     if check.python_hook is not None:
+        if scope.guest is not None:
+            yield from _path_problem(
+                ("python_hook",), "a Python hook", scope, lambda what, _: scope.refuse_program(what)
+            )
         if check.python_hook.path is not None:
             yield from _path_problem(("python_hook", "path"), check.python_hook.path, scope, resolve_file)
         return
@@ -304,6 +315,10 @@ def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
     path_text = getattr(spec, "path", None)
     if path_text is not None and ".." in path_text:
         yield from _path_problem(("declarative", "path"), path_text, scope, resolve_path)
+
+
+def _refuse_program(what: str, scope: Scope) -> None:
+    scope.refuse_program(what)
 
 
 def _path_problem(

@@ -58,9 +58,11 @@ def _prompt(text: str) -> str:
     return text
 
 
-def _class_name(text: str) -> str:
+def _class_name(text: str, info: ValidationInfo) -> str:
     if not re.fullmatch(r"\w+(\.\w+)*:\w+", text):
         raise ValueError(f"found {text!r}, expected module:Class")
+    if (scope := scope_of(info)) is not None:
+        scope.refuse_program(f"the class {text!r}")
     return text
 
 
@@ -222,6 +224,11 @@ class DatasetDescriptor(ConfigFile):
         """The path that `source` names, as it is written; None where it names a dataset of the hub."""
         place = (self.source or "").removeprefix("hf:")
         return place if place.startswith(_LOCAL) else None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its rows are those of a dataset of the hub: reading them asks the hub, and may download."""
+        return self.source is not None and self.local_source is None
 
     def _source_problems(self) -> Iterable[tuple[Loc, str]]:
         if (self.files is None) == (self.source is None):

@@ -14,6 +14,7 @@ from pytest_agentbench.config.commands_file import COMMANDS_FILE
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
+from pytest_agentbench.config.keys import KeysFile
 from pytest_agentbench.config.models_file import ModelsFile
 from pytest_agentbench.config.reports_file import ReportsFile, is_reports_name
 from pytest_agentbench.config.run_profile import RunProfile
@@ -31,10 +32,16 @@ KINDS: dict[str, type[ConfigFile]] = {
     "agent": AgentFile,
     "models": ModelsFile,
     "servers": ServersFile,
+    "keys": KeysFile,
 }
 """Every kind of configuration file, by its schema's name."""
 
-_BY_NAME: dict[str, type[ConfigFile]] = {"test": TestCaseFile, "models": ModelsFile, "servers": ServersFile}
+_BY_NAME: dict[str, type[ConfigFile]] = {
+    "test": TestCaseFile,
+    "models": ModelsFile,
+    "servers": ServersFile,
+    "keys": KeysFile,
+}
 _BY_FOLDER: dict[str, type[ConfigFile]] = {
     "suites": SuiteFile,
     "run_profiles": RunProfile,

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StrictBool
 
-from pytest_agentbench.config.base import ConfigFile, RequestParameters, unique
-from pytest_agentbench.records import CassetteMode, Limits, Prices, Record, Text, VariableName
+from pytest_agentbench.config.base import ConfigFile, RequestParameters, Written, unique
+from pytest_agentbench.records import CassetteMode, Limits, Prices, Text, VariableName
 
 
 def _off(value: Any) -> Any:
@@ -15,7 +15,7 @@ def _off(value: Any) -> Any:
     return "off" if value is False else value
 
 
-class ModelEntry(Record):
+class ModelEntry(Written):
     """A model: what it is called here, and how to reach it."""
 
     model_id: Text
@@ -27,7 +27,8 @@ class ModelEntry(Record):
     base_url: Text | None = None
     """The endpoint, such as http://localhost:8000/v1; default: OPENAI_BASE_URL, else the OpenAI client's own."""
     api_key_env: VariableName | None = None
-    """Name of the variable that holds the key, never a key; `none` for endpoints without keys."""
+    """Name of the variable that holds the key, never a key; `none` for endpoints without keys. Default: OPENAI_API_KEY,
+    which goes to its own hosts only: an endpoint elsewhere needs this field beside `base_url`."""
     provider: Text | None = None
     """A plugin's way to reach it, in place of an OpenAI-compatible endpoint."""
     scripted: StrictBool = False

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from pytest_agentbench.config import guests
 from pytest_agentbench.config.agent import SUFFIXES, AgentFile, is_path
-from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Known, suggest
+from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Guest, Known, Origin, Scope, is_inside, suggest
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
-from pytest_agentbench.config.loader import load
+from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile, user_folder
+from pytest_agentbench.config.loader import load_in, located
 from pytest_agentbench.config.models_file import ModelsFile
+from pytest_agentbench.config.programs import program_problem
 from pytest_agentbench.config.run_profile import RunProfile
 from pytest_agentbench.config.servers_file import ServersFile
 from pytest_agentbench.config.suite import SuiteFile
@@ -26,33 +29,89 @@ F = TypeVar("F", bound=ConfigFile)
 MARKERS = ("run_profiles", "evaluation_profiles", "suites", "agents", "models.yaml")
 """A folder that holds one of these is a config root."""
 
+_FOLDERS: Mapping[type[ConfigFile], tuple[str, str]] = {
+    RunProfile: ("run_profiles", "run_profile_id"),
+    EvaluationProfile: ("evaluation_profiles", "evaluation_profile_id"),
+    SuiteFile: ("suites", "suite_id"),
+}
+"""Where the files that a guest may tighten lie, and the field of their ids."""
+
 
 class ConfigRoot:
-    """One tree of configuration. What it loads is kept until the file changes."""
+    """One tree of configuration. What it loads is kept until the file changes.
 
-    def __init__(self, path: Path) -> None:
+    `guest` is whose it is, or for whose folder it holds: None for the user's own. `host` is the session's
+    root then, None where nobody said which that is.
+    """
+
+    def __init__(self, path: Path, host: ConfigRoot | None = None, guest: Guest | None = None) -> None:
         self.path = path
         self.real = os.path.realpath(path)
+        self.host = host
+        self.guest = guest
         self._loaded: dict[Path, tuple[tuple[int, int, Known], ConfigFile]] = {}
         self._commands: dict[Path, tuple[tuple[int, int], Mapping[str, McpServer]]] = {}
 
     def __repr__(self) -> str:
         return f"ConfigRoot({str(self.path)!r})"
 
+    @property
+    def is_guest(self) -> bool:
+        """Whether it is somebody else's, who may add cases and tighten what the session's root says."""
+        return self.guest is not None
+
+    @property
+    def own(self) -> ConfigRoot | None:
+        """The root whose files are the user's word: itself, or for a guest the session's; None where there is none."""
+        return self if self.guest is None else self.host
+
+    @property
+    def programs(self) -> str | None:
+        """The folder whose programs its files may name; a guest has none."""
+        return None if self.is_guest else self.real
+
+    def origin(self, path: Path | None) -> Origin:
+        """Return what to note of a file that this root reads."""
+        return Origin(self, path, is_users=path is None or not self._is_guests(path))
+
+    @cached_property
+    def _shared(self) -> str | None:
+        """The folder that all its cases may read: `cases`, which may be the root itself."""
+        top = os.path.realpath(self.guest.folder if self.guest else self.path)
+        if os.path.basename(top) == "cases":
+            return top
+        return cases if os.path.isdir(cases := os.path.join(top, "cases")) else None
+
+    def scope(self, folder: Path, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Scope:
+        """Return what the files of cases in a folder of this root may name: paths in the folder itself and in the
+        root's `cases`, or anywhere where the user says `allow_outside`, which no guest's may.
+        """
+        anywhere = allow_outside and not self.is_guest
+        return Scope(str(folder), None if anywhere else self._shared or os.path.realpath(folder), known, self.guest)
+
     def run_profile(self, name: str) -> RunProfile:
         """The run profile of that id or path.
 
-        :raises ConfigError: there is none, more than one, or it is wrong.
+        :raises ConfigError: there is none, more than one, or it is wrong; or a guest's says more than it may.
         """
-        return self._load(self.find("run_profiles", name), RunProfile)
+        profile = self._held("run_profiles", name, RunProfile.default())
+        block, origin = profile.openclaw, profile.origin
+        if block is None or os.sep not in block.docker_cli or origin is None or origin.path is None:
+            return profile
+        program, path = os.path.expanduser(block.docker_cli), origin.path
+        within = (self.own or self).real if origin.is_users else None
+        if problem := program_problem(program, str(path.parent), within):
+            raise located(path, [(("openclaw", "docker_cli"), problem)])
+        placed = block.model_copy(update={"docker_cli": os.path.normpath(path.parent / program)})
+        return profile.model_copy(update={"openclaw": placed})
 
     def evaluation_profile(self, name: str, known: Known = UNVERIFIED) -> EvaluationProfile:
         """The evaluation profile of that id or path, its metrics verified against `known`; raises like run_profile."""
-        return self._load(self.find("evaluation_profiles", name), EvaluationProfile, known)
+        return self._held("evaluation_profiles", name, EvaluationProfile.default(), known)
 
     def suite(self, name: str) -> SuiteFile:
         """The suite of that id or path; raises like run_profile."""
-        return self._load(self.find("suites", name), SuiteFile)
+        return self._held("suites", name, SuiteFile.default())
 
     def agent(self, name: str) -> AgentFile:
         """The agent of that id or path; raises like run_profile."""
@@ -62,23 +121,102 @@ class ConfigRoot:
         """Where the agent of that id or path is declared: raises like run_profile."""
         return self.find("agents", str(self.path / name) if is_path(name) else name)
 
+    def _held(self, folder: str, name: str, default: F, known: Known = UNVERIFIED) -> F:
+        """The file of the session's root, where it has one; a guest's of the same name is looked at all the same."""
+        path = self.find(folder, name)
+        own = path if is_path(name) else self._named(folder, name)
+        if own is not None:
+            self.refuse_loosening(own, self._load(own, type(default), known), default)
+        return self._load(path, type(default), known)
+
+    def refuse_loosening(self, path: Path, file: F, default: F) -> None:
+        """Raise ConfigError where a guest's file says more than that of the session's root with its name, else than the
+        default.
+        """
+        if self.guest is None or not self._is_guests(path):
+            return
+        limit, place = default, "the default"
+        if self.host is not None:
+            folder, key = _FOLDERS[type(default)]
+            said = self.host._named(folder, path.stem) or self.host._named(folder, getattr(file, key))
+            place = str(said or f"the default (for {self.host.path / folder} has none of this name)")
+            limit = default if said is None else self._load(said, type(default))
+        guests.refuse_loosening(path, file, limit, place, self.guest)
+
+    def _is_guests(self, path: Path) -> bool:
+        return self.guest is not None and is_inside(os.path.realpath(path), os.path.realpath(self.guest.folder))
+
     def models(self) -> ModelsFile:
-        """What models.yaml declares: nothing, where there is no such file."""
-        path = _only([path for suffix in SUFFIXES if (path := self.path / f"models{suffix}").is_file()], "models")
-        return ModelsFile(schema_version=1) if path is None else self._load(path, ModelsFile)
+        """What models.yaml declares: nothing, where there is no such file. In a guest what the session's root says."""
+        own = self._own_file("models")
+        declared = ModelsFile(schema_version=1) if own is None else self._load(own, ModelsFile)
+        if self.guest is None:
+            return declared.read_by(self.origin(own))
+        held = ModelsFile(schema_version=1) if self.host is None else self.host.models()
+        if own is None or not self._is_guests(own):
+            return held
+        made = guests.models_of_guest(own, declared, held, self._where_models_stand(), self.guest)
+        return made.read_by(self.origin(own))
+
+    def _where_models_stand(self) -> str:
+        if self.host is None:
+            return "the models.yaml of the session's root, which agentbench_configs names"
+        return str(self.host._own_file("models") or self.host.path / "models.yaml")
+
+    def key_grants(self) -> KeyGrants:
+        """Where variables may go by the user's own keys.yaml and that of the session's root.
+
+        :raises ConfigError: one of them is wrong.
+        """
+        users, own = user_folder() / KEYS_FILE, self.own
+        paths = [users if users.is_file() else None, None if own is None else own._own_file("keys")]
+        place = users if own is None else own.path / KEYS_FILE
+        return KeyGrants(tuple(self._load(path, KeysFile) for path in paths if path is not None), str(place))
 
     def mcp_servers(self, near: Path) -> Mapping[str, McpServer]:
         """The servers that the file of cases `near` can name, each with an absolute `cwd`.
 
         They are declared in a servers.yaml or a commands.json of its folder or of one above it, up to the root; the
-        nearest wins, and in one folder servers.yaml.
+        nearest wins, and in one folder servers.yaml. A guest's hold nowhere.
 
         :raises ConfigError: one of these files is wrong.
         """
+        if self.host is not None:
+            below = self.guest is not None and self.guest.folder.is_relative_to(self.host.path)
+            return self.host.mcp_servers(self.guest.folder if self.guest and below else self.host.path / "any")
+        return {} if self.is_guest else self._servers_near(near)
+
+    def require_servers(self, near: Path, names: Iterable[str] | None = None) -> None:
+        """Raise ConfigError for servers, of these names or at all, that only files of a guest near its file of cases
+        declare: they are programs, or addresses to ask.
+        """
+        if self.guest is None or names == {}:
+            return
+        declared, found = self.mcp_servers(near), self._servers_near(near)
+        theirs = [name for name in (found if names is None else names) if name in found and name not in declared]
+        if theirs:
+            names, where = ", ".join(map(repr, theirs)), self.host.path if self.host else "the session's root"
+            raise ConfigError(
+                f"{near}:1:1: found the MCP servers {names}, which only files in {self.guest.folder} declare, expected "
+                f"them in a servers.yaml of {where}; {self.guest.plea}"
+            )
+
+    def _servers_near(self, near: Path) -> dict[str, McpServer]:
         found: dict[str, McpServer] = {}
         for folder in self._above(near):
             found = {**self._declared_in(folder), **found}
         return found
+
+    def _own_file(self, stem: str) -> Path | None:
+        return _only([path for suffix in SUFFIXES if (path := self.path / f"{stem}{suffix}").is_file()], stem)
+
+    def own_servers(self) -> Mapping[str, McpServer]:
+        """The servers that the session's root declares in its own folder: by them the user says what they get.
+
+        :raises ConfigError: one of these files is wrong.
+        """
+        own = self.own
+        return {} if own is None else own._declared_in(own.path)
 
     def _above(self, file: Path) -> Iterator[Path]:
         """The file's folder and those above it up to the root; of a file elsewhere only its own, and the root."""
@@ -109,23 +247,28 @@ class ConfigRoot:
 
     def find(self, folder: str, name: str) -> Path:
         """The file that `name` names: a path, else the stem of a file of the folder, else the id that one declares.
+        In a guest that of the session's root, where it has one.
 
         :raises ConfigError: there is none, or stem and id name more than one.
         """
         if is_path(name):
             return self._explicit(folder, name)
+        roots = [root for root in (self.host, self) if root is not None]
+        for root in roots:
+            if (found := root._named(folder, name)) is not None:
+                return found
+        names = {label for root in roots for _, labels in root._files(folder) for label in labels if label is not None}
+        raise ConfigError(f"{self.path / folder}: there is no {_what(folder)} {name!r}{suggest(name, names)}")
+
+    def _named(self, folder: str, name: str) -> Path | None:
         files = dict(self._files(folder))
         by_stem = [path for path, (stem, _) in files.items() if stem == name]
         by_id = [path for path, (_, declared) in files.items() if declared == name]
-        found = _only(list(dict.fromkeys(by_stem + by_id)), name)
-        if found is None:
-            names = {label for labels in files.values() for label in labels if label is not None}
-            raise ConfigError(f"{self.path / folder}: there is no {_what(folder)} {name!r}{suggest(name, names)}")
-        return found
+        return _only(list(dict.fromkeys(by_stem + by_id)), name)
 
     def _explicit(self, folder: str, name: str) -> Path:
         given = Path(name).expanduser()
-        for path in (given, self.path / given):
+        for path in (given, *([self.host.path / given] if self.host else []), self.path / given):
             for file in [path / f"agent{suffix}" for suffix in SUFFIXES] if path.is_dir() else [path]:
                 if file.is_file():
                     return file
@@ -148,59 +291,16 @@ class ConfigRoot:
         kept = self._loaded.get(path)
         if kept is not None and kept[0] == version and isinstance(kept[1], kind):
             return kept[1]
-        loaded = load(path, kind, known)
+        guest = self.guest if self._is_guests(path) else None
+        within = None if guest is None else os.path.realpath(guest.folder)
+        loaded = load_in(path, kind, Scope(str(path.parent), within, known, guest)).read_by(self.origin(path))
         self._loaded[path] = (version, loaded)
         return loaded
 
 
-def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
-    """The root that a case file belongs to: the configured one, else the nearest ancestor (up to rootdir) that holds
-    one of MARKERS, else rootdir; for a file outside rootdir, else its own folder. Cheap to ask for every file.
-    """
-    if configured is not None:
-        return _root(str(configured))
-    folder = os.path.dirname(case_file)
-    return _root(_above(folder, str(rootdir)) or folder)
-
-
-def suite_root(name: str, here: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
-    """The root whose suite `name` (id or path) names: the configured one, else the one around the suite's file or
-    around `here`, else the only one with such a suite at most three folders below.
-
-    :raises ConfigError: there is none, or more than one.
-    """
-    if configured is not None:
-        return _root(str(configured))
-    if (here / name).is_file():
-        return find_root(here / name, rootdir, None)
-    around = find_root(here / "any", rootdir, None)
-    below = [
-        _root(str(suites.parent)) for depth in ("", "*/", "*/*/") for suites in sorted(here.glob(f"{depth}suites"))
-    ]
-    found = [root for root in dict.fromkeys([around, *below]) if _has_suite(root, name)]
-    if len(found) > 1:
-        places = " and ".join(str(root.path) for root in found)
-        raise ConfigError(f"suite {name!r} is ambiguous: {places} have one; name a path, or set agentbench_configs")
-    if not found:
-        (below[0] if len(below) == 1 else around).find("suites", name)  # raises, and lists what there is
-    return found[0]
-
-
-def _has_suite(root: ConfigRoot, name: str) -> bool:
-    return (root.path / name).is_file() or any(name in labels for _, labels in root._files("suites"))
-
-
-@cache
-def _root(path: str) -> ConfigRoot:
-    return ConfigRoot(Path(path))
-
-
-@lru_cache(maxsize=100_000)
-def _above(folder: str, rootdir: str) -> str | None:
-    if folder == rootdir or any(os.path.exists(f"{folder}/{marker}") for marker in MARKERS):
-        return folder
-    parent = os.path.dirname(folder)
-    return _above(parent, rootdir) if parent != folder else None
+def has_file(root: ConfigRoot, folder: str, name: str) -> bool:
+    """Whether a name, by path, stem or id, names a file of the root's folder."""
+    return (root.path / name).is_file() or any(name in labels for _, labels in root._files(folder))
 
 
 def _declared(path: Path, key: str) -> str | None:

@@ -21,7 +21,7 @@ from pytest_agentbench.config.base import ConfigFile, Problems
 from pytest_agentbench.config.planner import PlannerSettings
 from pytest_agentbench.config.servers_file import PlacedServers
 from pytest_agentbench.config.settings import SettingsLayer
-from pytest_agentbench.records import AtLeastOne, Record, SandboxChoice, SandboxSettings, Seconds, Slug, Text
+from pytest_agentbench.records import AtLeastOne, McpServer, Record, SandboxChoice, SandboxSettings, Seconds, Slug, Text
 
 
 class ExecutionPolicy(Record):
@@ -77,7 +77,7 @@ class OpenClawRunProfile(Record):
     timeout_seconds: AtLeastOne
     """Wall-clock limit of the container."""
     docker_cli: Text = "docker"
-    """OCI runtime command, such as podman."""
+    """OCI runtime command, such as podman: a program on PATH, or the path of one below the session's root."""
 
 
 def floating(image: str) -> bool:
@@ -158,6 +158,10 @@ class RunProfile(ConfigFile):
     def sandbox_settings(self) -> SandboxSettings:
         """The sandbox, where it is only a type too."""
         return self.sandbox if isinstance(self.sandbox, SandboxSettings) else SandboxSettings(type=self.sandbox)
+
+    def own_servers(self) -> Mapping[str, McpServer]:
+        """Its servers, where it is the user's own: none of a guest's profile."""
+        return self.mcp_servers if self.origin is not None and self.origin.is_users else {}
 
     @classmethod
     def default(cls) -> RunProfile:

@@ -48,13 +48,15 @@ class ServersFile(ConfigFile):
 
 
 def _of_case(server: McpServer, info: ValidationInfo) -> McpServer:
+    scope = scope_of(info)
+    if scope is not None:
+        scope.refuse_program(f"the server {server.command or server.url!r}")
     if server.sandbox is not None:
         message = (
             "a case does not choose where its servers run; declare the server in servers.yaml or the run profile, and "
             "name it here"
         )
         raise Problems([(("sandbox",), message)])
-    scope = scope_of(info)
     if server.cwd is None or scope is None:
         return server
     try:

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from pytest_agentbench.config.agent import AgentName
-from pytest_agentbench.config.base import ConfigFile, complain, temperature_problems, unique
+from pytest_agentbench.config.base import ConfigFile, Written, complain, temperature_problems, unique
 from pytest_agentbench.records import Record, Slug, Tags, Text
 
 CaseId = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class SuiteModel(Record):
+class SuiteModel(Written):
     """A model of the suite. Other fields are passed to the runner."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
@@ -98,3 +98,8 @@ class SuiteFile(ConfigFile):
     def agent_assignments(self) -> tuple[AgentAssignment, ...]:
         """Which agent of its own runs which cases; none where nothing is said of OpenClaw."""
         return self.openclaw.agent_assignments if self.openclaw is not None else ()
+
+    @classmethod
+    def default(cls) -> SuiteFile:
+        """What holds where a session names none: all cases."""
+        return cls(schema_version=1, suite_id="default", title="Default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import RunProfile, base_images, pinning_problem
+from pytest_agentbench.config import ConfigRoot, RunProfile, base_images, pinning_problem
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.openclaw import openclaw_spec
 from pytest_agentbench.engine.services import Services
@@ -27,13 +27,19 @@ def run_spec(services: Services, job: Job, case: Case, subject: Subject) -> Sand
 def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
     """Where the commands of a run with tools, and the verifiers of any, are executed.
 
-    Raises ConfigError for an image that is not pinned, UnavailableError where there is no such sandbox here.
+    Raises ConfigError for an image that is not pinned and for a guest's commands on this machine itself,
+    UnavailableError where there is no such sandbox here.
     """
-    return case_spec(services.sandboxes, job.plan.run_profile, case)
+    return case_spec(services.sandboxes, job.plan.root, job.plan.run_profile, case)
 
 
-def case_spec(sandboxes: Sandboxes, profile: RunProfile, case: Case) -> SandboxSpec:
-    """Return the sandbox that the profile gives the case. Raises as `sandbox_spec` does."""
+def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case: Case) -> SandboxSpec:
+    """Return the sandbox that the profile gives a case of the root. Raises as `sandbox_spec` does."""
+    if (guest := root.guest) is not None and profile.sandbox_settings.type == "local":
+        raise ConfigError(
+            f"{case.path}:{case.line}: found commands of a folder that is not trusted, which the run profile "
+            f"{profile.run_profile_id!r} runs on this machine (sandbox: local), expected a sandbox; {guest.plea}"
+        )
     if case.sandbox is not None and not profile.allow_floating_image:
         _refuse_floating(case, case.sandbox)
     return sandboxes.spec(profile.sandbox_settings, case.sandbox)

@@ -15,10 +15,8 @@ from pytest_agentbench.bounded import read_file
 from pytest_agentbench.config import PlannerSettings, RunProfile, ServerName, pinning_problem, suggest
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models import OPENAI_KEY, OPENROUTER_KEY
 from pytest_agentbench.records import Case, McpServer, McpTask, SandboxSettings
-from pytest_agentbench.tools.mcp import argument_files, distraction_servers, sandbox_of
-from pytest_agentbench.tools.mcp.launching import variables_of
+from pytest_agentbench.tools.mcp import argument_files, distraction_servers, sandbox_of, server_refusal
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
 
@@ -60,7 +58,6 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
     if job.plan.predictions is not None or not (case.mcp_servers or case.mcp_task or profile.mcp_servers or given):
         return {}
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
-    _refuse_model_keys(job, case, own)
     known = {**job.plan.root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
     if case.mcp_task is not None:
         names = sorted({*case.mcp_servers, *_task_servers(case.case_id, case.mcp_task, profile.planner, known)})
@@ -73,6 +70,8 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
             )
         if problem := _floating_image(known[name], profile):
             raise ConfigError(f"{case.path}:{case.line}: MCP server {name!r}: sandbox.image: {problem}")
+        if name not in given and (problem := server_refusal(name, known[name], job.plan.root, profile)):
+            raise ConfigError(f"{case.path}:{case.line}: MCP server {name!r}: {problem}")
     return {name: known[name] for name in names}
 
 
@@ -80,20 +79,6 @@ def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
     """What to say of the image that a server names for its own sandbox, where its content may change."""
     image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None
     return None if image is None or profile.allow_floating_image else pinning_problem(image)
-
-
-def _refuse_model_keys(job: Job, case: Case, servers: Mapping[str, McpServer]) -> None:
-    """Raises ConfigError where a case would hand the key of a model to a program or address that it names itself."""
-    plan = job.plan
-    models = [plan.model, *plan.judges.values(), *plan.root.models().models]
-    keys = {OPENAI_KEY, OPENROUTER_KEY, *(model.api_key_env for model in models if model is not None)}
-    for name, server in servers.items():
-        for variable in variables_of(server):
-            if variable in keys:
-                raise ConfigError(
-                    f"{case.path}:{case.line}: the MCP server {name!r} asks for {variable}, the key of a model, which "
-                    "no case can give away; declare the server in a servers.yaml or the run profile, and name it here"
-                )
 
 
 def _task_servers(case_id: str, task: McpTask, settings: PlannerSettings, known: Collection[str]) -> set[str]:

@@ -12,7 +12,14 @@ from urllib.parse import quote
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
-from pytest_agentbench.models.failures import RequestFailed, not_connected, refused_reply, status_failed, timed_out
+from pytest_agentbench.models.failures import (
+    RequestFailed,
+    not_connected,
+    redirected,
+    refused_reply,
+    status_failed,
+    timed_out,
+)
 from pytest_agentbench.models.reply import ChatReply, read_reply
 from pytest_agentbench.models.throttle import Admission, Throttle, Throttling
 from pytest_agentbench.records import Limits, Model
@@ -134,8 +141,13 @@ class Endpoints:
             base_url=model.base_url,
             max_retries=0,
             timeout=_timeout(),
+            # A redirect would take the request, and on the same host the key, to where nobody said they go.
             http_client=DefaultAsyncHttpxClient(
-                transport=pools, limits=limits, timeout=_timeout(), event_hooks=bounded_replies()
+                transport=pools,
+                limits=limits,
+                timeout=_timeout(),
+                event_hooks=bounded_replies(),
+                follow_redirects=False,
             ),
         )
 
@@ -229,6 +241,8 @@ class ChatClient:
     async def _request(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
         began = time.monotonic()
         response = await self._send(body, limit, attempt, case_id)
+        if response.has_redirect_location:
+            raise redirected(str(response.url.join(response.headers["location"])), self.model)
         if response.status_code >= 300:
             retry_after = retry_after_seconds(response.headers)
             raise status_failed(response.status_code, response.content, self.model, retry_after=retry_after)

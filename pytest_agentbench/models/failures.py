@@ -9,6 +9,7 @@ from typing import Any
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.records import Model
+from pytest_agentbench.store import without_credentials
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _CLIP = 300
@@ -54,6 +55,13 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
         return RequestFailed(provider_code or "bad_request", summary, "", retryable=False)
     code, advice = _refusal(status, model)
     return RequestFailed(code, summary, advice, retryable=False)
+
+
+def redirected(place: str, model: Model) -> RequestFailed:
+    """A redirect, which is not followed."""
+    summary = f"it redirects to {clip(without_credentials(place))}, where the request and its key are not sent"
+    advice = "Where that is the endpoint, write its address into base_url."
+    return RequestFailed("redirected", summary, advice, retryable=False)
 
 
 def invalid_reply(what: str, body: bytes, model: Model) -> RequestFailed:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_agentbench.config import ModelEntry, ModelsFile, SuiteFile, SuiteModel
+from pytest_agentbench.config import (
+    KeyGrants,
+    ModelEntry,
+    ModelsFile,
+    SuiteFile,
+    SuiteModel,
+    key_problem,
+    located,
+    read,
+)
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.records import Limits, Model
 from pytest_agentbench.store import without_credentials
@@ -18,6 +28,8 @@ NO_KEY = "none"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 OPENROUTER_KEY = "OPENROUTER_API_KEY"
 OPENAI_KEY = "OPENAI_API_KEY"
+
+_Written = Sequence[ModelEntry | SuiteModel]
 
 _OWN_FIELDS = frozenset(
     {"model_id", "requested_model", "openrouter_model", "model_name", "label", "base_url", "api_key_env", "scripted"}
@@ -36,6 +48,7 @@ def resolve_model(
 
     A model of the suite, completed by the entry of `models.yaml` with the same id (the suite's fields win); else that
     entry; else `model_id` is itself the name that the default endpoint knows (seed 002, spec/config.md "models.yaml").
+    Raises ConfigError where its key would go to a host that it does not belong to.
     """
     of_suite = next((model for model in suite.models if model.model_id == model_id), None) if suite else None
     entry = models.get(model_id)
@@ -45,6 +58,11 @@ def resolve_model(
     scripted = fields.get("scripted", model_id == DEMO and "base_url" not in fields)
     provider = entry.provider if entry else None
     base_url, key = (None, None) if scripted or provider else _route(fields, requested, environ)
+    if key is not None:
+        written = [each for each in (of_suite, entry) if each is not None]
+        problem = _unbound(base_url or DEFAULT_BASE_URL, key, written, models, environ)
+        if problem is not None:
+            raise _refused(model_id, problem, written)
     return Model(
         model_id=model_id,
         requested_model=requested,
@@ -97,6 +115,28 @@ def _fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:
         return {}
     named = {name: getattr(model, name) for name in model.model_fields_set}
     return {name: value for name, value in named.items() if value is not None}
+
+
+def _unbound(
+    base_url: str, variable: str, written: _Written, models: ModelsFile, environ: Mapping[str, str]
+) -> str | None:
+    """Why the key may not go there. One entry of the session's root that has both fields is the user's word for it."""
+    pair = {"base_url": base_url, "api_key_env": variable}
+    users = [entry for entry in written if entry.origin is not None and entry.origin.is_users]
+    paired = any(pair.items() <= _fields(entry).items() for entry in users)
+    grants = KeyGrants() if models.origin is None else models.origin.root.key_grants()
+    return key_problem(variable, base_url, grants, written=paired, environ=environ)
+
+
+def _refused(model_id: str, problem: str, written: _Written) -> ConfigError:
+    """The error at the field that says where the key would go, or what for."""
+    for entry in written:
+        named = [name for name in ("base_url", "api_key_env") if name in _fields(entry)]
+        if named and entry.origin is not None and entry.origin.path is not None:
+            ids = [each.get("model_id") for each in read(entry.origin.path).data["models"]]
+            place = ("models", ids.index(model_id), named[0])
+            return located(entry.origin.path, [(place, f"model {model_id!r}: {problem}")])
+    return ConfigError(f"model {model_id!r}: {problem}")
 
 
 def _route(fields: Mapping[str, Any], requested: str, environ: Mapping[str, str]) -> tuple[str | None, str | None]:

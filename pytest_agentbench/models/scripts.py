@@ -378,11 +378,11 @@ def _cases(case_file: Path, folder: Path) -> Iterator[Case]:
         yield load_case(case_file, root)
         return
     if is_reports(case_file):
-        reports = open_reports(case_file, root.path)
+        reports = open_reports(case_file, root)
         items = (item for item in read_all_reports(reports) if isinstance(item, ReportItem))
         yield from (report_case(reports, item) for item in items)
         return
-    dataset = open_dataset(case_file, root.path)
+    dataset = open_dataset(case_file, root)
     for row in read_rows(dataset):
         if isinstance(row, Row):  # bad rows are for `agentbench validate` to report
             yield row_case(dataset, row)

@@ -117,7 +117,7 @@ from pytest_agentbench.records.run import (
     TraceEvent,
     Usage,
 )
-from pytest_agentbench.records.servers import McpServer, SandboxChoice, SandboxSettings, SandboxType
+from pytest_agentbench.records.servers import VARIABLE, McpServer, SandboxChoice, SandboxSettings, SandboxType
 from pytest_agentbench.records.verify import Expected, HiddenFile, InsidePath, PytestTests, Verifier
 
 __all__ = [
@@ -130,6 +130,7 @@ __all__ = [
     "SCORES",
     "TOOL_USE_DIMENSIONS",
     "UNBOUNDED",
+    "VARIABLE",
     "WORKSPACE_NOTE",
     "AnswerVerdict",
     "AtLeastOne",

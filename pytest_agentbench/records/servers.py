@@ -10,6 +10,9 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, VariableName
 from pytest_agentbench.records.check_specs import Text
 
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""How a header names a variable."""
+
 SandboxType = Literal["auto", "docker", "bubblewrap", "local"]
 
 
@@ -77,19 +80,19 @@ class McpServer(Record):
     """
 
     command: Annotated[Text, AfterValidator(_argument)] | None = None
-    """The program to start."""
+    """The program to start: its name on PATH, or its path where that is installed or below the session's root."""
     args: tuple[Annotated[str, AfterValidator(_argument)], ...] = ()
     """Its arguments."""
     env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(default_factory=dict)
     """Its environment; it gets nothing else but what `env_from` names, and AGENTBENCH_WORKSPACE."""
     env_from: tuple[VariableName, ...] = ()
-    """Names of variables that it gets from this process."""
+    """Names of variables that it gets from this process; what a case declares gets those that keys.yaml grants."""
     cwd: str | None = None
     """The folder it starts in, which it can read; relative to the file that declares it. Default: the workspace."""
     url: Annotated[Text, AfterValidator(_address)] | None = None
     """Address of a server that speaks streamable HTTP."""
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
-    """Headers of requests to `url`; `${NAME}` in a value is that variable of this process."""
+    """Headers of requests to `url`; `${NAME}` in a value is that variable of this process, as in `env_from`."""
     scope: Literal["run", "session"] = "run"
     """A process for each run, so that state never leaks, or one for all."""
     timeout_seconds: Seconds | None = None
@@ -98,6 +101,11 @@ class McpServer(Record):
     """Where its program runs, in servers.yaml and run profiles only; default: the run profile's sandbox."""
     category: Text | None = None
     """What it is about: a tag of the MCP tasks that it serves."""
+
+    @property
+    def header_variables(self) -> list[str]:
+        """The names of this process's variables that its headers hold."""
+        return [name for value in self.headers.values() for name in VARIABLE.findall(value)]
 
     @model_validator(mode="after")
     def _some_way(self) -> Self:

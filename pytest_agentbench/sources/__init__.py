@@ -13,7 +13,7 @@ from pytest_agentbench.sources.dataset import (
     legal_id,
     open_dataset,
 )
-from pytest_agentbench.sources.discovery import IndexedCase, find_cases, index_cases
+from pytest_agentbench.sources.discovery import IndexedCase, find_cases, has_cases, index_cases
 from pytest_agentbench.sources.evaluators import deciders
 from pytest_agentbench.sources.item_class import CodeNotRun
 from pytest_agentbench.sources.json_items import BadItem, read_items
@@ -66,6 +66,7 @@ __all__ = [
     "field_problem",
     "find_cases",
     "find_doubts",
+    "has_cases",
     "in_case_folder",
     "index_cases",
     "is_dataset",

@@ -6,7 +6,6 @@ Definitions: seed 001 and its data loading. What a file holds, its content says:
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,15 +17,15 @@ from pytest_agentbench.bounded import FileRefusedError, open_file
 from pytest_agentbench.config import (
     DATA_SUFFIXES,
     UNVERIFIED,
+    ConfigRoot,
     DatasetDescriptor,
     Known,
     RunProfile,
-    Scope,
-    find_root,
     is_descriptor_name,
     load_in,
     located,
     match_files,
+    named_servers,
     read_bytes,
 )
 from pytest_agentbench.errors import ConfigError
@@ -108,7 +107,7 @@ def dataset_name(path: Path, root: Path) -> str:
 
 def open_dataset(
     path: Path,
-    root: Path,
+    root: ConfigRoot,
     known: Known = UNVERIFIED,
     metrics: tuple[MetricSpec, ...] | None = None,
     *,
@@ -120,20 +119,22 @@ def open_dataset(
 
     A descriptor that lists the data file says how its rows are read. `metrics` win over the descriptor's. Its class
     `benchmark` is imported only with `run_code`; without, `read_rows` raises CodeNotRun. `allow_outside`: its paths may
-    leave the root. `run_profile` says what is made of the tasks of a task file. Raises ConfigError.
+    lead anywhere. `run_profile` says what is made of the tasks of a task file. Raises ConfigError.
     """
-    described = path if is_descriptor_name(path.name) else _the_descriptor(path, root)
+    top = root.path
+    described = path if is_descriptor_name(path.name) else _the_descriptor(path, top)
     if described is None and path.suffix == ".json" and shows_tasks(_head(path) or ""):
-        settings = TaskSettings.of(path, find_root(path, root, root), run_profile)
-        return Dataset(path, dataset_name(path, root), metrics or (), known, tasks=settings)
+        settings = TaskSettings.of(path, root, run_profile)
+        return Dataset(path, dataset_name(path, top), metrics or (), known, tasks=settings)
     if described is None:
-        return Dataset(path, dataset_name(path, root), metrics or (EXACT_MATCH,), known)
-    scope = Scope(str(described.parent), None if allow_outside else os.path.realpath(root), known)
+        return Dataset(path, dataset_name(path, top), metrics or (EXACT_MATCH,), known)
+    scope = root.scope(described.parent, known, allow_outside=allow_outside)
     descriptor = load_in(described, DatasetDescriptor, scope)
+    root.require_servers(described, named_servers(descriptor.mcp_servers))
     files = _files(descriptor, described.parent)
     return Dataset(
         path=path,
-        name=_name(descriptor, described, files, root),
+        name=_name(descriptor, described, files, top),
         metrics=metrics if metrics else _metrics(descriptor),
         known=known,
         description=descriptor.description,

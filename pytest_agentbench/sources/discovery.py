@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_agentbench.config import DATA_SUFFIXES, ConfigRoot, is_descriptor_name, is_reports_name, read
+from pytest_agentbench.config import DATA_SUFFIXES, ConfigRoot, SessionRoots, is_descriptor_name, is_reports_name, read
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources.dataset import is_dataset, open_dataset
 from pytest_agentbench.sources.reports import ReportItem, is_reports, open_reports, read_all_reports
@@ -39,21 +39,30 @@ def find_cases(folder: Path) -> Iterator[Path]:
         raise ConfigError("\n".join(unreadable))
 
 
-def index_cases(root: ConfigRoot, *, run_code: bool = False) -> Iterator[IndexedCase]:
+def has_cases(folder: Path) -> bool:
+    """Return whether a folder holds a case that can be found."""
+    return next(_walk(str(folder), folder, [], in_case=False), None) is not None
+
+
+def index_cases(
+    root: ConfigRoot, roots: SessionRoots | None = None, *, run_code: bool = False
+) -> Iterator[IndexedCase]:
     """Every case below a config root, for suites. Nothing is validated, so what cannot be read takes no other down.
 
-    Without `run_code` a dataset that is read by code has no cases here.
+    Those of guests below it are read as theirs, so none of their code is run; `roots` says which these are. Without
+    `run_code` a dataset that is read by code has no cases here.
     """
     for path in _walk(str(root.path), root.path, [], in_case=False):
+        of = root if roots is None else roots.of(path)
         try:
             if path.name in CASE_FILES:
                 yield from _declared_case(path)
             elif is_reports_name(path.name):
-                found = read_all_reports(open_reports(path, root.path))
+                found = read_all_reports(open_reports(path, of))
                 items = (each for each in found if isinstance(each, ReportItem))
                 yield from (IndexedCase(item.case_id, item.tags, path, 1) for item in items)
             else:
-                dataset = open_dataset(path, root.path, run_code=run_code)
+                dataset = open_dataset(path, of, run_code=run_code)
                 rows = (row for row in read_rows(dataset) if isinstance(row, Row))
                 yield from (IndexedCase(row.case_id, row.tags, path, row.line) for row in rows)
         except ConfigError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_agentbench.config import (
     UNVERIFIED,
+    ConfigRoot,
     Known,
     ReportsFile,
     Scope,
@@ -152,7 +153,7 @@ def is_reports(path: Path) -> bool:
     return is_reports_name(path.name) and is_ours(path)
 
 
-def open_reports(path: Path, root: Path, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Reports:
+def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Reports:
     """The reports.yaml at `path` below the config root `root`, with the configuration that it names.
 
     `allow_outside`: its paths may leave the root. Raises ConfigError with all that is wrong with them.
@@ -160,14 +161,15 @@ def open_reports(path: Path, root: Path, known: Known = UNVERIFIED, *, allow_out
     from pytest_agentbench.config.annotations import read_annotations
     from pytest_agentbench.config.poet_config import PoetConfig, read_poet_config
 
-    scope = Scope(str(path.parent), None if allow_outside else os.path.realpath(root), known)
+    scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, ReportsFile, scope)
+    root.require_servers(path, named_servers(file.mcp_servers))
     annotations = _path(path.parent, file.annotations) if file.annotations is not None else None
     config = _path(path.parent, file.config) if file.config is not None else None
     read_config = read_poet_config(config) if config is not None else PoetConfig()
     return Reports(
         path=path,
-        name=_name(file, path, root),
+        name=_name(file, path, root.path),
         file=file,
         stored=tuple(dict.fromkeys(each for text in file.reports or () for each in match_files(text, scope.folder))),
         annotations=read_annotations(annotations) if annotations is not None and _compares(file) else None,

@@ -30,6 +30,7 @@ class TaskSettings:
     def of(cls, path: Path, root: ConfigRoot, profile: RunProfile | None = None) -> TaskSettings:
         """Those of a task file below `root`; None is the default profile. Raises ConfigError."""
         profile = profile or RunProfile.default()
+        root.require_servers(path)
         return cls(
             detailed=profile.task_text == "detailed",
             runner="llm_probe" if profile.runner_defaults.get("type") == "llm_probe" else cls.runner,

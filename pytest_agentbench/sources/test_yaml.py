@@ -48,9 +48,10 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
 
     :raises ConfigError: with all problems of the file; or, where it is sound itself, of a file that it names.
     """
-    scope = Scope(os.path.dirname(path), None if allow_outside else root.real, known)
+    scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, TestCaseFile, scope)
-    given = file.input
+    given, servers = file.input, named_servers(file.mcp_servers)
+    root.require_servers(path, servers)
     return Case(
         case_id=file.case_id,
         title=file.title,
@@ -62,7 +63,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
         attachments=tuple(_attachment(name, scope) for name in given.attachments),
         context=given.context,
         tools=named_tools(given.context),
-        mcp_servers=named_servers(file.mcp_servers),
+        mcp_servers=servers,
         workspace=None if file.workspace is None else resolve_folder(file.workspace, scope),
         sandbox=_sandbox(file.sandbox, scope),
         expectations=file.expectations,

@@ -88,6 +88,12 @@ async def _ask(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> di
         raise SearchError(f"{service}: {error}") from error
     except httpx2.HTTPError as error:
         raise SearchError(f"{service} could not be reached ({type(error).__name__})") from error
+    if response.has_redirect_location:  # where the query and the service's key are not sent
+        raise ProviderError(
+            f"web_search: {service} redirects to another address (HTTP {response.status_code}), which is not followed; "
+            "name the service's own address",
+            code="web_search_refused",
+        )
     if response.status_code in (401, 403):
         raise ProviderError(
             f"web_search: {service} refused the request with HTTP {response.status_code}; check its key or settings",

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
+from support.listener import listening
 
 KEY = "zebra-crossing-4711"
-RUN = "import sys; from pytest_agentbench.cli import main; sys.exit(main(['doctor', *sys.argv[1:]]))"
+RUN = "import sys; from pytest_agentbench.cli import main; sys.exit(main())"
 NO_DOCKER = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 
 
@@ -65,6 +66,9 @@ class Project:
         self.write("run_profiles/p.yaml", run_profile_id="p", title="p", openclaw=settings)
 
     def doctor(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return self.agentbench("doctor", *arguments, **environ)
+
+    def agentbench(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         keep = {name: os.environ[name] for name in ("PATH", "HOME", "DOCKER_HOST", "TMPDIR") if name in os.environ}
         command = [sys.executable, "-c", RUN, *arguments]
         return subprocess.run(
@@ -158,16 +162,17 @@ def test_a_judge_that_answers(project):
     project.case("plain")
     with endpoint() as base_url:
         project.judge(base_url)
-        done = project.doctor(JUDGE_KEY=KEY)
+        done = project.doctor("--live", JUDGE_KEY=KEY)
         assert done.returncode == 0, done.stdout + done.stderr
         assert line(done, "judge careful").startswith("ok")
+        assert f"--live: GET {base_url}/models with the key in JUDGE_KEY" in done.stderr
 
 
 @pytest.mark.slow
 def test_a_judge_whose_key_is_wrong(project):
     with endpoint() as base_url:
         project.judge(base_url)
-        done = project.doctor(JUDGE_KEY="another-key-0815")
+        done = project.doctor("--live", JUDGE_KEY="another-key-0815")
     assert done.returncode == 1
     assert "refuses the key in JUDGE_KEY (HTTP 401)" in line(done, "judge careful")
 
@@ -179,7 +184,7 @@ def test_a_judge_without_key_and_one_that_is_not_there(project):
         done = project.doctor()
         assert done.returncode == 1
         assert "JUDGE_KEY is not set" in line(done, "judge careful")
-    done = project.doctor(JUDGE_KEY=KEY)
+    done = project.doctor("--live", JUDGE_KEY=KEY)
     assert done.returncode == 1
     assert "cannot be reached" in line(done, "judge careful")
 
@@ -187,7 +192,7 @@ def test_a_judge_without_key_and_one_that_is_not_there(project):
 @pytest.mark.slow
 def test_a_model_that_no_judge_needs_fails_nothing(project):
     project.write("models.yaml", models=[{"model_id": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "none"}])
-    done = project.doctor()
+    done = project.doctor("--live")
     assert done.returncode == 0
     assert line(done, "m").startswith("no")
 
@@ -196,7 +201,7 @@ def test_a_model_that_no_judge_needs_fails_nothing(project):
 def test_no_value_of_a_key_is_shown(project):
     with endpoint() as base_url:
         project.judge(f"{base_url}/{KEY}")
-        for arguments in ((), ("--json",)):
+        for arguments in (("--live",), ("--json", "--live")):
             done = project.doctor(*arguments, JUDGE_KEY=KEY)
             assert KEY not in done.stdout + done.stderr
 
@@ -253,7 +258,7 @@ def test_json(project):
 def test_docker_is_tried_and_no_image_is_pulled(project):
     project.case("shell", "exec_shell")
     project.profile(type="auto", image=IMAGE)
-    done = project.doctor()
+    done = project.doctor("--live")
     assert done.returncode == 0, done.stdout
     assert "a container ran a command in" in line(done, f"image {IMAGE}")
     assert "takes docker" in done.stdout
@@ -317,3 +322,32 @@ def test_an_openclaw_case_under_a_profile_that_names_no_agent(project):
     done = project.doctor(**NO_DOCKER)
     assert done.returncode == 1
     assert "add `openclaw: {agent_id: ..., image: name:tag" in line(done, "skipped: claw")
+
+
+@pytest.mark.slow
+def test_looking_starts_and_sends_nothing_that_a_file_names(project):
+    """Of `doctor`, `validate` and `list`. With --live the doctor lists what it does, and then does it."""
+    ran, engine = project.folder / "ran", project.folder / "tools" / "engine"
+    engine.parent.mkdir()
+    engine.write_text(f"#!/bin/sh\nenv > {ran}\n")
+    engine.chmod(0o755)
+    project.openclaw(docker_cli="../tools/engine")
+    project.write("agents/writer/agent.yaml", agent_id="writer", title="w")
+    server = {"command": "../tools/engine", "cwd": "."}
+    with listening() as listener:
+        project.judge(f"{listener.url}/v1")
+        project.write("servers.yaml", servers={"Here": server, "There": {"url": listener.url}})
+        looks = [("validate", "."), ("list", "."), ("doctor",), ("doctor", "--json")]
+        for words in looks:
+            project.agentbench(*words, JUDGE_KEY=KEY, **NO_DOCKER)
+            assert not ran.exists(), words
+            assert listener.said == [], words
+        done = project.doctor(JUDGE_KEY=KEY, **NO_DOCKER)
+        assert "--live starts it to see" in line(done, f"container engine {engine}")
+        assert "--live asks the endpoint" in line(done, "judge careful")
+        assert "Not tried without --live: 2 of the above." in done.stdout
+        live = project.doctor("--live", JUDGE_KEY=KEY, **NO_DOCKER)
+    assert f"--live: run `{engine} version`" in live.stderr
+    assert "with the key in JUDGE_KEY" in live.stderr
+    assert len(listener.said) == 1
+    assert KEY not in ran.read_text()

@@ -90,7 +90,7 @@ def loaded(folder: Path) -> int:
     root, known = find_root(folder / "x.yaml", folder, None), build_registry().known
     count = sum(load_case(path, root, known) is not None for path in find_cases(folder) if path.name == "test.yaml")
     for descriptor in folder.glob("*.dataset.yaml"):
-        dataset = open_dataset(descriptor, root.path)
+        dataset = open_dataset(descriptor, root)
         for row in read_rows(dataset):
             assert isinstance(row, Row), row
             row_case(dataset, row)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from pytest_agentbench.cli import main
+from pytest_agentbench.config import ConfigRoot
 from pytest_agentbench.sources import Row, open_dataset, read_benchmark_items, read_rows
 
 LETTER = "Answer with the letter only."
@@ -305,7 +306,7 @@ def test_a_context_of_another_kind_is_named_in_the_file(tmp_path, monkeypatch, n
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert main(["init", "dataset", "rows.jsonl"]) == 0
     assert f"# The agent is not shown {name}, which is no text" in (tmp_path / "dataset.yaml").read_text()
-    dataset = open_dataset(tmp_path / "dataset.yaml", tmp_path)
+    dataset = open_dataset(tmp_path / "dataset.yaml", ConfigRoot(tmp_path))
     assert all(isinstance(row, Row) for row in read_rows(dataset))
     assert next(iter(read_benchmark_items(dataset))).question == "Why 0?"
 

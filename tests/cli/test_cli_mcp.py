@@ -28,6 +28,7 @@ class Project:
         self.path = path
         self.log = path / "starts.log"
         (path / "pyproject.toml").touch()
+        (path / "cases" / "suites").mkdir(parents=True)
 
     def server(self, *options: str, **fields: Any) -> dict[str, Any]:
         args = ["-I", str(SERVER), "--log", str(self.log), *options]

@@ -45,6 +45,29 @@ def test_it_serves_on_loopback_until_stopped(folder, stop):
     assert process.returncode == (0 if stop == signal.SIGINT else -stop)
 
 
+@pytest.mark.slow
+def test_only_programs_of_this_machine_and_its_containers_are_answered(folder):
+    import httpx2
+
+    with start(str(folder), "--port", "0") as process:
+        base_url = re.search(r"base_url: (\S+)", process.stdout.readline())[1]
+        with httpx2.Client() as client:
+
+            def status(**headers: str) -> int:
+                body = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}
+                return client.post(f"{base_url}/chat/completions", json=body, headers=headers).status_code
+
+            for host in ("localhost:9000", "127.0.0.1", "host.docker.internal:8765", "host.containers.internal"):
+                assert status(Host=host) == 200
+            for host in ("evil.example", "evil.example:8765", "127.0.0.1.evil.example", "localhost:80x", "10.0.0.7"):
+                assert status(Host=host) == 403
+            assert status(Host="localhost:1", Origin="http://localhost:1") == 200
+            for origin in ("https://evil.example", "http://localhost:2", "null", "file://"):
+                assert status(Host="localhost:1", Origin=origin) == 403
+        process.terminate()
+        process.communicate(timeout=10)
+
+
 def refusal(*arguments: str) -> str:
     with start(*arguments) as process:
         _, errors = process.communicate(timeout=10)

@@ -92,7 +92,7 @@ def test_all_that_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, pro
 def test_a_source_stays_below_the_config_root(tmp_path: Path) -> None:
     (tmp_path / "outside.py").write_text("")
     (tmp_path / "root").mkdir()
-    with pytest.raises(ConfigError, match="which leaves the config root"):
+    with pytest.raises(ConfigError, match="which leaves"):
         case(tmp_path / "root", "verify: {command: x, files: {a: ../outside.py}}\n")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_agentbench.config import ConfigRoot
 from pytest_agentbench.sources import BadRow, Row, find_cases, open_dataset, read_benchmark_items, read_rows, row_case
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "datasets"
@@ -32,7 +33,7 @@ def test_a_folder_has_these_datasets_and_no_vectors_or_results():
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_loads(name):
     path = DATA / f"{name}.jsonl"
-    dataset = open_dataset(path, DATA)
+    dataset = open_dataset(path, ConfigRoot(DATA))
     rows = list(read_rows(dataset))
     originals = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
     assert [row.case_id for row in rows] == [f"{name}.{item_id}" for item_id in ROWS[name]]
@@ -48,7 +49,7 @@ def test_every_row_loads(name):
 
 def test_the_original_loaders_items_but_for_what_the_specification_decides():
     expected = json.loads((DATA / "loader_edge_expected_v1.json").read_text())
-    dataset = open_dataset(DATA / "loader_edge.jsonl", DATA)
+    dataset = open_dataset(DATA / "loader_edge.jsonl", ConfigRoot(DATA))
     items, messages = [], []
     for item in read_benchmark_items(dataset):
         messages.append(item.message) if isinstance(item, BadRow) else items.append(vars(item))
@@ -75,7 +76,7 @@ def test_a_descriptor_gives_the_rows_without_an_answer_one(tmp_path):
     (tmp_path / "tbench_demo.jsonl").symlink_to(DATA / "tbench_demo.jsonl")
     descriptor = tmp_path / "dataset.yaml"
     descriptor.write_text("schema_version: 1\nfiles: [tbench_demo.jsonl]\nfields: {answer: expected}\n")
-    dataset = open_dataset(descriptor, tmp_path, allow_outside=True)
+    dataset = open_dataset(descriptor, ConfigRoot(tmp_path), allow_outside=True)
     rows = [row for row in read_rows(dataset) if isinstance(row, Row)]
     cases = [row_case(dataset, row) for row in rows]
     assert [case.reference for case in cases] == ["Hello from inside container", "Python", "bin", "item:1"]

@@ -31,7 +31,7 @@ def test_of_the_folder_only_the_task_file_holds_cases():
 
 
 def test_every_task_is_a_case_with_all_that_its_file_says():
-    dataset = open_dataset(TASKS, DATA)
+    dataset = open_dataset(TASKS, ConfigRoot(DATA))
     rows = list(read_rows(dataset))
     originals = [(group, task) for group in groups() for task in group["tasks"]]
     lines = TASKS.read_text(encoding="utf-8").splitlines()

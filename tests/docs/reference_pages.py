@@ -31,6 +31,7 @@ NAMES = {
     "agent": "agents/*/agent.yaml",
     "models": "models.yaml",
     "servers": "servers.yaml",
+    "keys": "keys.yaml",
     "demo": "demo.yaml",
     "dataset_demo": "*.demo.yaml",
 }
@@ -220,6 +221,8 @@ def options_table() -> str:
     for flag in FLAGS:
         ini = f"`agentbench_{flag.name.replace('-', '_')}`" if flag.ini else ""
         rows.append(f"| `--agentbench-{flag.name}` | {ini} | {flag.help} |")
+    trusted = "trust this folder of somebody else's in this session (repeatable)"
+    rows.append(f"| `--agentbench-trust PATH` | `agentbench_trust` | {trusted} |")
     rows.append("| | `agentbench_configs` | the folder that holds profiles, suites and models.yaml |")
     return "\n".join(rows)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import ModelsFile
+from pytest_agentbench.config import ConfigRoot, ModelsFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.judging import Asked, answer_messages, ask_vote
 from pytest_agentbench.models import Backoff, Endpoints, Scripts, resolve_model, scripted_app
@@ -38,7 +38,7 @@ def scripts_of(folder: Path, script: str = SCRIPT) -> Scripts:
         )
     )
     (folder / "capitals.demo.yaml").write_text(script)
-    dataset, scripts = open_dataset(folder / "capitals.jsonl", folder), Scripts()
+    dataset, scripts = open_dataset(folder / "capitals.jsonl", ConfigRoot(folder)), Scripts()
     for row in read_rows(dataset):
         assert isinstance(row, Row)
         scripts.load_beside(row_case(dataset, row))

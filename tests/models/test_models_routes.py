@@ -68,8 +68,8 @@ def test_an_entry_alone_and_a_literal_name():
     [
         ({}, {"OPENROUTER_API_KEY": "k"}, OPENROUTER, "OPENROUTER_API_KEY"),
         ({}, {}, None, "OPENAI_API_KEY"),
-        ({}, {"OPENROUTER_API_KEY": "k", "OPENAI_BASE_URL": "http://x/v1"}, "http://x/v1", "OPENAI_API_KEY"),
-        ({"base_url": "http://y/v1"}, {"OPENROUTER_API_KEY": "k"}, "http://y/v1", "OPENAI_API_KEY"),
+        ({}, {"OPENROUTER_API_KEY": "k", "OPENAI_BASE_URL": "https://x/v1"}, "https://x/v1", "OPENAI_API_KEY"),
+        ({"base_url": "https://x/v1"}, {"OPENAI_BASE_URL": "https://x/v2"}, "https://x/v1", "OPENAI_API_KEY"),
         ({"base_url": OPENROUTER}, {}, OPENROUTER, "OPENROUTER_API_KEY"),
         ({"api_key_env": "OPENAI_API_KEY"}, {"OPENROUTER_API_KEY": "k"}, None, "OPENAI_API_KEY"),
         ({"requested_model": "no-slash"}, {"OPENROUTER_API_KEY": "k"}, None, "OPENAI_API_KEY"),
@@ -84,7 +84,7 @@ def test_the_route(entry, environ, base_url, key):
 def test_demo_is_scripted_with_or_without_an_entry():
     for model in (resolve("demo", OPENAI_BASE_URL="http://x/v1"), resolve("demo", {"model_id": "demo", "label": "D"})):
         assert (model.scripted, model.base_url, model.api_key_env, model.judge) == (True, None, None, "demo")
-    assert not resolve("demo", {"model_id": "demo", "base_url": "http://x/v1"}).scripted
+    assert not resolve("demo", {"model_id": "demo", "base_url": "http://x/v1", "api_key_env": "none"}).scripted
     assert resolve("other", {"model_id": "other", "scripted": True, "judge": "demo"}).judge == "demo"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import ModelsFile, find_root
+from pytest_agentbench.config import ConfigRoot, ModelsFile, find_root
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models import (
     JUDGE_SCHEMA,
@@ -224,7 +224,7 @@ def test_each_file_of_a_dataset_has_a_script_of_its_own_whichever_is_read_first(
         (tmp_path / f"{name}.jsonl").write_text(f'{{"id": "{name}::1", "question": "{name}?", "answer": "1"}}\n')
     (tmp_path / "a.demo.yaml").write_text("schema_version: 1\nanswers: {'a::1': an answer, 'c::1': of another file}\n")
     (tmp_path / "b.demo.yaml").write_text("schema_version: 1\ndefault: another default\n")
-    dataset = open_dataset(tmp_path / "dataset.yaml", tmp_path)
+    dataset = open_dataset(tmp_path / "dataset.yaml", ConfigRoot(tmp_path))
     a, b, c = rows = [row_case(dataset, row) for row in read_rows(dataset) if isinstance(row, Row)]
     scripts = beside(*rows[first:], *rows)
     assert [ask(scripts, user("?"), case=row).content for row in (a, b)] == ["an answer", "another default"]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pytest_agentbench.config import ConfigRoot
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import NoScript, Scripts
 from pytest_agentbench.sources import Row, open_dataset, read_rows, row_case
@@ -47,7 +48,7 @@ def scripted(request, tmp_path):
     make, name, prefix = request.param
     make(tmp_path)
     (tmp_path / "maps.demo.yaml").write_text(SCRIPT)
-    dataset, scripts = open_dataset(tmp_path / name, tmp_path), Scripts()
+    dataset, scripts = open_dataset(tmp_path / name, ConfigRoot(tmp_path)), Scripts()
     for row in read_rows(dataset):
         assert isinstance(row, Row)
         scripts.load_beside(row_case(dataset, row))
@@ -89,7 +90,7 @@ def test_one_mistake_in_an_answer_is_one_problem(tmp_path, answers, expected):
     tasks(tmp_path)
     script = tmp_path / "maps.demo.yaml"
     script.write_text(f"schema_version: 1\nanswers: {answers}\n")
-    dataset = open_dataset(tmp_path / "maps.json", tmp_path)
+    dataset = open_dataset(tmp_path / "maps.json", ConfigRoot(tmp_path))
     case = row_case(dataset, next(iter(read_rows(dataset))))
     with pytest.raises(ConfigError) as raised:
         Scripts().load_beside(case)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openclaw_tiers import Tier
+from openclaw_tiers import Tier, put_on_path
 from support.bench import Bench, Finished, check
 
 REPORT = {"name": "write", "arguments": {"path": "report.md", "content": "# Report\n\nFirst.\n"}}
@@ -83,7 +83,9 @@ def openclaw_project(tier: Callable[[Path], Tier], bench: Bench, monkeypatch: py
         (sessions := Path(folder, "t")).mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(sessions))
         monkeypatch.setenv("TMPDIR", str(sessions))
-        yield Project(bench, tier(Path(folder)))
+        made = tier(Path(folder))
+        put_on_path(monkeypatch, folder, Path(made.settings.get("docker_cli", folder)).parent)
+        yield Project(bench, made)
 
 
 def events(artifact: dict[str, Any], kind: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -53,6 +54,11 @@ class Tier:
             notes = Path(self.settings["docker_cli"]).parent.glob("containers/*/made.json")
             found = [json.loads(note.read_text())["labels"] for note in notes]
         return [labels[_LABEL] for labels in found if labels[_LABEL].startswith(str(self.below))]
+
+
+def put_on_path(monkeypatch: pytest.MonkeyPatch, *folders: str | Path) -> None:
+    """Makes what lies in the folders programs that profiles may name."""
+    monkeypatch.setenv("PATH", os.pathsep.join([os.environ["PATH"], *map(str, folders)]))
 
 
 def stub(below: Path) -> Tier:

@@ -781,5 +781,5 @@ def test_a_wrong_mode_is_refused(bench):
         "found 'rewind', expected one of off, record, replay, auto" in bench.run("--agentbench-cassettes=rewind").text
     )
     bench.write("pytest.ini", "[pytest]\nagentbench_cassettes = replay\n")
-    bench.models({"model_id": "gpt", "base_url": "http://127.0.0.1:9/v1"})
+    bench.models({"model_id": "gpt", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "none"})
     assert "there is no cassette" in bench.run("--model=gpt").text

@@ -191,25 +191,6 @@ def test_the_image_of_a_servers_own_sandbox_is_pinned_as_all_are(mcp: McpBench) 
     assert "MCP server 'Test': sandbox.image: found 'some:latest', expected a pinned image" in finished.text
 
 
-@pytest.mark.parametrize("fields", [{"env_from": ["OWN_KEY"]}, {"env_from": ["OPENAI_API_KEY"]}, None])
-def test_a_case_cannot_give_the_key_of_a_model_to_its_servers(
-    mcp: McpBench, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any] | None
-) -> None:
-    monkeypatch.setenv("OWN_KEY", "sk-not-for-any-server")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-any-server-either")
-    mcp.bench.models({"model_id": "paid", "api_key_env": "OWN_KEY"})
-    asks = {"url": "http://127.0.0.1:9/mcp", "headers": {"X": "Bearer ${OWN_KEY}"}}
-    if fields is not None:
-        asks = {"command": "python3", "args": ["-I", str(SERVER), "--log", str(mcp.log)], **fields}
-    mcp.case("asks", servers={"Test": asks})
-
-    finished = mcp.run()
-
-    assert finished.outcomes == {"asks[demo]": "error"}
-    assert "the key of a model, which no case can give away" in finished.text
-    assert mcp.names() == []
-
-
 @pytest.mark.parametrize("strict", [False, True])
 def test_what_a_server_lacks_here_is_the_reason_of_a_skip(mcp: McpBench, strict: bool) -> None:
     mcp.servers(

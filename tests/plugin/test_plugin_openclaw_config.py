@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from openclaw_project import SAYS, Project, of_agent, shell, write
-from openclaw_tiers import stub
+from openclaw_tiers import put_on_path, stub
 from support.bench import ECHO, Bench, check
 from support.fault_endpoint import FaultEndpoint
 
@@ -18,7 +18,8 @@ DIMENSIONS = ("task", "process", "autonomy", "closeness", "efficiency", "spark")
 
 
 @pytest.fixture
-def project(bench: Bench, tmp_path: Path) -> Project:
+def project(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    put_on_path(monkeypatch, tmp_path / "engine", tmp_path / "engine-of-two")
     return Project(bench, {**stub(tmp_path).settings})
 
 

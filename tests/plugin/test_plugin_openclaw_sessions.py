@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 from openclaw_project import SAYS, Project, of_agent, shell, write
-from openclaw_tiers import Tier, stub
+from openclaw_tiers import Tier, put_on_path, stub
 from support.bench import LEAN, Bench, check
 from support.docker_here import needs_bubblewrap
 from support.fault_endpoint import FaultEndpoint, always
@@ -32,6 +32,7 @@ def tier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tier]:
         (sessions := Path(folder, "t")).mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(sessions))
         monkeypatch.setenv("TMPDIR", str(sessions))
+        put_on_path(monkeypatch, Path(folder, "engine"))
         yield stub(Path(folder))
 
 
@@ -98,6 +99,7 @@ def test_a_run_is_found_again_wherever_its_files_lie(
         for name in ("second", "tmp"):
             (tmp_path / name).mkdir()
         block = {"agent_id": "../agents/writer", "timeout_seconds": 50, **stub(tmp_path / "second").settings}
+        put_on_path(monkeypatch, tmp_path / "second/engine")
         path = moved / "run_profiles/claw.yaml"
         path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "openclaw": block}))
         monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))

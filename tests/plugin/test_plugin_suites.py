@@ -60,6 +60,7 @@ def test_configs_names_the_root_of_a_suite(bench):
 
 def test_a_suite_in_two_roots_is_ambiguous(project):
     suite(project, "nightly", folder="more")
+    project.case("third", folder="more")
     finished = project.run("--agentbench-suite", "nightly")
     assert finished.exit == 4
     assert "suite 'nightly' is ambiguous" in finished.text

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.config import ConfigRoot
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources import (
     BadRow,
@@ -102,7 +103,7 @@ def test_nothing_in_a_message_steers_the_terminal(tmp_path):
     evil = "\x1b]0;owned\x07\u202e"
     path = tmp_path / "evil\x1b[31m.jsonl"
     path.write_text(json.dumps({"question": "q", "evaluator": {"func": evil}}) + "\n")
-    (row,) = read_rows(open_dataset(path, tmp_path))
+    (row,) = read_rows(open_dataset(path, ConfigRoot(tmp_path)))
     assert row.message.isprintable()
     assert "evil\\x1b[31m.jsonl:1:1: evaluator: " in row.message
     descriptor = tmp_path / "dataset.yaml"
@@ -110,7 +111,7 @@ def test_nothing_in_a_message_steers_the_terminal(tmp_path):
         json.dumps({"schema_version": 1, "files": [path.name], evil: 1, "prompt": "{{" + evil + "}}"})
     )
     with pytest.raises(ConfigError) as caught:
-        open_dataset(descriptor, tmp_path)
+        open_dataset(descriptor, ConfigRoot(tmp_path))
     assert all(line.isprintable() for line in str(caught.value).splitlines())
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.config import Known
+from pytest_agentbench.config import ConfigRoot, Known
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import MetricSpec
 from pytest_agentbench.sources import (
@@ -379,7 +379,7 @@ def test_only_regular_files_are_looked_at(tmp_path):
     assert not is_dataset(tmp_path / "folder.jsonl")
     os.mkfifo(tmp_path / "dataset.yaml")  # who opened it would wait for ever
     with pytest.raises(ConfigError, match=r"dataset\.yaml:1:1: found a pipe, expected a file"):
-        open_dataset(tmp_path / "dataset.yaml", tmp_path)
+        open_dataset(tmp_path / "dataset.yaml", ConfigRoot(tmp_path))
     (tmp_path / "one.jsonl").write_text('{"question": "q"}')
     assert not is_dataset(tmp_path / "one.jsonl")  # what such a descriptor uses is not known
     assert list(find_cases(tmp_path)) == [tmp_path / "dataset.yaml"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytest_agentbench.config import Known
+from pytest_agentbench.config import ConfigRoot, Known
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import MetricSpec
 from pytest_agentbench.sources import (
@@ -51,7 +51,7 @@ def describe(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         text = fields if isinstance(fields, str) else yaml.safe_dump({"schema_version": 1, **fields})
         path.write_text(text)
-        return open_dataset(opened or path, tmp_path, **options)
+        return open_dataset(opened or path, ConfigRoot(tmp_path), **options)
 
     return write
 
@@ -121,11 +121,11 @@ def test_a_data_file_is_read_as_the_descriptor_that_lists_it_says(tmp_path, rows
     rows("data/deep/two.jsonl", {"problem": "2?"})
     fields = {"name": "n", "files": ["one.jsonl", "deep/*"], "fields": {"question": "problem"}}
     assert ids(describe(fields)) == ["n.one.item_1", "n.deep/two.item_1"]
-    assert ids(open_dataset(one, tmp_path)) == ["n.one.item_1"]
-    assert asked(open_dataset(tmp_path / "data/deep/two.jsonl", tmp_path)) == ["2?"]
+    assert ids(open_dataset(one, ConfigRoot(tmp_path))) == ["n.one.item_1"]
+    assert asked(open_dataset(tmp_path / "data/deep/two.jsonl", ConfigRoot(tmp_path))) == ["2?"]
     describe({"files": ["one.jsonl"]}, "data/other.dataset.yaml")
     with pytest.raises(ConfigError, match=r"one\.jsonl:1:1: found several descriptors that list it"):
-        open_dataset(one, tmp_path)
+        open_dataset(one, ConfigRoot(tmp_path))
 
 
 def test_a_folder_is_collected_through_its_descriptors(tmp_path, rows, describe):
@@ -165,9 +165,26 @@ def test_a_pattern_that_leaves_the_root_is_looked_for_nowhere(tmp_path, rows):
     begun = time.process_time()
     assert is_dataset(one, tmp_path / "root")
     assert time.process_time() - begun < 0.5
-    with pytest.raises(ConfigError, match="which leaves the config root") as caught:
-        open_dataset(path, tmp_path / "root")
-    assert str(caught.value).count("which leaves the config root") == 3
+    with pytest.raises(ConfigError, match="which leaves") as caught:
+        open_dataset(path, ConfigRoot(tmp_path / "root"))
+    assert str(caught.value).count("which leaves") == 3
+
+
+@pytest.mark.parametrize("place", ["../*.jsonl", "../secret.jsonl", "link.jsonl", "../*/secret.jsonl"])
+@pytest.mark.parametrize("field", ["files", "few_shot", "source"])
+def test_a_dataset_reads_nothing_outside_its_folder_and_the_roots_cases(tmp_path, rows, place, field):
+    """The config root is a whole project here; what it has elsewhere is no cases."""
+    for name in ("secret.jsonl", "elsewhere/secret.jsonl", "cases/shared.jsonl", "data/one.jsonl"):
+        rows(name, q(1))
+    (tmp_path / "data" / "link.jsonl").symlink_to(tmp_path / "secret.jsonl")
+    said = {"files": f"files: ['{place}']", "few_shot": f"few_shot: {{file: '{place}', count: 1}}\nfiles: [one.jsonl]"}
+    said["source"] = f"source: hf:./{place.replace('*/', 'elsewhere/').replace('*', 'secret')}"
+    path = tmp_path / "data" / "dataset.yaml"
+    path.write_text(f"schema_version: 1\nname: d\n{said[field]}\n")
+    with pytest.raises(ConfigError, match="which leaves"):
+        open_dataset(path, ConfigRoot(tmp_path))
+    path.write_text("schema_version: 1\nname: d\nfiles: [../cases/shared.jsonl]\n")
+    assert ids(open_dataset(path, ConfigRoot(tmp_path))) == ["d.q1"]
 
 
 def test_a_descriptor_in_utf_16_is_one_too(tmp_path, rows):
@@ -175,7 +192,7 @@ def test_a_descriptor_in_utf_16_is_one_too(tmp_path, rows):
     path = tmp_path / "data/dataset.yaml"
     path.write_text("schema_version: 1\nname: wide\nfiles: [one.jsonl]\n", encoding="utf-16")
     assert list(find_cases(tmp_path)) == [path]
-    assert ids(open_dataset(path, tmp_path)) == ["wide.q1"]
+    assert ids(open_dataset(path, ConfigRoot(tmp_path))) == ["wide.q1"]
     assert not is_dataset(one)
 
 
@@ -325,7 +342,7 @@ def test_files_without_a_row_are_named_by_the_place_that_lists_them(tmp_path, ro
     dataset = describe("schema_version: 1\nfiles: [one.jsonl]\n")
     (message,) = bad(dataset)
     assert message.endswith("dataset.yaml:2:8: files: found no item, expected at least one object with a `question`")
-    (message,) = bad(open_dataset(one, tmp_path))
+    (message,) = bad(open_dataset(one, ConfigRoot(tmp_path)))
     assert message == f"{one}:1:1: found no item, expected at least one object with a `question`"
 
 
@@ -566,9 +583,9 @@ def test_code_is_run_only_where_it_is_allowed(tmp_path, rows):
     path = tmp_path / "data" / "dataset.yaml"
     path.write_text("schema_version: 1\nfiles: [one.jsonl]\nbenchmark: explosive:Custom\n")
     with pytest.raises(CodeNotRun, match=r"dataset\.yaml:3:12: benchmark: explosive:Custom makes the items"):
-        list(read_rows(open_dataset(path, tmp_path)))
+        list(read_rows(open_dataset(path, ConfigRoot(tmp_path))))
     with pytest.raises(ConfigError, match=r"3:12: benchmark: cannot import explosive: SystemError: it was run"):
-        open_dataset(path, tmp_path, run_code=True)
+        open_dataset(path, ConfigRoot(tmp_path), run_code=True)
 
 
 def test_code_that_wants_to_leave_python_does_not(rows, custom):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pytest_agentbench.config import ConfigRoot
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources import BadRow, Dataset, Row, find_cases, open_dataset, read_rows, row_case
 
@@ -41,7 +42,7 @@ def hub(tmp_path, datasets):
         path = tmp_path / "root" / "data" / "dataset.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump({"schema_version": 1, "source": source, **fields}, sort_keys=False))
-        return open_dataset(path, tmp_path / "root")
+        return open_dataset(path, ConfigRoot(tmp_path / "root"))
 
     return write
 
@@ -175,7 +176,7 @@ def test_a_folder_cannot_read_what_lies_outside_of_the_root(tmp_path, datasets, 
     with pytest.raises(ConfigError, match=r"dataset\.yaml:2:9: source: cannot be loaded: ") as caught:
         list(read_rows(hub("hf:./evil", fields={"question": "problem"})))
     if how != "web":
-        assert "which leaves the config root" in str(caught.value)
+        assert "which leaves" in str(caught.value)
 
 
 @pytest.mark.parametrize(

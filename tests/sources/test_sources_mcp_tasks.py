@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.config import RunProfile, find_root
+from pytest_agentbench.config import ConfigRoot, RunProfile, find_root
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import MetricSpec
 from pytest_agentbench.sources import (
@@ -50,7 +50,7 @@ def read(tmp_path):
     """The good rows' cases, and the lines of the bad ones without the file's name."""
 
     def read(path, profile=None, metrics=None):
-        dataset = open_dataset(path, tmp_path, metrics=metrics, run_profile=profile)
+        dataset = open_dataset(path, ConfigRoot(tmp_path), metrics=metrics, run_profile=profile)
         rows = list(read_rows(dataset))
         bad = [line for row in rows if isinstance(row, BadRow) for line in row.message.splitlines()]
         cases = [row_case(dataset, row) for row in rows if isinstance(row, Row)]
@@ -328,7 +328,7 @@ def test_a_servers_file_that_is_wrong_is_told(write, read):
 
 
 def test_python_code_cannot_score_tasks_without_runs(tmp_path, write):
-    dataset = open_dataset(write(group(task("t"))), tmp_path)
+    dataset = open_dataset(write(group(task("t"))), ConfigRoot(tmp_path))
     with pytest.raises(ConfigError, match="found tasks for MCP servers, expected questions"):
         list(read_benchmark_items(dataset))
 
@@ -348,7 +348,7 @@ def test_ten_thousand_tasks_are_cheap(write, tmp_path, indent):
     groups = [group(*(task(f"{n}_{k}", **long) for k in range(100)), server_name=names[n % 30]) for n in range(100)]
     path = write({"server_tasks": groups}, indent=indent)
     begun = time.perf_counter()
-    rows = list(read_rows(open_dataset(path, tmp_path)))
+    rows = list(read_rows(open_dataset(path, ConfigRoot(tmp_path))))
     seconds, text = time.perf_counter() - begun, path.read_text()
     assert len(rows) == 10_000
     assert rows[-1].line == (1 if indent is None else text.count("\n", 0, text.rindex('"task_id"')))

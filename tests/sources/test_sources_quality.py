@@ -8,6 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_agentbench.config import ConfigRoot
 from pytest_agentbench.sources import Row, find_doubts, open_dataset, read_rows
 from pytest_agentbench.sources.encoding import encoding_damage
 
@@ -29,7 +30,7 @@ def doubts(tmp_path):
 
 
 def doubts_of(path, root):
-    dataset = open_dataset(path, root)
+    dataset = open_dataset(path, ConfigRoot(root))
     rows = list(read_rows(dataset))
     assert all(isinstance(row, Row) for row in rows), rows
     return list(find_doubts(dataset, rows))
@@ -280,7 +281,7 @@ def test_fields_have_the_names_of_items_where_a_descriptor_maps_them(doubts):
 @pytest.mark.slow
 def test_a_hundred_thousand_rows_take_a_few_seconds(doubts, tmp_path):
     assert doubts(*((f"What is the value of number {n}, plus one?", str(n + 1)) for n in range(100_000))) == []
-    dataset = open_dataset(tmp_path / "data.jsonl", tmp_path)
+    dataset = open_dataset(tmp_path / "data.jsonl", ConfigRoot(tmp_path))
     rows = list(read_rows(dataset))
     begun = time.process_time()
     assert list(find_doubts(dataset, rows)) == []

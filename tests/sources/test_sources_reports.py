@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.research_project import PROMPTS, ResearchProject, criteria, query, report
 
-from pytest_agentbench.config import find_root
+from pytest_agentbench.config import ConfigRoot, find_root
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources import (
     BadReport,
@@ -31,7 +31,7 @@ def project(tmp_path):
 
 
 def opened(project, **fields):
-    return open_reports(project.reports(**fields), project.folder)
+    return open_reports(project.reports(**fields), ConfigRoot(project.folder))
 
 
 def test_a_report_is_joined_with_its_query_criteria_and_reference(project):
@@ -69,8 +69,8 @@ def test_without_stored_reports_each_query_is_a_case(project):
 def test_the_name_is_the_folder_or_what_the_file_is_called(project, tmp_path):
     assert opened(project, name=None).name == tmp_path.name
     named = project.write("deep.reports.yaml", (tmp_path / "reports.yaml").read_text(encoding="utf-8"))
-    assert open_reports(named, tmp_path).name == "deep"
-    assert open_reports(named, tmp_path.parent).name == f"{tmp_path.name}/deep"
+    assert open_reports(named, ConfigRoot(tmp_path)).name == "deep"
+    assert open_reports(named, ConfigRoot(tmp_path.parent)).name == f"{tmp_path.name}/deep"
 
 
 def test_a_list_of_rows_in_json_is_read_like_lines(project):
@@ -124,7 +124,7 @@ def test_wrong_configuration_is_told_when_the_file_is_opened(project):
 
 def test_the_knowledge_base_may_not_leave_the_root(project):
     project.json("config.json", {"knowledge_base_path": "../../elsewhere.jsonl"})
-    with pytest.raises(ConfigError, match=r"config\.json:1:1: knowledge_base_path: .*leaves the config root"):
+    with pytest.raises(ConfigError, match=r"config\.json:1:1: knowledge_base_path: .*which leaves"):
         opened(project, config="config.json")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot, Known, find_root
+from pytest_agentbench.config import ConfigRoot, Guest, Known, find_root
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.sources import find_cases, index_cases, load_case
 
@@ -139,22 +139,28 @@ def test_an_attachment_is_addressed_by_its_content(root, write):
         "input: {}\ndeterministic_checks: [{check_id: a, declarative: {kind: file_exists, path: PATH}}]\n",
     ],
 )
-def test_a_path_may_leave_the_root_only_where_it_is_allowed(tmp_path, write, text):
-    (tmp_path / "secret.txt").write_text("x")
+def test_a_case_reads_nothing_outside_its_folder_and_the_roots_cases(tmp_path, write, text):
+    for place in (".env", "secret.txt", "cases/.env", "cases/shared.txt"):
+        (tmp_path / place).write_text("KEY=x")
+    (tmp_path / "cases" / "sum" / "link.txt").symlink_to(tmp_path / ".env")
+    (tmp_path / "cases" / "link").symlink_to(tmp_path)
+    load_case(write(text.replace("PATH", "../shared.txt")), ConfigRoot(tmp_path))
+    in_workspace = "file_exists" in text  # whose plain names are no paths of this machine
+    for place in (
+        "../../.env",
+        "../../secret.txt",
+        "../link/secret.txt",
+        "../.env",
+        *["link.txt"] * (not in_workspace),
+    ):
+        path = write(text.replace("PATH", place))
+        for root in (ConfigRoot(tmp_path), ConfigRoot(tmp_path / "cases")):
+            with pytest.raises(ConfigError, match=r"which leaves|which is hidden"):
+                load_case(path, root)
     path = write(text.replace("PATH", "../../secret.txt"))
-    inside, outside = ConfigRoot(tmp_path), ConfigRoot(tmp_path / "cases")
-    load_case(path, inside)
-    with pytest.raises(ConfigError, match="leaves the config root"):
-        load_case(path, outside)
-    load_case(path, outside, allow_outside=True)
-
-
-def test_a_link_out_of_the_root_is_a_way_out_too(tmp_path, write):
-    (tmp_path / "secret.txt").write_text("x")
-    path = write("input: {attachments: [link.txt]}\n")
-    (path.parent / "link.txt").symlink_to(tmp_path / "secret.txt")
-    with pytest.raises(ConfigError, match="leaves the config root"):
-        load_case(path, ConfigRoot(tmp_path / "cases"))
+    load_case(path, ConfigRoot(tmp_path), allow_outside=True)
+    with pytest.raises(ConfigError, match="agentbench trust"):  # what the user allows is for the user's cases
+        load_case(path, ConfigRoot(tmp_path / "cases", guest=Guest(tmp_path / "cases")), allow_outside=True)
 
 
 def test_a_root_below_a_link_is_no_way_out(tmp_path, write):
@@ -166,8 +172,8 @@ def test_a_root_below_a_link_is_no_way_out(tmp_path, write):
 
 
 def test_a_home_folder_expands(tmp_path, write, root, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "notes.txt").write_text("x")
+    monkeypatch.setenv("HOME", str(tmp_path / "cases"))
+    (tmp_path / "cases" / "notes.txt").write_text("x")
     assert load_case(write("input: {attachments: [~/notes.txt]}\n"), root).attachments[0].name == "notes.txt"
 
 

@@ -107,12 +107,13 @@ def test_a_program_that_no_sandbox_can_show_is_named(tmp_path: Path) -> None:
         asyncio.run(said(server, "bubblewrap"))
 
 
-def test_the_path_of_a_server_is_the_one_it_declares(tmp_path: Path) -> None:
+def test_a_program_is_looked_up_on_the_path_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executable(tmp_path / "serve", "#!/bin/sh\necho found\n")
-    assert problem(McpServer(command="serve"), os.environ) == "the program serve is not installed"
     declared = McpServer(command="serve", env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert problem(declared, os.environ) == "the program serve is not installed"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert problem(declared, os.environ) is None
-    assert asyncio.run(said(declared, "local")) == "found\n"
+    assert asyncio.run(said(McpServer(command="serve"), "local")) == "found\n"
 
 
 def test_problems_of_what_a_declaration_names() -> None:

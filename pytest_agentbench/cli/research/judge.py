@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.cli.places import project_of
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, JudgeConfig, find_root
+from pytest_agentbench.cli.places import root_around
+from pytest_agentbench.config import ConfigRoot, EvaluationProfile, JudgeConfig
 from pytest_agentbench.engine import CHAT_JUDGE
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models import Endpoints, Ledger, Scripts, missing_key, resolve_model
@@ -78,7 +78,7 @@ def _judge(
     judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ
 ) -> tuple[Model, Mapping[str, Any]]:
     """The judge's model, and what the profile sends with each request to it."""
-    roots = [_root(file), _root(Path.cwd() / "any")]
+    roots = [root_around(file), root_around(Path.cwd())]
     name: str | None = judge or environ.get("OPENAI_MODEL")
     options: Mapping[str, Any] = {}
     if profile and not judge:
@@ -127,7 +127,3 @@ def _script_case(script: Path | None, file: Path) -> Case:
     return Case(
         case_id=f"{_DATASET}.any", dataset=_DATASET, title=_DATASET, path=path, runner=RunnerSpec(type="predictions")
     )
-
-
-def _root(file: Path) -> ConfigRoot:
-    return find_root(file.absolute(), project_of(file.absolute()), None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models import retry_after_seconds, tls_context
 from pytest_agentbench.research.pages.bodies import joined
-from pytest_agentbench.research.pages.settings import KEY_VARIABLE, PageSettings
+from pytest_agentbench.research.pages.settings import KEY_VARIABLE, URL_VARIABLE, PageSettings
 from pytest_agentbench.store import REDACTED
 from pytest_agentbench.tools import FetchError, checked_addresses, checked_url, host_of, system_resolver
 from pytest_agentbench.tools.pages import MAX_TEXT
@@ -29,6 +29,7 @@ _REFUSALS = {
     401: f"refuses its key: check {KEY_VARIABLE}",
     402: "has no balance left for this key: top it up",
     403: f"refuses its key: check {KEY_VARIABLE}",
+    **dict.fromkeys((301, 302, 303, 307, 308), f"redirects elsewhere, which is not followed: check {URL_VARIABLE}"),
 }
 
 

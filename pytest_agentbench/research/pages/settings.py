@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.config import NetworkSettings, plain_problem
 from pytest_agentbench.errors import ConfigError
 
 KEY_VARIABLE = "JINA_API_KEY"
@@ -38,9 +38,11 @@ class PageSettings:
     def of(cls, network: NetworkSettings, environ: Mapping[str, str] = os.environ) -> Self:
         """With the Jina reader where the environment has a key for it; JINA_BASE_URL names another address of it.
 
-        Raises ConfigError where that is no URL.
+        Raises ConfigError where that is no URL, or one to which the key would travel unencrypted.
         """
         url = environ.get(URL_VARIABLE) or JINA_URL
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"{URL_VARIABLE}: found {url!r}, expected a URL such as {JINA_URL}")
+        if environ.get(KEY_VARIABLE) and (problem := plain_problem(url)):
+            raise ConfigError(f"{URL_VARIABLE}: {problem}")
         return cls(network, environ.get(KEY_VARIABLE, "").strip() or None, url)

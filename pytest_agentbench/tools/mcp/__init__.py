@@ -11,7 +11,7 @@ from pytest_agentbench.tools.mcp.catalogue import (
 )
 from pytest_agentbench.tools.mcp.distraction import distraction_servers
 from pytest_agentbench.tools.mcp.run_servers import RunServers, ToolServer, UnavailableServer, list_servers
-from pytest_agentbench.tools.mcp.server_sandboxes import ServerSandboxes, sandbox_of, server_spec
+from pytest_agentbench.tools.mcp.server_sandboxes import ServerSandboxes, sandbox_of, server_refusal, server_spec
 from pytest_agentbench.tools.mcp.session_servers import SessionServers
 from pytest_agentbench.tools.mcp.taped import TapedServer, asked_server
 
@@ -35,5 +35,6 @@ __all__ = [
     "distraction_servers",
     "list_servers",
     "sandbox_of",
+    "server_refusal",
     "server_spec",
 ]

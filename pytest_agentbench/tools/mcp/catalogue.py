@@ -195,7 +195,7 @@ def _program(server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, 
     if spec.kind == "docker":
         return _digest(files)
     by_path = os.path.join(server.cwd or "", server.command) if os.path.dirname(server.command) else server.command
-    found = shutil.which(by_path, path=server.env.get("PATH", environ.get("PATH")))
+    found = shutil.which(by_path, path=environ.get("PATH"))
     return None if found is None else _digest([_stamp(found), *files])
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.records import McpServer
+from pytest_agentbench.records import VARIABLE, McpServer
 from pytest_agentbench.workspaces import WORKSPACE, Mount, Process, Sandbox, SandboxKind, Shown, shown_program
 
 _IN_FOLDER = 'cd "$1" && shift && unset OLDPWD && exec "$@"'
 _OWN_FOLDERS = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - of a sandbox
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Turns:
@@ -73,12 +71,12 @@ async def launch(server: McpServer, sandbox: Sandbox, environ: Mapping[str, str]
 
 def variables_of(server: McpServer) -> list[str]:
     """The names of this process's variables that the server gets."""
-    return [*server.env_from, *_referenced(server)]
+    return [*server.env_from, *server.header_variables]
 
 
 def secrets_of(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
     """Whatever the server is given and should not be shown, by some name: its variables and headers."""
-    named = {name: environ[name] for name in _referenced(server) if name in environ}
+    named = {name: environ[name] for name in server.header_variables if name in environ}
     headers = {f"header {name}": value for name, value in headers_of(server, environ).items()}
     return {**headers, **named, **_own(server, environ)}
 
@@ -86,7 +84,7 @@ def secrets_of(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
 def headers_of(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
     """Its headers, with the values of the variables that they name; nothing for one that is not set."""
     return {
-        name: _REFERENCE.sub(lambda found: environ.get(found[1], ""), value) for name, value in server.headers.items()
+        name: VARIABLE.sub(lambda found: environ.get(found[1], ""), value) for name, value in server.headers.items()
     }
 
 
@@ -112,7 +110,7 @@ def _program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -
     if kind == "docker" or (is_relative and server.cwd is None):
         return Shown(command)  # of the image, or of a workspace that may not be there yet
     file = os.path.join(server.cwd, command) if is_relative and server.cwd is not None else command
-    path = server.env.get("PATH", environ.get("PATH"))
+    path = environ.get("PATH")  # never what the file's own `env` says
     if kind == "bubblewrap":
         moves = server.cwd is not None and _folder(server.cwd, kind) != server.cwd
         shown = shown_program(file, path, None if moves and not is_relative else server.cwd)
@@ -131,7 +129,3 @@ def _folder(cwd: str, kind: SandboxKind) -> str:
 
 def _own(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
     return {**{name: environ[name] for name in server.env_from if name in environ}, **server.env}
-
-
-def _referenced(server: McpServer) -> list[str]:
-    return [name for value in server.headers.values() for name in _REFERENCE.findall(value)]

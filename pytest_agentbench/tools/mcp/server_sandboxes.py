@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from pytest_agentbench.config import ConfigRoot, RunProfile, program_problem, server_problem
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.records import McpServer, SandboxSettings
 from pytest_agentbench.tools.mcp.launching import mounts_of
@@ -18,6 +20,23 @@ def sandbox_of(server: McpServer, profile: SandboxSettings) -> SandboxSettings:
     if server.sandbox is None:
         return profile
     return server.sandbox if isinstance(server.sandbox, SandboxSettings) else SandboxSettings(type=server.sandbox)
+
+
+def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> str | None:
+    """Return why a declared server may not have its program, or variables that it asks for; None where it may.
+
+    What the session's root declares is the user's word. Of a container the program is its image's own; a relative
+    path without `cwd` is the workspace's.
+    """
+    own = root.own
+    written = own is not None and server in (root.own_servers().get(name), profile.own_servers().get(name))
+    command = server.command or ""
+    is_placed = server.cwd is not None or os.path.isabs(command)
+    if is_placed and sandbox_of(server, profile.sandbox_settings).type != "docker":
+        folder = own.real if written and own is not None else root.programs
+        if problem := program_problem(command, server.cwd or root.real, folder):
+            return f"command: {problem}"
+    return server_problem(server, root.key_grants(), written=written) if server.env_from or server.headers else None
 
 
 def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: SandboxSettings) -> SandboxSpec | None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
+from pytest_agentbench.config import plain_environment
 from pytest_agentbench.errors import SandboxError, UnavailableError
 
 _ANSWER_SECONDS = 20
@@ -48,6 +49,16 @@ def engine_problem(program: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def missing_engine(program: str) -> str | None:
+    """Why there is no such program, with what to do; None where there is one. It is not started."""
+    if shutil.which(program) is not None:
+        return None
+    return (
+        f"there is no program {program!r} on this machine: install it, or name another (podman, docker, or what "
+        "takes their arguments) as docker_cli in the run profile"
+    )
+
+
 def last_words(done: subprocess.CompletedProcess[str]) -> str:
     """Why a call failed, in the program's words."""
     return (done.stderr.strip() or done.stdout.strip())[-_SHOWN_CHARACTERS:] or f"exit code {done.returncode}"
@@ -55,11 +66,8 @@ def last_words(done: subprocess.CompletedProcess[str]) -> str:
 
 @cache
 def _tried(program: str) -> Client | str:
-    if shutil.which(program) is None:
-        return (
-            f"there is no program {program!r} on this machine: install it, or name another (podman, docker, or what "
-            "takes their arguments) as docker_cli in the run profile"
-        )
+    if (missing := missing_engine(program)) is not None:
+        return missing
     try:
         done = _run(program, ("version",), _ANSWER_SECONDS)
     except SandboxError as error:
@@ -80,6 +88,7 @@ def _run(program: str, arguments: tuple[str, ...], seconds: float) -> subprocess
     try:
         return subprocess.run(
             [program, *arguments],
+            env=plain_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

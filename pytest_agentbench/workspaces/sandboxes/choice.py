@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records import SandboxNeeds, SandboxSettings, SandboxUsed
-from pytest_agentbench.workspaces.by_command.client import engine_problem
+from pytest_agentbench.workspaces.by_command.client import engine_problem, missing_engine
 from pytest_agentbench.workspaces.by_command.engine import CommandEngine
 from pytest_agentbench.workspaces.containers.containers import Containers
 from pytest_agentbench.workspaces.docker.compose import compose_problem
@@ -23,10 +23,14 @@ _NO_NEEDS = SandboxNeeds()
 
 
 class Sandboxes:
-    """All sandboxes of one session, and the workspaces they run in. Methods that are not coroutines never wait long."""
+    """All sandboxes of one session, and the workspaces they run in. Methods that are not coroutines never wait long.
 
-    def __init__(self, workspaces: Workspaces) -> None:
+    Without `starts_engines` no program of a container engine that a file names is started to see whether it works.
+    """
+
+    def __init__(self, workspaces: Workspaces, *, starts_engines: bool = True) -> None:
         self.workspaces = workspaces
+        self._starts_engines = starts_engines
         self._watchdog = Watchdog()
         self._containers: dict[str | None, Containers] = {}
 
@@ -53,11 +57,18 @@ class Sandboxes:
 
         `cli` is as in SandboxSpec. Raises UnavailableError, with what to do, where there is no such engine here.
         """
-        problem = docker_problem() if cli is None else engine_problem(cli)
+        problem = docker_problem() if cli is None else self._engine_problem(cli)
         if problem is not None:
             raise UnavailableError(f"the case needs a container, and there is none here: {problem}")
         network = settings.network == "allow"
         return SandboxSpec("docker", image=image, network=network, limits=_limits(settings), cli=cli)
+
+    def may_ask(self, spec: SandboxSpec) -> bool:
+        """Return whether the spec's engine may be asked: any program is started for that but docker's daemon."""
+        return spec.cli is None or self._starts_engines
+
+    def _engine_problem(self, cli: str) -> str | None:
+        return engine_problem(cli) if self._starts_engines else missing_engine(cli)
 
     async def prepare(self, spec: SandboxSpec) -> None:
         """Has what is slow to be had on this machine, before anything is paid: the image.

@@ -1,0 +1,95 @@
+"""`agentbench trust [PATH ...]`: what the user grants to folders of somebody else."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from pytest_agentbench.cli.printing import printable
+
+_ACTING = (".py", ".sh", ".js", ".mjs", ".ts", ".so", "Dockerfile", "compose.yaml", "compose.yml")
+_FOLDERS = ("run_profiles", "evaluation_profiles", "suites", "agents")
+_NAMES = ("models", "servers", "commands")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "trust",
+        help="let a folder of somebody else's name programs, models and more; list and revoke that",
+        description="Grant folders what a config root of your own may: name programs, models and where keys go, choose "
+        "sandboxes, networks and images. A grant is kept in your own configuration folder, and ends when a file of the "
+        "folder changes. What is granted is shown first, and asked for on a terminal.",
+    )
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="a config root, or a folder of several")
+    parser.add_argument("--list", action="store_true", help="show what is granted, and what of it has ended")
+    parser.add_argument("--revoke", action="append", default=[], type=Path, metavar="PATH", help="take a grant back")
+
+
+def run(args: argparse.Namespace) -> int:
+    """KeyGrants, revokes and lists, in this order; 1 where nothing was granted to a path, or nothing to take back."""
+    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.config import remove_grant
+    from pytest_agentbench.errors import ConfigError
+
+    if not (args.paths or args.revoke or args.list):
+        raise ConfigError("agentbench trust: found no PATH, expected the folder to trust, --revoke PATH or --list")
+    done = [_grant(path) for path in existing(args.paths)]
+    for path in args.revoke:
+        removed = remove_grant(path)
+        done.append(removed)
+        print(printable(f"{path.absolute()}: {'is trusted no longer' if removed else 'was not trusted'}"))
+    if args.list:
+        _print_grants()
+    return 0 if all(done) else 1
+
+
+def _grant(folder: Path) -> bool:
+    from pytest_agentbench.config import Grant, save_grant
+    from pytest_agentbench.errors import ConfigError
+
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: found a file, expected the folder that it lies in")
+    grant = Grant.of(folder)  # of the files that are shown, whatever becomes of them meanwhile
+    for line in _description(folder, grant.files):
+        print(printable(line))
+    if sys.stdin.isatty() and input("Grant it? [y/N] ").strip().lower() not in ("y", "yes"):
+        print("nothing is granted")
+        return False
+    save_grant(grant)
+    print(printable(f"{folder}: is trusted, until one of its {len(grant.files):,} files changes"))
+    return True
+
+
+def _description(folder: Path, files: Iterable[str]) -> list[str]:
+    """What lies there that can act, and what it asks for beyond what any guest may."""
+    from pytest_agentbench.cli.checking import Checker
+    from pytest_agentbench.cli.places import session_roots
+    from pytest_agentbench.config import NO_TRUST, SessionRoots
+
+    around = session_roots([folder])
+    checker = Checker(SessionRoots(around.rootdir, None if around.own == folder else around.own, trust=NO_TRUST))
+    checker.check(folder)
+    asked = [line.partition("; read what lies in")[0] for line in (*checker.errors, *checker.warnings)]
+    acting = [name for name in files if _acts(name)]
+    return [
+        f"{folder} holds {checker.cases:,} cases. With a grant these files say what runs, and where keys go:",
+        *(f"  {name}" for name in acting or ["none of its own"]),
+        "Without one this is refused, or doubtful:",
+        *(f"  {line}" for line in asked or ["nothing"]),
+    ]
+
+
+def _acts(name: str) -> bool:
+    path = Path(name)
+    return name.endswith(_ACTING) or path.stem in _NAMES or any(part in _FOLDERS for part in path.parts)
+
+
+def _print_grants() -> None:
+    from pytest_agentbench.config import read_grants
+
+    for grant in read_grants():
+        reason = grant.broken()
+        print(printable(f"{grant.folder}: {len(grant.files):,} files{f', ended: {reason}' if reason else ''}"))

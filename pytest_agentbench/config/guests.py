@@ -1,0 +1,210 @@
+"""What a guest's configuration may say: as much as the session's root, or less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field
+
+from pytest_agentbench.config.base import ConfigFile, Guest, Origin
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.evaluation_profile import EvaluationProfile
+from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
+from pytest_agentbench.config.run_profile import RunProfile
+from pytest_agentbench.config.settings import RunnerSettings
+from pytest_agentbench.config.suite import SuiteFile
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records import Record
+
+_OPENNESS = ("deny", "public", "allow")
+_BUILT_IN = "demo"
+"""The model that answers from scripts wherever nobody says otherwise."""
+
+
+def _more(found: Any, most: Any) -> bool:
+    """Of numbers, None is no limit; of flags, true allows."""
+    return most is not None and (found is None or found > most)
+
+
+def _less(found: Any, most: Any) -> bool:
+    return bool(found < most)
+
+
+def _opens(found: str, most: str) -> bool:
+    return _OPENNESS.index(found) > _OPENNESS.index(most)
+
+
+def _another(found: Any, most: Any) -> bool:
+    return found is not None and found != most
+
+
+def _another_kind(found: str, most: str) -> bool:
+    return found != most and most != "local" and (most != "auto" or found == "local")
+
+
+def _others(found: Any, most: Any) -> bool:
+    if isinstance(found, Mapping):
+        return any(most.get(name) != value for name, value in found.items())
+    return not set(found) <= set(most)
+
+
+def _further_hosts(found: tuple[str, ...], most: tuple[str, ...]) -> bool:
+    """No hosts at all are all of the web."""
+    return bool(most) and (not found or _others(found, most))
+
+
+Loosens = Callable[[Any, Any], bool]
+RUN_LIMITS: Mapping[str, Loosens] = {
+    "sandbox.type": _another_kind,
+    "sandbox.image": _another,
+    "sandbox.network": _opens,
+    "sandbox.build_network": _opens,
+    "sandbox.cpus": _more,
+    "sandbox.memory_mb": _more,
+    "sandbox.processes": _more,
+    "sandbox.workspace_mb": _more,
+    "network.web": _opens,
+    "network.hosts": _further_hosts,
+    "network.allow_private": _others,
+    "mcp_servers": _others,
+    "openclaw": _another,
+    "allow_outside_paths": _more,
+    "allow_floating_image": _more,
+    "reuse_unsuccessful": _more,
+    "run_timeout_seconds": _more,
+    "execution_policy.max_concurrency": _more,
+    "execution_policy.run_repetitions": _more,
+    "planner.max_rounds": _more,
+    "planner.plan_tokens": _more,
+    "planner.answer_tokens": _more,
+    "planner.summary_tokens": _more,
+    "planner.parallel_calls_per_server": _more,
+    "planner.call_timeout_seconds": _more,
+    "planner.distraction_servers": _more,
+}
+"""Fields of a run profile, and when one says more than another."""
+EVALUATION_LIMITS: Mapping[str, Loosens] = {
+    "security_policy.allow_local_python_hooks": _more,
+    "security_policy.network_access": _opens,
+    "security_policy.redact_secrets": _less,
+}
+"""The same of an evaluation profile."""
+RUNNER_LIMITS = ("max_turns", "retries", "timeout_seconds", "max_tokens")
+_SUITE_MODEL = {"model_id", "label"}
+"""What a guest's suite says of a model: which one, not how it is reached."""
+
+
+def refuse_loosening(path: Path, found: ConfigFile, limit: ConfigFile, place: str, guest: Guest) -> None:
+    """Raise ConfigError where a guest's file at `path` says more than `limit`, which stands at `place`."""
+    problems = [
+        (loc, f"found {_shown(value)}, expected at most {_shown(most)}, as {place} says; {guest.plea}")
+        for loc, value, most in _excess(found, limit, guest)
+    ]
+    if problems:
+        raise located(path, problems)
+
+
+def _excess(found: ConfigFile, limit: ConfigFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
+    if isinstance(found, RunProfile) and isinstance(limit, RunProfile):
+        yield from _beyond(found, limit, RUN_LIMITS)
+        yield from _runner_excess(found, limit)
+    elif isinstance(found, EvaluationProfile):
+        yield from _beyond(found, limit, EVALUATION_LIMITS)
+    elif isinstance(found, SuiteFile) and isinstance(limit, SuiteFile):
+        yield from _suite_excess(found, limit, guest)
+
+
+def _beyond(found: ConfigFile, limit: ConfigFile, limits: Mapping[str, Loosens]) -> Iterator[tuple[Loc, Any, Any]]:
+    for name, loosens in limits.items():
+        loc = tuple(name.split("."))
+        value, most = _value(found, loc), _value(limit, loc)
+        if loosens(value, most):
+            yield loc, value, most
+
+
+def _value(file: ConfigFile, loc: tuple[str, ...]) -> Any:
+    """A sandbox may be written as its type alone."""
+    return reduce(lambda at, name: getattr(at, "sandbox_settings" if name == "sandbox" else name), loc, file)
+
+
+def _runner_excess(found: RunProfile, limit: RunProfile) -> Iterator[tuple[Loc, Any, Any]]:
+    yield from _settings_excess(("runner_defaults",), found.runner_defaults, limit.runner_defaults)
+    for name, layer in found.model_overrides.items():
+        most = {**limit.runner_defaults, **limit.model_overrides.get(name, {})}
+        yield from _settings_excess(("model_overrides", name), layer, most)
+
+
+def _settings_excess(loc: Loc, found: Mapping[str, Any], limit: Mapping[str, Any]) -> Iterator[tuple[Loc, Any, Any]]:
+    for name in RUNNER_LIMITS:
+        most = limit.get(name, RunnerSettings.model_fields[name].default)
+        if found.get(name) is not None and _more(found[name], most):
+            yield (*loc, name), found[name], most
+
+
+def _suite_excess(found: SuiteFile, limit: SuiteFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
+    known = {model.model_id: model for model in limit.models}
+    for at, model in enumerate(found.models):
+        same = known.get(model.model_id)
+        if model != same and (more := sorted(model.model_fields_set - _SUITE_MODEL)):
+            yield ("models", at, more[0]), more, "model_id" if same is None else same
+    for at, assigned in enumerate(found.agent_assignments):
+        agent = Path(assigned.agent_id)
+        if agent.is_absolute() and not agent.is_relative_to(guest.folder.resolve()):
+            yield ("openclaw", "agent_assignments", at, "agent_id"), assigned.agent_id, f"an agent below {guest.folder}"
+
+
+def _shown(value: Any) -> str:
+    """Values of servers may be keys."""
+    if isinstance(value, Mapping):
+        return f"{[*value]}"
+    return repr(value.model_dump(exclude_defaults=True) if isinstance(value, Record) else value)
+
+
+class GuestModels(ModelsFile):
+    """The models of the session's root, for a guest's cases; what only the guest's file at `path` has is refused."""
+
+    path: Path
+    guest: Guest
+    host: str
+    theirs: tuple[str, ...] = Field(default=())
+
+    def read_by(self, origin: Origin) -> Self:
+        """Note where it comes from: its models are those of the session's root, and stay so."""
+        self._origin = origin
+        return self
+
+    def get(self, model_id: str) -> ModelEntry | None:
+        """Return the entry of that id, None where there is none.
+
+        :raises ConfigError: only the guest's file has one.
+        """
+        if model_id in self.theirs:
+            raise self.refusal(model_id)
+        return super().get(model_id)
+
+    def refusal(self, model_id: str) -> ConfigError:
+        """Return what to say where that model is asked for."""
+        message = (
+            f"found {model_id!r}, which only a guest's file says how to reach, expected an entry in {self.host}; write "
+            f"one there, or {self.guest.plea}"
+        )
+        return located(self.path, [(("models",), message)])
+
+
+def models_of_guest(path: Path, found: ModelsFile, declared: ModelsFile, host: str, guest: Guest) -> GuestModels:
+    """Return what holds in a guest whose models.yaml at `path` says `found`, where the session's says `declared`."""
+    known = {model.model_id for model in declared.models}
+    theirs = [model for model in found.models if model.model_id not in known]
+    theirs = [model for model in theirs if not (model.scripted and model.model_id == _BUILT_IN)]
+    return GuestModels(
+        schema_version=1,
+        models=declared.models,
+        path=path,
+        guest=guest,
+        host=host,
+        theirs=tuple(model.model_id for model in theirs),
+    )

@@ -1,0 +1,185 @@
+"""Whose configuration counts in a session: the user's root, and the guests beside and below it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+
+from pytest_agentbench.config.base import Guest
+from pytest_agentbench.config.roots import MARKERS, ConfigRoot, has_file
+from pytest_agentbench.config.trust import NO_TRUST, Trust, trust_of
+from pytest_agentbench.errors import ConfigError
+
+_NOT_LOOKED_INTO = frozenset(
+    {"__pycache__", "node_modules", "venv", "build", "dist", "workspace", "runs", "evaluations", "cassettes"}
+)
+_DEEPEST = 3
+"""How many folders below the paths a root is looked for: a command may be run in somebody's home."""
+
+
+@dataclass(frozen=True)
+class SessionRoots:
+    """The session's root, `own`, and what makes every other root a guest.
+
+    `own` is None where there is no root, or several stand beside each other and nobody said which is the user's.
+    With `configured` no other root's configuration is read, and what lies below another root is still a guest's.
+    """
+
+    rootdir: Path
+    own: Path | None
+    configured: bool = False
+    trust: Trust = NO_TRUST
+
+    def of(self, file: Path) -> ConfigRoot:
+        """Return the root that a file belongs to; cheap to ask for every file.
+
+        That is the nearest folder above it, up to rootdir, that holds one of MARKERS, else rootdir; for a file outside
+        rootdir else its own folder. Where a root is configured it is that one, for whose guest it may be.
+        """
+        return _root_of(os.path.dirname(file), self)
+
+    def around(self, path: Path) -> ConfigRoot:
+        """Return the root of a file, or of what lies in a folder."""
+        return self.of(path / "any" if path.is_dir() else path)
+
+    def of_suite(self, name: str, here: Path) -> ConfigRoot:
+        """Return the root whose suite `name` (id or path) names: the configured one, else the one around the suite's
+        file or around `here`, else the only one with such a suite at most three folders below.
+
+        :raises ConfigError: there is none, or more than one.
+        """
+        if self.configured and self.own is not None:
+            return _root(str(self.own), None, None)
+        if (here / name).is_file():
+            return self.of(here / name)
+        around = self.of(here / "any")
+        below = [self.of(suites) for depth in ("", "*/", "*/*/") for suites in sorted(here.glob(f"{depth}suites"))]
+        found = [root for root in dict.fromkeys([around, *below]) if has_file(root, "suites", name)]
+        found = [root for root in found if not root.is_guest] or found
+        if len(found) > 1:
+            places = " and ".join(str(root.path) for root in found)
+            raise ConfigError(f"suite {name!r} is ambiguous: {places} have one; name a path, or set agentbench_configs")
+        if not found:
+            (below[0] if len(below) == 1 else around).find("suites", name)  # raises, and lists what there is
+        return found[0]
+
+
+def decide_roots(
+    asked: Sequence[Path],
+    rootdir: Path,
+    configured: Path | None = None,
+    *,
+    trust: Trust = NO_TRUST,
+    here: Path | None = None,
+    has_cases: Callable[[Path], bool] = lambda _: True,
+) -> SessionRoots:
+    """Return whose the roots of a session are that was asked for the cases of some paths, from the folder `here`.
+
+    The session's root is the configured one; else the outermost folder with configuration at or below rootdir (of a
+    path outside of it: `here`) on the way to the first path that has one; else the only outermost one with cases at
+    most three folders below the paths, or below rootdir. All processes of a session come to the same answer.
+    """
+    if configured is not None:
+        return SessionRoots(rootdir, configured, configured=True, trust=trust)
+    own = next((found for path in asked if (found := _outermost(path, rootdir, here))), None)
+    if own is None:
+        own = _only_one_below(asked, has_cases) or _only_one_below([rootdir], has_cases)
+    return SessionRoots(rootdir, own, trust=trust)
+
+
+def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
+    """Return the root of a file that alone is asked for; cheap to ask for every file. A guest's is one unless the user
+    granted it more before.
+
+    :raises ConfigError: the user's grants cannot be read.
+    """
+    folder = case_file.parent
+    if not folder.is_relative_to(rootdir):
+        rootdir = Path(_above(str(folder), str(rootdir)) or folder)
+    return _roots_of_one(folder, rootdir, configured).of(case_file)
+
+
+@lru_cache(maxsize=10_000)
+def _roots_of_one(folder: Path, rootdir: Path, configured: Path | None) -> SessionRoots:
+    own = configured or _outermost(folder, rootdir, None)
+    roots = SessionRoots(rootdir, own, configured is not None)
+    return replace(roots, trust=trust_of(rootdir)) if roots.of(folder / "any").is_guest else roots
+
+
+def _outermost(path: Path, rootdir: Path, here: Path | None) -> Path | None:
+    top = next((top for top in (rootdir, here) if top is not None and path.is_relative_to(top)), None)
+    if top is None:
+        return None
+    way = [folder for folder in (path, *path.parents) if folder.is_relative_to(top)]
+    return next((folder for folder in reversed(way) if _is_marked(str(folder))), None)
+
+
+def _only_one_below(folders: Sequence[Path], has_cases: Callable[[Path], bool]) -> Path | None:
+    found = list(dict.fromkeys(root for folder in folders if folder.is_dir() for root in _roots_below(str(folder))))
+    if len(found) > 1:
+        found = [root for root in found if has_cases(root)]
+    return found[0] if len(found) == 1 else None
+
+
+def _roots_below(folder: str, deep: int = _DEEPEST) -> Iterator[Path]:
+    """Each outermost root; those below it are not looked for."""
+    if _is_marked(folder):
+        yield Path(folder)
+        return
+    if deep == 0:
+        return
+    try:
+        with os.scandir(folder) as entries:
+            folders = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return  # collecting it says why
+    for each in folders:
+        name = os.path.basename(each)
+        if not name.startswith(".") and name not in _NOT_LOOKED_INTO:
+            yield from _roots_below(each, deep - 1)
+
+
+@lru_cache(maxsize=100_000)
+def _root_of(folder: str, roots: SessionRoots) -> ConfigRoot:
+    return _root_at(_above(folder, str(roots.rootdir)) or folder, roots)
+
+
+@cache  # for each root, not for each of thousands of folders: links are resolved here
+def _root_at(place: str, roots: SessionRoots) -> ConfigRoot:
+    own = None if roots.own is None else str(roots.own)
+    path = own if own is not None and roots.configured else place
+    if not _is_guest(place, own, roots):
+        return _root(path, None, None)
+    return _root(path, own, Guest(Path(place), roots.trust.why_ended(os.path.realpath(place)), unnamed=own is None))
+
+
+def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:
+    """A folder without configuration is none: it is part of what lies around it."""
+    if not _is_marked(place):
+        return False
+    real = Path(os.path.realpath(place))  # a link may lead out of a trusted folder
+    if own is not None:
+        user = Path(os.path.realpath(own))
+        if real == user or (roots.configured and user.is_relative_to(real)):
+            return False
+    return not roots.trust.covers(str(real))
+
+
+@lru_cache(maxsize=100_000)
+def _above(folder: str, rootdir: str) -> str | None:
+    if folder == rootdir or _is_marked(folder):
+        return folder
+    parent = os.path.dirname(folder)
+    return _above(parent, rootdir) if parent != folder else None
+
+
+def _is_marked(folder: str) -> bool:
+    return any(os.path.exists(f"{folder}/{marker}") for marker in MARKERS)
+
+
+@cache
+def _root(path: str, host: str | None, guest: Guest | None) -> ConfigRoot:
+    return ConfigRoot(Path(path), _root(host, None, None) if host is not None else None, guest)
