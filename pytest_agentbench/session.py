@@ -129,10 +129,9 @@ class SessionReport:
             write_forecast(terminalreporter, list(self.dry_run.forecasts.values()))
         if self.report is not None:
             from pytest_agentbench.reports import write_summary
-            from pytest_agentbench.reports.ci import unheeded, write_annotations
+            from pytest_agentbench.reports.ci import Unheeded, write_annotations
 
-            with unheeded(terminalreporter):
-                write_summary(terminalreporter, self.report, self.written)
+            write_summary(Unheeded(terminalreporter), self.report, self.written)
             write_annotations(terminalreporter, self.report, self.config.rootpath)
 
     # -- what runs tell, from any thread

@@ -9,8 +9,8 @@ import pytest
 from pytest_agentbench.collection.files import PLANNER, BadRowNode, CaseFile, DatasetFile
 from pytest_agentbench.collection.reports import ReportsNode
 from pytest_agentbench.config import is_reports_name
+from pytest_agentbench.errors import visible
 from pytest_agentbench.reports import collection_problems
-from pytest_agentbench.reports.ci import defused, on_github
 from pytest_agentbench.sources import CASE_FILES, in_case_folder, is_dataset, is_reports
 
 _CASE_COLLECTORS = (CaseFile, DatasetFile, ReportsNode, BadRowNode)
@@ -34,7 +34,7 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Module | None:
 def tell_apart(collector: pytest.Collector, report: pytest.CollectReport) -> None:
     """Marks the report of a collector of ours that failed, with what is wrong, for the session: the rest still runs.
 
-    What pytest prints of it gives GitHub's runner no commands.
+    What pytest prints of it steers neither a terminal nor a CI.
     """
     if not isinstance(collector, _CASE_COLLECTORS):
         return
@@ -45,5 +45,5 @@ def tell_apart(collector: pytest.Collector, report: pytest.CollectReport) -> Non
         "agentbench_uncollected": config.stash[PLANNER].store.redactor.value(problems),
     }
     vars(report).update(told)
-    if on_github() and (shown := defused(text)) != text:
+    if (shown := visible(text)) != text:
         report.longrepr = shown

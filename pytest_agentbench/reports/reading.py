@@ -11,6 +11,7 @@ from typing import Any
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.report import Report, report_schema
 from pytest_agentbench.reports.statistics import finite
+from pytest_agentbench.store import read_file
 
 _HEAD = ("schema_version", "session", "totals")
 """Beside the runs, what is shown rests on these; the rest follows, and older versions have less of it."""
@@ -23,7 +24,7 @@ _MOST_DIGITS = 100
 def read_report(path: Path) -> Report:
     """A report.json. Raises ConfigError for a file that is none of this version."""
     try:
-        found = parsed(path.read_bytes())
+        found = parsed(read_file(path))
     except OSError as error:
         hint = "; run pytest first, or name the report.json" if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}{hint}") from error
