@@ -34,7 +34,7 @@ def rendered(parts: Iterable[str | Block], boundary: str) -> str:
 
 def _rendered(part: str | Block, boundary: str) -> str:
     if isinstance(part, str):
-        return part
+        return escaped(part)  # rubrics and names of checks: whoever wrote them may hide words too
     return f"<<<DATA {boundary} {part.label}>>>\n{escaped(part.text)}\n<<<END {boundary}>>>"
 
 
