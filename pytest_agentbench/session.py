@@ -195,7 +195,8 @@ class SessionReport:
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
         from pytest_agentbench.reports import add_session_labels, build_report, case_failures, suite_properties
 
-        rows = [self.rows[nodeid] for nodeid in sorted(self.rows, key=lambda nodeid: self.order[nodeid])]
+        nodeids = sorted(self.rows, key=lambda nodeid: self.order[nodeid])
+        rows = [self.rows[nodeid] for nodeid in nodeids]
         report = build_report(rows, self._beginning(), self._spent_usd())
         faults = self._faults()
         gate = self._gate(rows, [*self._regressions(report), *case_failures(report["cases"]), *faults])
@@ -204,7 +205,7 @@ class SessionReport:
         facts = {"faults": faults, "uncollected": self.uncollected, "gate": gate.as_dict()}
         report["session"].update(self._facts(session.exitstatus), **facts)
         if self.sharding is not None:
-            report["session"].update(self.sharding.facts(row["nodeid"] for row in rows))
+            report["session"].update(self.sharding.facts(nodeids))
         add_session_labels(report, self.config.rootpath)
         self._write_report(session, report)
         self._write_outputs(session, report)

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.collection.planning import NO_MODEL
-from pytest_agentbench.engine import JOB, RESULT, Job, Result, agent_name, filter_capture_handlers, judged_by
+from pytest_agentbench.engine import (
+    JOB,
+    RESULT,
+    Job,
+    Result,
+    agent_name,
+    filter_capture_handlers,
+    judged_by,
+    true_nodeid,
+)
 from pytest_agentbench.errors import AgentbenchError, visible
 from pytest_agentbench.records import Model
 from pytest_agentbench.reports import Row, headline, run_row, user_properties
@@ -134,7 +143,7 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         model = plan.model_id if result.runner is None else agent_name(result.runner.agent)
     case = result.case or job.case()
     return run_row(
-        item.nodeid,
+        true_nodeid(item),
         case,
         model,
         job.repetition,
