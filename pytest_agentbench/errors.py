@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+from pytest_agentbench.terminal_text import visible as visible
 
 
 class AgentbenchError(Exception):
@@ -60,8 +58,3 @@ class JudgeError(InfrastructureError):
 
 class UnavailableError(AgentbenchError):
     """What a case needs is not to be had here (a runner, a key, a program): pytest skips it with this reason."""
-
-
-def visible(text: str) -> str:
-    """The text with escapes for what a terminal would obey, hide or turn around; lines and tabs stay."""
-    return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -137,10 +137,9 @@ class SessionReport:
             write_forecast(terminalreporter, list(self.dry_run.forecasts.values()))
         if self.report is not None:
             from pytest_agentbench.reports import write_summary
-            from pytest_agentbench.reports.ci import unheeded, write_annotations
+            from pytest_agentbench.reports.ci import Unheeded, write_annotations
 
-            with unheeded(terminalreporter):
-                write_summary(terminalreporter, self.report, self.written)
+            write_summary(Unheeded(terminalreporter), self.report, self.written)
             write_annotations(terminalreporter, self.report, self.config.rootpath)
 
     # -- what runs tell, from any thread
@@ -204,7 +203,8 @@ class SessionReport:
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
         from pytest_agentbench.reports import add_session_labels, build_report, case_failures, suite_properties
 
-        rows = [self.rows[nodeid] for nodeid in sorted(self.rows, key=lambda nodeid: self.order[nodeid])]
+        nodeids = sorted(self.rows, key=lambda nodeid: self.order[nodeid])
+        rows = [self.rows[nodeid] for nodeid in nodeids]
         report = build_report(rows, self._beginning(), self._spent_usd())
         faults = self._faults()
         gate = self._gate(rows, [*self._regressions(report), *case_failures(report["cases"]), *faults])
@@ -213,7 +213,7 @@ class SessionReport:
         facts = {"faults": faults, "uncollected": self.uncollected, "gate": gate.as_dict()}
         report["session"].update(self._facts(session.exitstatus), **facts)
         if self.sharding is not None:
-            report["session"].update(self.sharding.facts(row["nodeid"] for row in rows))
+            report["session"].update(self.sharding.facts(nodeids))
         add_session_labels(report, self.config.rootpath)
         self._write_report(session, report)
         self._write_outputs(session, report)

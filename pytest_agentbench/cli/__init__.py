@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any
@@ -40,12 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = [*(sys.argv[1:] if argv is None else argv)]  # `list` is the command's module here, once it is imported
     args = _parser(arguments).parse_args(arguments)
     from pytest_agentbench.errors import AgentbenchError
+    from pytest_agentbench.terminal_text import UnheededStream, visible
 
+    shown: Any = UnheededStream(sys.stdout), UnheededStream(sys.stderr)
     try:
-        code: int = _module(args.command).run(args)
-        sys.stdout.flush()
+        with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
+            code: int = _module(args.command).run(args)
+            sys.stdout.flush()
     except AgentbenchError as error:
-        print(error, file=sys.stderr)
+        print(visible(str(error)), file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader (`head`) has seen enough; without this, flushing at exit would complain.

@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.terminal import Standard
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.reports import write_summary
-    from pytest_agentbench.reports.ci import unheeded
 
     if args.output is not None and (twin := _same_file(args.output, args.reports)) is not None:
         print(f"agentbench merge: -o: found {args.output}, which is one of the reports: {twin}", file=sys.stderr)
@@ -58,9 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"a number in the reports is too large to add up: {error}") from error
     if args.output is not None:
         _write(report, args.output)
-    terminal = Standard()
-    with unheeded(terminal):
-        write_summary(terminal, report, {} if args.output is None else {"report": args.output})
+    write_summary(Standard(), report, {} if args.output is None else {"report": args.output})
     return 1 if report["session"]["exit_status"] else 0
 
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,8 @@ def run(args: argparse.Namespace) -> int:
     elif not any(getattr(args, name) for name in _NAMES):
         from pytest_agentbench.cli.terminal import Standard
         from pytest_agentbench.reports import write_summary
-        from pytest_agentbench.reports.ci import unheeded
 
-        terminal = Standard()
-        with unheeded(terminal):
-            write_summary(terminal, report, {"report": path})
+        write_summary(Standard(), report, {"report": path})
     return 0
 
 
@@ -170,7 +168,8 @@ def _tell_github(report: dict[str, Any], source: Path) -> None:
 
     root = _root(source, report)
     job_summary(report, Places(root), Path(os.environ["GITHUB_STEP_SUMMARY"]))
-    write_annotations(Standard(), report, root)
+    with redirect_stdout(getattr(sys.stdout, "heeded", sys.stdout)):  # these are commands, and ours
+        write_annotations(Standard(), report, root)
 
 
 def _root(source: Path, report: Mapping[str, Any]) -> Path:

@@ -55,7 +55,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Asks until nothing is left, the input ends or somebody says so."""
-    from pytest_agentbench.cli.reviewing import Reviewer, reviewable
+    from pytest_agentbench.cli.reviewing import Reviewer, require_plain, reviewable
     from pytest_agentbench.cli.terminal import Standard
     from pytest_agentbench.reports import HUMAN_FILE, read_labels, read_report
 
@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     annotator = args.annotator or _user()
     source = args.report / "report.json" if args.report.is_dir() else args.report
     report = read_report(source)
+    require_plain(path)
     labels = read_labels(path) if path.exists() else []
     found = reviewable(report, _cases(args.cases or [Path()]), sample=args.sample, seed=args.seed)
     said = _labels_of(annotator, labels)
@@ -120,11 +121,12 @@ def _cases(paths: list[Path]) -> Iterator[Case]:
     """The cases below the paths. What cannot be read is told on stderr: the runs of the others can be reviewed."""
     from pytest_agentbench.cli.list import cases_below
     from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.errors import visible
 
     problems: list[str] = []
     yield from cases_below(existing(paths), problems)
     for problem in problems:
-        print(problem, file=sys.stderr)
+        print(visible(problem), file=sys.stderr)
 
 
 def _positive(text: str) -> int:

@@ -24,7 +24,18 @@ _VERDICTS: dict[str, Literal["passed", "failed"]] = {
     "f": "failed",
     "failed": "failed",
 }
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _HELP = "p: it passed; f: it failed; s: skip it for now; q: end here, with all answers kept"
+
+
+def require_plain(path: Path) -> None:
+    """Raise ConfigError for what is no plain file of labels.
+
+    A repository may bring a link: to a file of its reader's that a shell runs, to which names of its own are appended.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        what = "a link" if path.is_symlink() else "no file"
+        raise ConfigError(f"{path}: found {what}, expected a file of labels; name the file itself with -o PATH")
 
 
 class Left(Exception):
@@ -168,7 +179,7 @@ class Reviewer:
     def _append(self, label: Label) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b") as file:
+            with os.fdopen(os.open(self.path, _APPEND, 0o666), "a+b") as file:
                 file.seek(0, os.SEEK_END)
                 if file.tell():
                     file.seek(-1, os.SEEK_END)

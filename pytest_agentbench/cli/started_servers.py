@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_agentbench.cli.declared_servers import DeclaredServers
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records import McpServer
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.store import Redactor, refuse_links
 from pytest_agentbench.tools.mcp import (
     CATALOGUES,
     Catalogues,
@@ -46,6 +46,7 @@ class StartedServers:
     """Declared servers, each started when it is needed. What they list is kept for sessions of the output folder."""
 
     def __init__(self, declared: DeclaredServers, output: Path, sandboxes: Sandboxes) -> None:
+        refuse_links(output)
         self._declared, self._sandboxes = declared, sandboxes
         self._catalogues = Catalogues(output / CATALOGUES, redactor_of(declared.servers.values()))
         self._running = ServerSandboxes(sandboxes, cache(lambda: sandboxes.workspace(None, "mcp")))

@@ -9,7 +9,6 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -94,8 +93,8 @@ def _target(path: Path | None) -> Iterator[IO[str]]:
     from pytest_agentbench.errors import InfrastructureError
 
     if path is None:
-        if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")
+        if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+            reconfigure(encoding="utf-8")
         yield sys.stdout
         return
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

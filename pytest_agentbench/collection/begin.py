@@ -48,7 +48,7 @@ from pytest_agentbench.errors import AgentbenchError, ConfigError, Infrastructur
 from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.reports.telemetry import otel_problem
 from pytest_agentbench.session import BEGAN
-from pytest_agentbench.store import allow_open_files
+from pytest_agentbench.store import allow_open_files, refuse_links
 from pytest_agentbench.tools.mcp import CATALOGUES, Catalogues
 from pytest_agentbench.workspaces import Sandboxes, Workspaces, closes_abstract_sockets
 
@@ -135,9 +135,10 @@ def _problems(config: pytest.Config, settings: Settings, items: list[pytest.Item
     if not settings.dry_run and (missing := planner.missing_keys({job.plan for job in jobs}, judges)):
         return missing
     try:
+        refuse_links(settings.output)
         if planner.store.remote is not None:
             planner.store.remote.open()
-    except InfrastructureError as error:
+    except (ConfigError, InfrastructureError) as error:
         return [str(error)]
     return []
 

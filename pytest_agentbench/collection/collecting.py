@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.collection.files import PLANNER, BadRowNode, CaseFile, DatasetFile
+from pytest_agentbench.collection.files import PLANNER, BadRowNode, CaseFile, Cases, DatasetFile
 from pytest_agentbench.collection.reports import ReportsNode
 from pytest_agentbench.config import is_reports_name
+from pytest_agentbench.engine import FILE_ID
+from pytest_agentbench.errors import visible
 from pytest_agentbench.reports import collection_problems
-from pytest_agentbench.reports.ci import defused, on_github
 from pytest_agentbench.sources import CASE_FILES, in_case_folder, is_dataset, is_reports
+from pytest_agentbench.terminal_text import visible_line
 
 _CASE_COLLECTORS = (CaseFile, DatasetFile, ReportsNode, BadRowNode)
 
@@ -23,18 +25,28 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """
     named = parent.session.isinitpath(path)
     if path.name in CASE_FILES:
-        return CaseFile.from_parent(parent, path=path)
+        return _collector(CaseFile, parent, path)
     top, reports = parent.config.rootpath, is_reports_name(path.name)
     holds_cases = is_reports(path) if reports else is_dataset(path, top)
     if not named and (not holds_cases or in_case_folder(path.parent, top)):
         return None
-    return (ReportsNode if reports else DatasetFile).from_parent(parent, path=path)
+    return _collector(ReportsNode if reports else DatasetFile, parent, path)
+
+
+def _collector(kind: type[Cases], parent: pytest.Collector, path: Path) -> Cases:
+    """Make the collector of a file. A path that steers terminals, or is no text of XML, has escapes in its node id."""
+    node: Cases = kind.from_parent(parent, path=path)
+    true = str(node.nodeid)
+    if (shown := visible_line(true.replace("\t", "\\t"))) != true:
+        node = kind.from_parent(parent, path=path, nodeid=shown)
+        node.stash[FILE_ID] = true
+    return node
 
 
 def tell_apart(collector: pytest.Collector, report: pytest.CollectReport) -> None:
     """Marks the report of a collector of ours that failed, with what is wrong, for the session: the rest still runs.
 
-    What pytest prints of it gives GitHub's runner no commands.
+    What pytest prints of it steers neither a terminal nor a CI.
     """
     if not isinstance(collector, _CASE_COLLECTORS):
         return
@@ -45,5 +57,5 @@ def tell_apart(collector: pytest.Collector, report: pytest.CollectReport) -> Non
         "agentbench_uncollected": config.stash[PLANNER].store.redactor.value(problems),
     }
     vars(report).update(told)
-    if on_github() and (shown := defused(text)) != text:
+    if (shown := visible(text)) != text:
         report.longrepr = shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ import pytest
 from pytest_agentbench.engine import AHEAD, JOB, RESULT, RUNNER_FIXTURE, SERVERS_FIXTURE, Job, Result
 from pytest_agentbench.errors import AgentbenchError, UnavailableError
 from pytest_agentbench.reports import error_report, failure_report
+from pytest_agentbench.terminal_text import visible_line
 
 STRICT = pytest.StashKey[bool]()
 OUTPUT = pytest.StashKey[Path]()
@@ -60,6 +62,12 @@ class CaseItem(pytest.Function, _TextId):
     def reportinfo(self) -> tuple[Path, int, str]:
         """A title that ended in the node id would have its dots turned into slashes by -v."""
         return self.path, self.line - 1, f"{self.path.name}: {self.name}"
+
+    @functools.cached_property
+    def location(self) -> tuple[str, int | None, str]:
+        """The place as terminals and JUnit may show it."""
+        path, line, title = super().location
+        return visible_line(path), line, visible_line(title)
 
     def setup(self) -> None:
         """Fixtures first, then the run, which has usually ended by now."""

@@ -20,12 +20,11 @@ from pytest_agentbench.engine import (
     agent_name,
     filter_capture_handlers,
     judged_by,
+    true_nodeid,
 )
 from pytest_agentbench.errors import AgentbenchError, visible
 from pytest_agentbench.records import Model
 from pytest_agentbench.reports import Row, headline, run_row, user_properties
-from pytest_agentbench.reports.ci import defused, on_github
-from pytest_agentbench.store import Redactor
 from pytest_agentbench.workspaces import Workspaces
 
 ATTEMPTS = pytest.StashKey[int]()
@@ -85,11 +84,8 @@ class CaseReports:
         elif call.when == "teardown":
             self._release(item)
         if job.plan.lane.redactor is not None:
-            _redact(job.plan.lane.redactor, report)
-        if report.failed and (shown := visible(report.longreprtext)) != report.longreprtext:
-            report.longrepr = shown  # an exception's text may be the agent's
-        if on_github():
-            _defuse(report)
+            _rewrite(report, job.plan.lane.redactor.text)  # agents print keys, providers echo them
+        _rewrite(report, visible)
         return report
 
     def _decide(
@@ -142,24 +138,14 @@ class CaseReports:
             self.workspaces.remove(result.workspace)
 
 
-def _redact(redactor: Redactor, report: pytest.TestReport) -> None:
-    """Removes secrets from what people and CI get to see of a phase: agents print keys, providers echo them."""
-    if report.failed and (shown := redactor.text(report.longreprtext)) != report.longreprtext:
+def _rewrite(report: pytest.TestReport, rewritten: Callable[[str], str]) -> None:
+    """Rewrite what people and CI get to see of a phase: exceptions, reasons and logs hold what agents said."""
+    if report.failed and (shown := rewritten(report.longreprtext)) != report.longreprtext:
         report.longrepr = shown
     elif isinstance(report.longrepr, tuple):
         path, line, reason = report.longrepr
-        report.longrepr = (path, line, redactor.text(reason))
-    report.sections[:] = [(title, redactor.text(text)) for title, text in report.sections]
-
-
-def _defuse(report: pytest.TestReport) -> None:
-    """What pytest prints of a phase gives GitHub's runner no commands, whatever an agent said."""
-    if report.failed and (shown := defused(report.longreprtext)) != report.longreprtext:
-        report.longrepr = shown
-    elif isinstance(report.longrepr, tuple):
-        path, line, reason = report.longrepr
-        report.longrepr = (path, line, defused(reason))
-    report.sections[:] = [(title, defused(text)) for title, text in report.sections]
+        report.longrepr = (path, line, rewritten(reason))
+    report.sections[:] = [(title, rewritten(text)) for title, text in report.sections]
 
 
 def _row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest.CallInfo[Any]) -> Row:
@@ -190,7 +176,7 @@ def make_row(item: pytest.Item, job: Job, result: Result, outcome: str, message:
         model = plan.model_id if result.runner is None else agent_name(result.runner.agent)
     case = result.case or job.case()
     return run_row(
-        item.nodeid,
+        true_nodeid(item),
         case,
         model,
         job.repetition,

@@ -8,7 +8,16 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.asking import RunLimits, WorkerThrottles
     from pytest_agentbench.engine.budget import Budget, Part, Spending, over_budget, spending
     from pytest_agentbench.engine.code import CodeReader
-    from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE, RunAhead, overrides_runner
+    from pytest_agentbench.engine.driver import (
+        AHEAD,
+        FILE_ID,
+        JOB,
+        RESULT,
+        RUNNER_FIXTURE,
+        RunAhead,
+        overrides_runner,
+        true_nodeid,
+    )
     from pytest_agentbench.engine.execution import execute
     from pytest_agentbench.engine.forecast import DryRun, Expected, Forecast
     from pytest_agentbench.engine.gateways import Gateways
@@ -32,7 +41,7 @@ _HERE = "pytest_agentbench.engine"
 _HOMES = {
     "asking": ("RunLimits", "WorkerThrottles"),
     "budget": ("Budget", "Part", "Spending", "over_budget", "spending"),
-    "driver": ("AHEAD", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overrides_runner"),
+    "driver": ("AHEAD", "FILE_ID", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overrides_runner", "true_nodeid"),
     "execution": ("execute",),
     "forecast": ("DryRun", "Expected", "Forecast"),
     "code": ("CodeReader",),
@@ -59,6 +68,7 @@ __all__ = [
     "AHEAD",
     "CHANNEL",
     "CHAT_JUDGE",
+    "FILE_ID",
     "JOB",
     "RESULT",
     "RUNNER_FIXTURE",
@@ -102,4 +112,5 @@ __all__ = [
     "rubric_hash",
     "spending",
     "steady_socket",
+    "true_nodeid",
 ]

@@ -18,10 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 JOB = pytest.StashKey[Job]()
+FILE_ID = pytest.StashKey[str]()
+"""Of a file's collector whose path steers terminals: the part of node ids that it would have, without escapes."""
 RESULT = pytest.StashKey[Result]()
 RUNNER_FIXTURE = "agentbench_runner"
 WINDOW = 8
 """How many times the concurrency the engine may be ahead of pytest: it hides uneven runs and bounds memory."""
+
+
+def true_nodeid(item: pytest.Item) -> str:
+    """Return the node id with the path of the file as it is; pytest has it with escapes where it steers terminals."""
+    shown, parent = str(item.nodeid), item.parent
+    true = parent.stash.get(FILE_ID, None) if parent is not None else None
+    return shown if parent is None or true is None else true + shown.removeprefix(str(parent.nodeid))
 
 
 class RunAhead:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.engine.driver import JOB, RUNNER_FIXTURE
+from pytest_agentbench.engine.driver import JOB, RUNNER_FIXTURE, true_nodeid
 from pytest_agentbench.engine.identities import Identities, Origin
 
 _NO_PARAM: Any = object()
@@ -35,7 +35,7 @@ class Origins:
         self.made.setdefault(fixturedef.argname, {})[fixturedef] = told
         if fixturedef.argname == RUNNER_FIXTURE and self.item is not None and JOB in self.item.stash:
             brief = None if fixturedef.scope == "session" else fixturedef
-            origin = self._origin(fixturedef, str(self.item.nodeid))
+            origin = self._origin(fixturedef, true_nodeid(self.item))
             self.identities.made(value, self.item.stash[JOB].runner_scope, origin, brief)
         return value
 

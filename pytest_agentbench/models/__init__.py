@@ -2,8 +2,8 @@
 
 from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
 from pytest_agentbench.models.blocks import Block, boundary_of, clipped, rendered
-from pytest_agentbench.models.cassette_file import Answer, Refusal
-from pytest_agentbench.models.cassettes import CASSETTES, Cassettes
+from pytest_agentbench.models.cassette_file import CASSETTES, Answer, Refusal
+from pytest_agentbench.models.cassettes import Cassettes
 from pytest_agentbench.models.client import ChatClient, Endpoints, Metered, Provider
 from pytest_agentbench.models.completions_http import (
     App,

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pytest_agentbench.terminal_text import wholly_visible
+
 _MARKS = re.compile(r"<<<(?=\s*(?:DATA|END)\b)", re.IGNORECASE)
-# Control characters, and those that reorder text or spell it invisibly.
-_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,13 @@ def rendered(parts: Iterable[str | Block], boundary: str) -> str:
 
 def _rendered(part: str | Block, boundary: str) -> str:
     if isinstance(part, str):
-        return part
+        return escaped(part)  # rubrics and names of checks: whoever wrote them may hide words too
     return f"<<<DATA {boundary} {part.label}>>>\n{escaped(part.text)}\n<<<END {boundary}>>>"
 
 
 def escaped(text: str) -> str:
     """`text` with nothing in it that looks like a delimiter, and nothing that a reader would not see."""
-    visible = _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
-    return _MARKS.sub(r"\\<<<", visible)
+    return _MARKS.sub(r"\\<<<", wholly_visible(text.replace("\r\n", "\n")))
 
 
 def clipped(text: str, limit: int) -> str:

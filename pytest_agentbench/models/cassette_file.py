@@ -121,6 +121,10 @@ class _File(ConfigFile):
     complete: Literal[True]
 
 
+CASSETTES = "cassettes"
+"""The folder of the cassettes, beside the file of the case."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cassette:
     """The file's content. `session` is who recorded it, `duration_seconds` what the recorded run took."""
@@ -133,11 +137,23 @@ class Cassette:
     exchanges: tuple[Exchange, ...] = ()
 
 
+def refuse_links(path: Path) -> None:
+    """Raise ConfigError where the folder of a cassette is a link: whoever wrote the case may have put it there."""
+    above = path.parent.parent
+    for folder in (above, path.parent) if above.name == CASSETTES else (path.parent,):
+        if folder.is_symlink():
+            raise ConfigError(
+                f"{folder}: is a link to another folder, expected a folder: cassettes are neither read nor written "
+                "through links. Put the folder itself there"
+            )
+
+
 def read_cassette(path: Path) -> Cassette | None:
     """The cassette at `path`; None where there is none.
 
-    :raises ConfigError: it is broken, cut off, or something else, with file, line and column.
+    :raises ConfigError: it is broken, cut off, something else, or behind a link, with file, line and column.
     """
+    refuse_links(path)
     if not path.exists():
         return None
     try:

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_agentbench.bounded import read_file
-from pytest_agentbench.models.cassette_file import Cassette
+from pytest_agentbench.models.cassette_file import CASSETTES, Cassette
 from pytest_agentbench.models.tape import Tape
 from pytest_agentbench.records import Case, CassetteMode, Model
 from pytest_agentbench.store import Redactor, slug
-
-CASSETTES = "cassettes"
-"""The folder of the cassettes, beside the file of the case."""
 
 
 @dataclass(frozen=True)

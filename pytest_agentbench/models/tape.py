@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnwritableError
 from pytest_agentbench.models.canonical import canonical, neutral, placed
-from pytest_agentbench.models.cassette_file import Answer, Cassette, Exchange, Refusal, cassette_yaml, read_cassette
+from pytest_agentbench.models.cassette_file import (
+    Answer,
+    Cassette,
+    Exchange,
+    Refusal,
+    cassette_yaml,
+    read_cassette,
+    refuse_links,
+)
 from pytest_agentbench.models.nearest import difference
 from pytest_agentbench.models.slots import Slot, merged, numbered, request_key, slots_of
 from pytest_agentbench.records import CassetteMode, Usage
@@ -264,6 +272,10 @@ class Tape:
 
     def _require_writable(self) -> None:
         """Better now than when the answer is paid for."""
+        try:
+            refuse_links(self.path)
+        except ConfigError as error:
+            raise self._noted(error) from None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

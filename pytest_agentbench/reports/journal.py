@@ -294,7 +294,9 @@ def _remove_old(folder: Path) -> None:
 
 
 def _journals(folder: Path) -> list[Path]:
-    """Plain files only: what else may lie there is no session's, and reading a FIFO never ends."""
+    """Return plain files of a plain folder: what else may lie there is no session's, and reading a FIFO never ends."""
+    if folder.is_symlink():
+        return []
     try:
         found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
         return [path for path in found if path.is_file() and not path.is_symlink()]

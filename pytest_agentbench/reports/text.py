@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-import re
+from pytest_agentbench.terminal_text import visible_line as visible
 
-_UNSEEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-_NAMED = {"\n": "\\n", "\r": "\\r"}
+__all__ = [
+    "apart",
+    "cells",
+    "clip",
+    "count",
+    "money",
+    "number",
+    "pad",
+    "seconds",
+    "sendable",
+    "unicode_safe",
+    "visible",
+]
 
 
 def sendable(text: str, limit: int | None = None) -> str:
@@ -15,16 +26,6 @@ def sendable(text: str, limit: int | None = None) -> str:
     if text.isascii():
         return str(text)
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def visible(text: str) -> str:
-    """One line without a character that moves the cursor, changes colours or reverses text: these are escaped."""
-
-    def escaped(match: re.Match[str]) -> str:
-        code = ord(match[0])
-        return _NAMED.get(match[0]) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
-
-    return _UNSEEN.sub(escaped, text.expandtabs(4))
 
 
 def clip(text: str, width: int, dots: str = "...") -> str:

@@ -35,13 +35,13 @@ from pytest_agentbench.store.remote_results import (
 )
 
 if TYPE_CHECKING:
-    from pytest_agentbench.store.contents import Contents, Folder, is_verdict_on
+    from pytest_agentbench.store.contents import Contents, Folder, is_verdict_on, refuse_links
     from pytest_agentbench.store.history import History, read_history
     from pytest_agentbench.store.pruning import Waste, is_at_work, remove, waste
     from pytest_agentbench.store.verifying import Verification
 
 _HOMES = {
-    "contents": ("Contents", "Folder", "is_verdict_on"),
+    "contents": ("Contents", "Folder", "is_verdict_on", "refuse_links"),
     "history": ("History", "read_history"),
     "pruning": ("Waste", "is_at_work", "remove", "waste"),
     "verifying": ("Verification",),
@@ -82,6 +82,7 @@ __all__ = [
     "pull_evaluation",
     "pull_run",
     "read_history",
+    "refuse_links",
     "remove",
     "rubric_input",
     "run_fingerprint_input",

@@ -9,6 +9,7 @@ A name says what its file holds, so a damaged one shows.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -41,7 +42,7 @@ def write_archive(output: str, run: str, run_id: str, pack: Callable[[BinaryIO],
     Paths are relative to the output folder. Raises OSError, and what `pack` raises.
     """
     folder = f"{run}.artifacts"
-    make_folder(f"{output}/{folder}")
+    _make_folder(output, folder)
     with temporary_file(f"{output}/{folder}") as file:
         pack(file)
         file.seek(0)
@@ -53,7 +54,7 @@ def write_archive(output: str, run: str, run_id: str, pack: Callable[[BinaryIO],
 def write_output(output: str, run: str, run_id: str, name: str, content: bytes) -> str:
     """Stores a file that a run left under `name`, like an archive; where it lies. Raises OSError."""
     folder = f"{run}.artifacts/{OUTPUTS}"
-    make_folder(f"{output}/{folder}")
+    _make_folder(output, folder)
     stem, suffix = os.path.splitext(name.lower())
     readable = f"{slug(stem)}{suffix}" if _SUFFIX.fullmatch(suffix) else slug(name.lower())
     file = f"{run_id[:8]}.{hashlib.sha256(content).hexdigest()[:_DIGITS]}.{readable}"
@@ -79,7 +80,7 @@ def whole_file(output: Path, path: str) -> Path | None:
 
 def _whole(output: Path, path: str, pattern: re.Pattern[str]) -> Path | None:
     named = pattern.fullmatch(path)
-    if named is None:
+    if named is None or _linked(output, os.path.dirname(path)):
         return None
     try:
         with os.fdopen(open_descriptor(output / path)[0], "rb") as file:
@@ -98,6 +99,19 @@ def is_beside(run: str, path: str) -> bool:
 def remove_kept(output: str, run: str, paths: Iterable[str]) -> None:
     """Removes the kept files of a run that is no more, where they lie beside it."""
     for path in paths:
-        if is_beside(run, path):
+        if is_beside(run, path) and not _linked(output, os.path.dirname(path)):
             with contextlib.suppress(OSError):
                 os.unlink(f"{output}/{path}")
+
+
+def _make_folder(output: str, folder: str) -> None:
+    """Make a folder of kept files. Raises OSError, also where somebody has put a link there."""
+    if (link := _linked(output, folder)) is not None:
+        raise OSError(errno.ELOOP, "Is a link to another folder, which is not followed", link)
+    make_folder(f"{output}/{folder}")
+
+
+def _linked(output: str | Path, folder: str) -> str | None:
+    """Return the link in the place of a folder of kept files, or of the one above; None where there is none."""
+    artifacts = f"{output}/{folder.removesuffix(f'/{OUTPUTS}')}"
+    return next(filter(os.path.islink, {artifacts: 1, f"{output}/{folder}": 1}), None)

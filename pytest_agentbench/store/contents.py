@@ -15,6 +15,7 @@ from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.records import Evaluation, RunArtifact
 from pytest_agentbench.store.judgements import JUDGEMENTS
 from pytest_agentbench.store.layout import EVALUATIONS, RUNS
+from pytest_agentbench.store.locks import LOCKS
 
 Kind = Literal["run", "input", "artifacts", "result", "judge", "prompt", "summary", "unreadable"]
 
@@ -22,6 +23,15 @@ _RUN_LEVELS = 4
 """Folders below `runs`: suite, run profile, model, case."""
 _EVALUATION_LEVELS = 5
 """Folders below `evaluations`: suite, run profile, evaluation profile, model, case."""
+_LEVELS = {
+    RUNS: _RUN_LEVELS,
+    EVALUATIONS: _EVALUATION_LEVELS,
+    JUDGEMENTS: 1,
+    LOCKS: 0,
+    ".journals": 0,  # of the room `reports`
+    "mcp": 1,  # of `tools`
+}
+"""How deep the folders go that are made below an output folder."""
 _NAME = re.compile(r"(run|judge|final_result|summary)_([1-9][0-9]{0,8})(?:\.([0-9a-f]{8,64}))?\.(.+)")
 _KINDS: dict[tuple[str, str], Kind] = {
     ("run", "json"): "run",
@@ -80,14 +90,47 @@ class Folder:
         return [name for name in alike if self.files[name].kind in kinds]
 
 
+def refuse_links(output: Path) -> None:
+    """Raise ConfigError where a folder that the store keeps below an output folder is a link: it may lead anywhere.
+
+    The output folder itself may be one. Links deeper than a case's folder are refused where they are met.
+    """
+    for name, levels in _LEVELS.items():
+        if (link := _first_link(str(output), name, levels)) is not None:
+            raise ConfigError(
+                f"{link}: is a link to another folder, expected a folder: nothing below an output folder is read, "
+                f"written or removed through links. Remove it; to keep results elsewhere, name that folder "
+                f"(--agentbench-output DIR), or make {output} itself the link"
+            )
+
+
+def _first_link(folder: str, name: str, levels: int) -> str | None:
+    path = f"{folder}/{name}"
+    if os.path.islink(path):
+        return path
+    if levels == 0:
+        return None
+    try:
+        with os.scandir(path) as found:
+            below = [each for each in found if each.is_dir()]
+    except OSError:
+        return None  # who needs it will say so
+    links = (
+        each.path if each.is_symlink() else _first_link(path, each.name, levels - 1) if levels > 1 else None
+        for each in below
+    )
+    return next(filter(None, links), None)
+
+
 class Contents:
-    """An output folder to look through. Links below `runs` and `evaluations` are not followed.
+    """An output folder to look through: no folder below it is a link.
 
     Everything raises InfrastructureError for a folder that cannot be read.
     """
 
     def __init__(self, output: Path) -> None:
-        """Raises ConfigError for a folder in which no session has written."""
+        """Raises ConfigError for a folder in which no session has written, or with links in it."""
+        refuse_links(output)
         self.output = output
         self._profiles: dict[str, list[str]] = {}
         if not any((output / name).is_dir() for name in (RUNS, EVALUATIONS)):
@@ -159,7 +202,8 @@ class Contents:
 
     def _names(self, folder: str) -> list[str]:
         try:
-            return sorted(os.listdir(f"{self.output}/{folder}"))
+            with os.scandir(f"{self.output}/{folder}") as found:
+                return sorted(each.name for each in found if not each.is_symlink())
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:

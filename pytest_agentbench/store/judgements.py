@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 from collections.abc import AsyncIterator
 from functools import partial
@@ -72,6 +73,7 @@ class Judgements:
 
     def _find(self, key: str) -> AnswerVerdict | JudgeVerdict | KeptReply | None:
         try:
+            self._refuse_links(key)
             stored = StoredVerdict.model_validate_json(read_file(self._path(key)))
         except (OSError, ValidationError):
             return None
@@ -107,12 +109,19 @@ class Judgements:
     def _write(self, key: str, content: bytes) -> bool:
         path = self._path(key)
         try:
+            self._refuse_links(key)
             make_folder(str(path.parent))
             write_atomically(str(path.parent), path.name, content)
         except OSError as error:
             self._say_not_writable(error.strerror or str(error))
             return False
         return True
+
+    def _refuse_links(self, key: str) -> None:
+        """Raise OSError where the folder, or that of the key in it, is a link: it may lead anywhere."""
+        for folder in (self.folder, self._path(key).parent):
+            if folder.is_symlink():
+                raise OSError(errno.ELOOP, "it is a link to another folder, which is not followed", str(folder))
 
     def _say_not_writable(self, reason: str) -> None:
         if self.folder not in _not_writable:

@@ -90,24 +90,18 @@ _PLUGINS = (
 )
 
 # A key begins after no letter or digit. Inside JSON it may follow `\n` or `\u001b`, which are characters of their own.
-_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4}))"
-_RUN = re.compile(r"[A-Za-z0-9_.~+/=:-]{16,}")
-"""Every key has such a run of characters; most sentences have none, so that they cost little."""
+# What is looked for begins with the character before: a set of characters is found fifty times faster than a place.
+_BEFORE = r"[^A-Za-z0-9_](?:(?<=\\)(?:[bfnrt]|u[0-9A-Fa-f]{4}))?"
 _LETTER_AND_DIGIT = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]")
 """What is random has a letter beside a digit; `1234567890:a-title-of-three-words` has none."""
 
 
-def without_keys(text: str, mark: str) -> str:
-    """`text` with `mark` in place of each key; the same object where it holds none. Takes time linear in its length."""
-    runs = [run.span() for run in _RUN.finditer(text)]
-    keys = sorted((*_own_keys(text, runs), *_known_keys(text, runs))) if runs else []
-    pieces: list[str] = []
-    done = 0
-    for start, end in keys:
-        if start >= done:
-            pieces += (text[done:start], mark)
-        done = max(done, end)
-    return "".join((*pieces, text[done:])) if pieces else text
+def key_spans(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield where keys begin and end, in no order, in the runs of `text`. Takes time linear in its length."""
+    text = "\n" + text  # so that a key at its beginning has a character before it
+    runs = [(start + 1, end + 1) for start, end in runs]
+    for start, end in (*_own_keys(text, runs), *_known_keys(text, runs)):
+        yield start - 1, end - 1
 
 
 def load_key_forms() -> None:
@@ -116,34 +110,35 @@ def load_key_forms() -> None:
 
 
 def _own_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Where keys of our own list begin and end."""
+    """Yield where keys of our own list begin and end."""
     beginnings, longest = _beginnings()
     done = 0
     for start, end in runs:
-        at = max(done, start - longest)
+        at = max(done - 1, start - longest, 0)
         while (begun := beginnings.search(text, at, end)) is not None:
-            at = begun.start() + 1
-            ends = [key.end() for form in _own_forms(begun[0]) if (key := form.match(text, begun.start()))]
+            at = begin = begun.start(1)
+            ends = [key.end() for form in _own_forms(begun[1]) if (key := form.match(text, begin))]
             if ends:
-                at = done = max(ends)
-                yield begun.start(), done
+                done = max(ends)
+                at = done - 1
+                yield begin, done
 
 
 def _known_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Where keys that detect-secrets knows begin and end."""
+    """Yield where keys that detect-secrets knows begin and end."""
     for start, end in runs:
         if _LETTER_AND_DIGIT.search(text, start, end) is None:
             continue
-        for key in _known_forms().finditer(text, start, end):
-            if _LETTER_AND_DIGIT.search(key[0]) is not None:
-                yield key.span()
+        for key in _known_forms().finditer(text, start - 1, end):
+            if _LETTER_AND_DIGIT.search(key["key"]) is not None:
+                yield key.span("key")
 
 
 @cache
 def _beginnings() -> tuple[re.Pattern[str], int]:
-    """An expression for all of our list, which finds the shortest that fits, and the length of the longest."""
+    """An expression for all of our list, which finds the shortest that fits, and how far before a run it may begin."""
     texts = {beginning for beginnings, _ in _OWN for beginning in beginnings}
-    return re.compile(_START + _any_of(texts)), max(map(len, texts))
+    return re.compile(f"{_BEFORE}({_any_of(texts)})"), max(map(len, texts)) + 7
 
 
 @cache
@@ -159,7 +154,7 @@ def _own_forms(beginning: str) -> list[re.Pattern[str]]:
 
 @cache
 def _known_forms() -> re.Pattern[str]:
-    """An expression for the keys that the installed detect-secrets knows, to the end of the word.
+    """Return an expression for the keys that the installed detect-secrets knows, to the end of the word.
 
     It takes 0.14 s to import, most of that for requests, which it imports first of all: that is why this is called
     where the first run begins, or at the first text that could hold a key. A plugin that a later version no longer has
@@ -169,7 +164,7 @@ def _known_forms() -> re.Pattern[str]:
     kinds = [kind for name in names for kind in vars(importlib.import_module(name)).values()]
     lists = [kind.denylist for kind in kinds if isinstance(getattr(kind, "denylist", None), list | tuple)]
     forms = dict.fromkeys(_inline(form) for denylist in lists for form in denylist)
-    return re.compile(rf"{_START}(?:{'|'.join(forms)})\w*", re.ASCII)
+    return re.compile(rf"{_BEFORE}(?P<key>(?:{'|'.join(forms)})\w*)", re.ASCII)
 
 
 def _inline(pattern: re.Pattern[str]) -> str:

@@ -8,19 +8,31 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
-from urllib.parse import quote, quote_plus
 
 from pytest_agentbench.records import Record
-from pytest_agentbench.store.key_forms import without_keys
+from pytest_agentbench.store.encodings import (
+    LONG_RUN,
+    Layer,
+    Span,
+    base64_forms,
+    hex_form,
+    layers,
+    parts_of,
+    plain_forms,
+)
+from pytest_agentbench.store.key_forms import key_spans
 
 REDACTED = "[redacted]"
 MIN_SECRET_LENGTH = 8
 """Shorter values (`true`, `none`, a port) would blank out ordinary words."""
 
 _SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASS$|PASS[-_]?PHRASE|CREDENTIAL|AUTH(?!OR(?!IZ))|WEBHOOK|CONNECTION_?STRING|_(?:PWD|PAT|DSN)$",
+    r"KEY|TOKEN|SECRET|PASSW|PASS$|PASS[-_]?(?:PHRASE|CODE)|CREDENTIAL|CREDS$|AUTH(?!OR(?!IZ))|WEBHOOK|BEARER"
+    r"|CONNECTION_?STRING|_(?:PWD?|PAT|DSN|PSK)$|BIND_?PWD?$|LDAP_?BIND$|JWT$|COOKIES?$|MNEMONIC$"
+    r"|(?:^|[-_])(?:PIN|T?OTP|SALT|(?<!DESKTOP_)(?<!SHELL_)(?<!TERM_)(?<!XDG_)SESSION(?:_?ID)?)$",
     re.IGNORECASE,
 )
+"""Short words count at the end of a name alone: COOKIE_DOMAIN and OTP_VERSION are no secrets, nor is PINYIN."""
 
 _KEY_LINES = r"(?:(?:\s|\\+[nr])*[A-Za-z0-9+/=]{40,})*"
 _PRIVATE_KEY = (
@@ -28,9 +40,20 @@ _PRIVATE_KEY = (
     r"(?:(?:(?!----)[\s\S]){0,8000}-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}|" + _KEY_LINES + ")"
 )
 _PUTTY_KEY = r"Private-Lines: [0-9]+(?:(?:(?!Private-)[\s\S]){0,8000}Private-MAC: [0-9a-f]+|" + _KEY_LINES + ")"
-_IN_URL = r"(?<=://)[^\s:/?#@\"'<>\\]{1,100}:(?=[^\s/@]{0,200}[0-9])[^\s/@\"'<>\\]{8,200}(?=@)"
-"""User and password of a URL; one without a digit is an example."""
-_MARKERS = ("PRIVATE KEY", "Private-Lines: ", "://")
+_BLOCK = re.compile(f"{_PRIVATE_KEY}|{_PUTTY_KEY}")
+_IN_URL = re.compile(
+    r"://(?:(?P<user>[^\s:/?#@\"'<>\\]{0,100}):(?!\d{1,5}[^\w@])(?P<password>[^\s/\"'<>\\]{1,200})"
+    r"|(?P<alone>[^\s:/?#@\"'<>\\]{16,200}))@(?!sha\d+:)"
+)
+"""What stands before the host in a URL: user and password, or one of them. `localhost:8080,` is a port."""
+_EXAMPLE = re.compile(
+    r"(?:your|my|some|the|db)?[-_]?(?:pass(?:word|wd|phrase)?|pwd?|secret|token|(?:api)?[-_]?key|credentials?|user(?:name)?"
+    r"|example|changeme)[-_]?(?:here)?|[x*.…]+|[$%{<\[(].*|.*[}>)\]]",
+    re.IGNORECASE,
+)
+"""Passwords that pages and programs write where another one is meant."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z._+-]{0,18}[0-9]{0,4}")
+"""Users who log in without a password in the URL: `git`."""
 
 
 class Redactor:
@@ -60,16 +83,53 @@ class Redactor:
             self._prepare()
 
     def _prepare(self) -> None:
-        literals = sorted({form for secret in _worth_hiding(self._secrets) for form in _forms(secret)}, key=len)[::-1]
-        self._markers = (*literals, *_MARKERS)
-        self._pattern = re.compile("|".join([*map(re.escape, literals), _PRIVATE_KEY, _PUTTY_KEY, _IN_URL]))
+        worth = {*_worth_hiding(self._secrets)}
+        worth |= {*_worth_hiding(part for secret in worth for part in parts_of(secret))}
+        encoded = {form for secret in worth for form in base64_forms(secret)}
+        short = {form for form in encoded if len(form) < LONG_RUN}  # they may stand outside of the runs
+        websafe = {form.replace("+", "-").replace("/", "_") for form in short}
+        plain = {form for secret in worth for form in plain_forms(secret)} | short | websafe
+        self._plain, self._base64 = tuple(sorted(plain)), tuple(sorted(encoded - short))
+        self._hex = tuple(sorted(map(hex_form, worth)))
 
     def text(self, text: str) -> str:
-        """`text` without secrets; the same object where it holds none."""
-        if any(map(text.__contains__, self._markers)):
-            shown = self._pattern.sub(REDACTED, text)
-            text = text if shown == text else shown
-        return without_keys(text, REDACTED)
+        """Return `text` without secrets; the same object where it holds none."""
+        spans = [layer.origin(span) for layer in layers(text) for span in self._spans(layer)]
+        if not spans:
+            return text
+        pieces: list[str] = []
+        done = 0
+        for start, end in sorted(spans):
+            if start >= done:
+                pieces += (text[done:start], REDACTED)
+            done = max(done, end)
+        return "".join((*pieces, text[done:]))
+
+    def _spans(self, layer: Layer) -> list[Span]:
+        """Return where secrets stand in a layer, in no order."""
+        text, runs = layer.text, layer.runs
+        found = [span for form in self._plain if form in text for span in _places(form, text)]
+        if runs:
+            found += self._encoded(text, runs)
+        if layer.is_unwrapped:
+            return found
+        if "PRIVATE KEY" in text or "Private-Lines: " in text:
+            found += [block.span() for block in _BLOCK.finditer(text)]
+        if "://" in text:
+            found += _in_urls(text)
+        if runs:
+            found += key_spans(text, runs)
+        return found
+
+    def _encoded(self, text: str, runs: list[Span]) -> Iterator[Span]:
+        """Yield where secrets stand in hex of any case, or in base64 of either alphabet."""
+        shown = "\n".join([text[start:end] for start, end in runs])
+        for forms, told in ((self._base64, _standard), (self._hex, str.lower)):
+            alike = told(shown)
+            for form in forms:
+                if form in alike:
+                    for start, end in runs:
+                        yield from ((start + at, start + to) for at, to in _places(form, told(text[start:end])))
 
     def value(self, value: Any) -> Any:
         """A JSON-like value without secrets in any string, keys of mappings included."""
@@ -119,12 +179,23 @@ def _vocabulary() -> frozenset[str]:
     return frozenset(word for word in words if isinstance(word, str))
 
 
-def _forms(secret: str) -> set[str]:
-    """The secret as it stands, inside a URL, inside a JSON string, and inside JSON inside a JSON string."""
-    in_urls = (write(secret, safe="", errors="surrogateescape") for write in (quote, quote_plus))
-    once = {secret, *in_urls, *_inside_json(secret)}
-    return once | {twice for form in once for twice in _inside_json(form)}
+def _places(form: str, text: str) -> Iterator[Span]:
+    at = text.find(form)
+    while at >= 0:
+        yield at, at + len(form)
+        at = text.find(form, at + 1)
 
 
-def _inside_json(text: str) -> tuple[str, str]:
-    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
+def _standard(digits: str) -> str:
+    return digits.replace("-", "+").replace("_", "/")
+
+
+def _in_urls(text: str) -> Iterator[Span]:
+    """Yield where users with their passwords stand in URLs, and tokens in their place; not where both are examples."""
+    for found in _IN_URL.finditer(text):
+        user, password, alone = found.group("user", "password", "alone")
+        if alone is not None:
+            if not _NAME.fullmatch(alone) and not _EXAMPLE.fullmatch(alone):
+                yield found.span("alone")
+        elif password != user and not _EXAMPLE.fullmatch(password):
+            yield found.start("user"), found.end("password")

@@ -193,7 +193,7 @@ def test_a_case_that_cannot_be_listed_is_named_and_the_rest_is_listed(tree, run)
 def test_no_control_character_reaches_the_terminal(tree, run):
     tree({"cases/one/test.yaml": CASE.format(id="one").replace("[smoke]", '["a\\e[31m\\tb"]')})
     _, lines, _ = run("list")
-    assert lines[0].split("\t")[1] == "a?[31m?b"
+    assert lines[0].split("\t")[1] == "a\\x1b[31m  b"
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_file_does_not_steer_the_terminal(evaluate, here):
     write(here / "evil.jsonl", json.dumps({"id": "a\x1b[31m", "question": "?", "answer": "x", "level": "\x1b]0;t"}))
     _, out, _ = evaluate({"b": "x"}, data="evil.jsonl")
     assert "\x1b" not in out
-    assert "missing: a?[31m" in out
+    assert "missing: a\\x1b[31m" in out
 
 
 def test_descriptor_says_what_is_asked(evaluate, here):

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.ci_logs import FORGED, heeded
+from support.github_runner import commands
 
 from pytest_agentbench.cli import main
 
@@ -202,6 +204,50 @@ def test_a_report_cannot_name_a_run_outside_of_the_output_folder(review, tmp_pat
     path.write_text(json.dumps({**report, "runs": rows}))
     _, printed = review(answers(6))
     assert printed.count("left out: outputs does not hold this run any more") == 1
+
+
+@pytest.mark.parametrize("target", ["start-up", "there.jsonl", "/dev/full"])
+def test_labels_are_appended_to_no_file_elsewhere(review, tmp_path, target):
+    """A name that the folder's report gives a run would stand in a file that a shell runs at its start."""
+    (tmp_path / "there.jsonl").touch()
+    Path("human.jsonl").symlink_to(tmp_path / target)
+    code, printed = review(answers(6))
+    assert (code, printed) == (
+        1,
+        "human.jsonl: found a link, expected a file of labels; name the file itself with -o PATH\n",
+    )
+    assert not (tmp_path / "start-up").exists()
+    assert not (tmp_path / "there.jsonl").read_text()
+
+
+def test_a_hostile_folder_holds_nothing_up_and_steers_nothing(review):
+    """FIFOs wherever something is read, names that are commands, runs of no form."""
+    path = Path("outputs/report.json")
+    report = json.loads(path.read_text())
+    rows = [row for row in report["runs"] if "judged" in row]
+    places = [Path("outputs", row["artifact"]) for row in rows]
+    places[0].unlink()
+    os.mkfifo(places[0])
+    places[1].write_text("[" * 100_000)
+    places[2].write_bytes(b"\xff\x00")
+    path.write_text(json.dumps({**report, "runs": rows}))
+    forged = Path("cases", "\n".join(FORGED[:4]).replace("/", "_") + "\x1b[2J")
+    forged.mkdir()
+    (forged / "test.yaml").write_text("case_id: [\nschema_version: 1\n")
+    code, printed = review(answers(6))
+    assert code == 0
+    assert printed.count("left out: outputs does not hold this run any more") == 3
+    assert "3 labels added" in printed
+    assert "forged" in printed or "vso" in printed
+    assert heeded(printed) == []
+    assert commands(printed) == []
+    assert "\x1b" not in printed
+    for fifo in ("human.jsonl", "outputs/report.json"):
+        Path(fifo).unlink()
+        os.mkfifo(fifo)
+        code, printed = review("")
+        assert code == 1
+        assert fifo in printed
 
 
 def test_it_goes_on_where_the_input_ended(review):

@@ -377,13 +377,11 @@ def test_locks_of_the_dead_go(shop, store):
     assert not lock.exists()
 
 
-def test_only_what_sessions_lock_is_a_lock(shop, store, tmp_path):
+def test_only_what_sessions_lock_is_a_lock(shop, store):
     shop.run()
-    (tmp_path / "uv.lock").write_text("mine")
-    (shop.output / ".locks").rename(tmp_path / "locks")
-    (shop.output / ".locks").symlink_to(tmp_path, target_is_directory=True)
+    (shop.output / ".locks" / "uv.lock").write_text("mine")
     assert store("prune")[1] == "removed 0 files, 0.0 kB\n"
-    assert (tmp_path / "uv.lock").exists()
+    assert (shop.output / ".locks" / "uv.lock").exists()
 
 
 def test_prune_stops_when_a_session_begins(shop, store, monkeypatch):
@@ -487,15 +485,55 @@ def test_single_files_that_runs_left_go_with_their_runs(shop, store):
     assert [path.exists() for path in (old, new, lost, foreign)] == [False, True, False, True]
 
 
-def test_links_are_not_followed(shop, store, tmp_path):
+@pytest.mark.parametrize(
+    "place", ["runs", "evaluations", ".locks", "runs/suit_default", "runs/*/*/gpt/sum", "runs/*/*"]
+)
+def test_nothing_is_removed_or_exported_through_a_link_to_a_folder(shop, store, tmp_path, place):
+    run, _ = shop.run(covered("old"))
+    shop.judge(run)
+    shop.run(covered("new"))
+    (shop.output / ".locks" / f"{'a' * 64}.lock").write_text("77\n")
+    [planted] = shop.output.glob(place)
+    planted.rename(tmp_path / "elsewhere")
+    planted.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    before = sorted(map(str, tmp_path.rglob("*")))
+    for command in (("prune", "--unreadable"), ("export",)):
+        code, out, err = store(*command)
+        assert (code, out) == (1, "")
+        assert f"{planted.relative_to(tmp_path)}: is a link to another folder" in err
+    assert sorted(map(str, tmp_path.rglob("*"))) == before
+
+
+def test_a_link_in_place_of_a_record_is_none(shop, store):
     shop.run()
-    elsewhere = tmp_path / "elsewhere" / "case"
-    elsewhere.mkdir(parents=True)
-    (elsewhere / "run_1.json.unreadable").touch()
-    model = next(shop.output.glob("runs/*/*/gpt"))
-    (model / "linked").symlink_to(elsewhere, target_is_directory=True)
-    store("prune", "--unreadable")
-    assert (elsewhere / "run_1.json.unreadable").exists()
+    [run] = shop.output.glob("runs/*/*/gpt/sum/run_1.json")
+    run.rename(run.with_name("mine.json"))
+    run.symlink_to("mine.json")
+    assert store("export")[:2] == (0, "")
+
+
+def test_what_runs_left_is_neither_stored_nor_removed_through_a_link(shop, tmp_path):
+    lane = shop.lane()
+    shop.run(lane=lane)
+    case = next(shop.output.glob("runs/*/*/gpt/sum"))
+    (case / "run_1.artifacts").symlink_to(tmp_path)
+    (case / "run_2.artifacts").mkdir()
+    (case / "run_2.artifacts" / "outputs").symlink_to(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(OSError, match="not followed"):
+        lane.write_workspace("sum", 1, f"{1:032x}", lambda file: file.write(b"tar"))
+    for repetition in (1, 2):
+        with pytest.raises(OSError, match="not followed"):
+            lane.write_output("sum", repetition, f"{1:032x}", "a.txt", b"text")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_output_folder_itself_may_be_a_link(shop, store, tmp_path):
+    shop.run()
+    shop.output.rename(tmp_path / "scratch")
+    shop.output.symlink_to(tmp_path / "scratch")
+    assert '"run":' in store("export")[1]
+    assert store("prune")[0] == 0
 
 
 # -- verify

@@ -12,8 +12,9 @@ from support.github_runner import KNOWN, Command, commands
 
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.reports import Counts, build_report, gate
-from pytest_agentbench.reports.ci import Places, defused, job_summary, unheeded, write_annotations
+from pytest_agentbench.reports.ci import Places, Unheeded, job_summary, write_annotations
 from pytest_agentbench.reports.ci.commands import command
+from pytest_agentbench.terminal_text import visible
 
 ATTACK = (
     "fine\n::set-output name=a::b\r\n  ::error::x\r##[add-mask]y 50% %0A::debug::z ##[stop-commands]t\n::add-path::/p"
@@ -65,30 +66,16 @@ def test_a_command_says_what_it_is_given_and_is_one(message, title):
 
 
 @given(st.text(max_size=80) | steering)
-def test_defused_text_holds_no_command_and_is_still_read(text):
-    assert commands(defused(text)) == []
-    assert len(defused(text)) >= len(text)
+def test_visible_text_holds_no_command_and_is_still_read(text):
+    assert commands(visible(text)) == []
+    assert len(visible(text)) >= len(text)
 
 
-def test_defused_text_changes_only_where_it_would_be_a_command():
-    assert defused("a::b\n  key: value\n## [x]\nhttp://x") == "a::b\n  key: value\n## [x]\nhttp://x"
-    assert defused("::error::x") == r"\x3a:error::x"
-    assert defused("say ##[error]x") == r"say #\x23[error]x"
-
-
-def test_what_is_written_unheeded_is_no_command_but_what_follows_is(monkeypatch):
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+def test_what_is_written_unheeded_is_no_command():
     terminal = Lines()
-    with unheeded(terminal):
-        terminal.write_line(ATTACK)
-        terminal.write_line("::::")
-    terminal.write_line("::notice::after")
-    assert commands(terminal.text) == [Command("notice", {}, "after")]
-    monkeypatch.delenv("GITHUB_ACTIONS")
-    elsewhere = Lines()
-    with unheeded(elsewhere):
-        elsewhere.write_line("a")
-    assert elsewhere.lines == ["a"]
+    Unheeded(terminal).write_line(ATTACK)
+    assert "add-mask" in terminal.text
+    assert commands(terminal.text) == []
 
 
 def test_a_case_is_one_annotation_at_its_line_over_models_and_repetitions(monkeypatch):

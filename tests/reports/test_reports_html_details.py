@@ -265,6 +265,21 @@ def test_many_details_are_in_files_beside_the_page(stored, tmp_path, monkeypatch
     assert len(placed.facts["files"]) > 2
 
 
+def test_a_link_in_the_place_of_the_folder_beside_the_page_is_not_followed(stored, tmp_path, monkeypatch):
+    for number in range(12):
+        stored.add(repetition=number + 1, trace=[answered(f"answer {number}", 1.0)])
+    mine = tmp_path / "mine" / f"runs-{'0' * 16}.js"
+    mine.parent.mkdir()
+    mine.touch()
+    page = tmp_path / "report.html"
+    (tmp_path / "report.html_files").symlink_to(mine.parent)
+    with pytest.raises(UnwritableError, match="is a link to another folder"):
+        in_chunks(stored, page, monkeypatch)
+    monkeypatch.undo()
+    remove_earlier(page, place_details(stored.report, page, stored.output))
+    assert [*mine.parent.iterdir()] == [mine]
+
+
 def test_an_earlier_pages_files_do_not_pile_up(stored, tmp_path, monkeypatch):
     page = tmp_path / "report.html"
     for number in range(12):

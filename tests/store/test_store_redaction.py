@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ import string
 import time
 import uuid
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
@@ -26,6 +28,18 @@ redactor = Redactor({"SERVICE_API_KEY": SECRET})
     "name",
     [
         *("OPENAI_API_KEY", "db_password", "GH_TOKEN", "Client-Secret", "AWS_CREDENTIALS", "SMTP_PASS", "NPM_AUTH"),
+        *(
+            "SESSION_JWT",
+            "AOC_SESSION",
+            "SESSION_ID",
+            "ERLANG_COOKIE",
+            "COOKIES",
+            "HASH_SALT",
+            "CARD_PIN",
+            "PIN",
+            "OTP",
+        ),
+        *("LDAP_BIND", "LDAP_BIND_PW", "LDAP_BINDPW", "SSH_PASSPHRASE", "VNC_PASSCODE", "WIFI_PSK", "DB_PW", "BEARER"),
         *("MYSQL_PWD", "GITHUB_PAT", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "DB_CONNECTION_STRING", "pass_phrase"),
     ],
 )
@@ -33,7 +47,21 @@ def test_values_of_variables_that_look_like_keys_are_removed(name):
     assert Redactor({name: SECRET}).text(f"curl -u me:{SECRET}@host") == f"curl -u me:{REDACTED}@host"
 
 
-@pytest.mark.parametrize("name", ["HOME", "LANG", "GIT_AUTHOR_NAME", "PASSENGER_COUNT", "PATTERN", "PWD_HELPER"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HOME", "LANG", "GIT_AUTHOR_NAME", "PASSENGER_COUNT", "PATTERN", "PWD_HELPER", "OLDPWD", "PINYIN", "SPIN"),
+        *(
+            "SESSION_MANAGER",
+            "SHELL_SESSION_ID",
+            "TERM_SESSION_ID",
+            "XDG_SESSION_ID",
+            "DESKTOP_SESSION",
+            "COOKIE_DOMAIN",
+        ),
+        *("XDG_SESSION_DESKTOP", "SALT_MASTER", "OTP_VERSION", "JWT_ISSUER", "LDAP_BIND_DN", "BASALT", "PINNED"),
+    ],
+)
 def test_other_variables_stay(name):
     assert Redactor({name: SECRET}).text(SECRET) == SECRET
 
@@ -135,10 +163,34 @@ def test_private_keys_of_other_programs_go(block):
         assert redactor.text(f"before {text} after").endswith("after")
 
 
-def test_passwords_in_urls_are_removed_and_examples_stay():
-    assert redactor.text("postgres://app:Tr0ub4dor&3@db/x") == f"postgres://{REDACTED}@db/x"
-    for url in ("https://user:password@example.com", "http://localhost:8080/@scope", "git@github.com:a/b.git"):
-        assert redactor.text(f"see {url} there") == f"see {url} there"
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("postgres://[app:Tr0ub4dor&3]@db/x", "redis://[:hunter]@host", "amqp://[app:hunter]@mq:5672/%2f"),
+        *("https://[a1b2c3d4e5f6a7b8]@sentry.example/7", "https://[hunterhunterhunterhunter]@git.example/a.git"),
+        *("redis://[:p@ss]@host", "redis://[:hunt%40er]@host", "mongodb+srv://[app:12345]@db"),
+    ],
+)
+def test_passwords_in_urls_are_removed(url):
+    hidden = re.sub(r"\[.*\]", REDACTED, url)
+    written = url.replace("[", "").replace("]", "")
+    for shown in ("see {} there", '"{}"', "({})"):
+        assert redactor.text(shown.format(written)) == shown.format(hidden)
+    assert "hunt" not in redactor.text(f"?next={quote(written, safe='')}&a=b")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("https://user:password@example.com", "http://localhost:8080/@scope", "git@github.com:a/b.git"),
+        *("ssh://git@github.com/a/b", "https://john.smith1985@host/", "https://example.org:8080?mail=a@b.org"),
+        *("postgres://user:$DB_PASSWORD@db", "postgres://u:${PW}@db", "redis://:<secret>@host", "a://u:****@h"),
+        *("postgres://postgres:postgres@localhost/x", "http://localhost:80, me@example.org", "https://x.org/a?b=c@d"),
+        *("docker://python-3.11-slim-bookworm@sha256:12ab", "https://medium.com/@someone/12345678"),
+    ],
+)
+def test_examples_of_urls_stay(url):
+    assert redactor.text(f"see {url} there") == f"see {url} there"
 
 
 def test_the_projects_own_pages_and_code_stay_as_they_are():
@@ -165,6 +217,7 @@ def test_the_projects_own_pages_and_code_stay_as_they_are():
         ),
         *("https://hooks.slack.com/services/Ta1/B", "AccountKey=a1", "aws key 'a1", "Bearer a.", "Basic a", "a1-", "a"),
         *("://a:1", "-----BEGIN PRIVATE KEY-----", "PuTTY-User-Key-File-3: Private-Lines: ", "deadbeef"),
+        *("\\", "%41", "%25", "&amp;", "&#38;", "\\u005c", "://:a@", "a" * 45 + "\n", "a" * 45 + "\\n"),
     ],
 )
 @pytest.mark.slow
@@ -244,6 +297,101 @@ def test_no_secret_survives_in_json_inside_json():
     for outer, inner in itertools.product((True, False), repeat=2):
         document = json.dumps({"arguments": json.dumps({"path": secret}, ensure_ascii=inner)}, ensure_ascii=outer)
         assert json.loads(redactor.json(document)) == {"arguments": f'{{"path": "{REDACTED}"}}'}
+
+
+def mixed(text: str) -> str:
+    """Return the text with every other letter in capitals."""
+    return "".join(letter.upper() if at % 2 else letter for at, letter in enumerate(text))
+
+
+def percent(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+def wrapped(content: bytes) -> str:
+    """Return base64 as programs print it that wrap lines."""
+    return base64.encodebytes(b"0123456789" * 9 + content + b"0123456789").decode()
+
+
+ESCAPES = {
+    "percent": percent,
+    "percent, lower case": lambda text: percent(text).lower(),
+    "percent, partly": lambda text: "".join(percent(each) if at % 3 else quote(each) for at, each in enumerate(text)),
+    "percent, twice": lambda text: percent(percent(text)),
+    "JSON": lambda text: json.dumps("".join(f"\\u{ord(each):04x}" for each in text if each < "\U00010000"))[1:-1],
+    "JSON, partly": lambda text: json.dumps(text)[1:-1].replace("/", "\\/").replace("a", "\\u0061"),
+    "HTML, decimal": lambda text: "".join(f"&#{ord(each):05d};" for each in text),
+    "HTML, hex": lambda text: "".join(f"&#x{ord(each):X};" for each in text),
+    "HTML, names": html.escape,
+    "HTML in a URL": lambda text: quote(html.escape(text).replace("a", "&#97;"), safe=""),
+    "hex": lambda text: text.encode().hex(),
+    "hex, capitals": lambda text: text.encode().hex().upper(),
+    "hex, mixed": lambda text: mixed(text.encode().hex()),
+    "base64 in JSON": lambda text: base64.b64encode(text.encode()).decode().replace("/", "\\/"),
+    "base64 in a URL": lambda text: quote(base64.b64encode(text.encode()), safe=""),
+    "base64, wrapped": lambda text: wrapped(text.encode()),
+}
+keys = st.text(string.ascii_letters + string.digits + "+/=_-. &<\"'é%", min_size=8, max_size=50).filter(
+    lambda text: _counts_as_secret(text) and unquote(text) == text  # else there is more than one way to undo it
+)
+
+
+def survives(form: str, shown: str) -> bool:
+    """Return whether six characters of the form are left, of which the mark has none."""
+    form = re.sub("(%3D|=)+$", "", form)  # says nothing
+    return any(form[at : at + 6] in shown for at in range(len(form) - 5) if form[at : at + 6] not in REDACTED)
+
+
+@pytest.mark.slow
+@given(keys)
+def test_nothing_of_a_key_survives_its_encodings(secret):
+    secret = secret.strip()
+    redactor = Redactor({"MY_KEY": secret})
+    for name, encode in ESCAPES.items():
+        form = encode(secret)
+        shown = redactor.text(f"[ {form} ]")
+        if name == "base64, wrapped":
+            assert secret.encode() not in base64.b64decode(shown[2:-2].replace(REDACTED, "AAAA") + "==="), name
+            continue
+        assert not survives(form, shown), (name, form, shown)
+        document = redactor.json(json.dumps({"a": {form: [form]}}))
+        assert json.loads(document) == redactor.value({"a": {form: [form]}}), name
+        assert not survives(json.dumps(form)[1:-1], document), name
+
+
+@given(keys, st.binary(max_size=5), st.binary(max_size=5), st.booleans())
+def test_nothing_of_a_key_survives_base64_wherever_it_begins(secret, before, after, websafe):
+    secret = secret.strip()
+    content = before + secret.encode() + after
+    digits = (base64.urlsafe_b64encode if websafe else base64.b64encode)(content).decode()
+    first, last = -(-8 * len(before) // 6), 8 * (len(before) + len(secret.encode())) // 6
+    for form in (digits, digits.rstrip("=")):
+        shown = Redactor({"MY_KEY": secret}).text(f"Basic: {form}.")
+        assert shown == f"Basic: {form[:first]}{REDACTED}{form[last:]}."
+
+
+PEM = "\n".join(
+    ["-----BEGIN EC PRIVATE KEY-----", random_text(64), random_text(64, HEX), "-----END EC PRIVATE KEY-----"]
+)
+
+
+@pytest.mark.parametrize("value", [PEM, PEM.replace("\n", "\\n"), json.dumps({"type": "service", "private_key": PEM})])
+def test_each_line_of_a_key_of_several_is_hidden(value):
+    redactor = Redactor({"DEPLOY_KEY": value})
+    for line in PEM.splitlines()[1:3]:
+        for shown in (f"grep found: {line}", line.encode().hex(), base64.b64encode(line.encode()).decode()):
+            assert REDACTED in redactor.text(shown)
+            assert not survives(shown[12:] if " " in shown else shown, redactor.text(shown))
+    ordinary = "the type of a service is EC, private_key, and -----END of it"
+    assert redactor.text(ordinary) is ordinary
+
+
+def test_words_of_a_secret_stay():
+    redactor = Redactor(
+        {"MY_PASSPHRASE": "correct horse battery staple", "AUTH_PAGE": "see https://docs.example.org/a1b2c3d4"}
+    )
+    for text in ("the horse is correct, the battery flat", "https://docs.example.org/a1b2c3d4"):
+        assert redactor.text(text) is text
 
 
 def test_a_secret_in_a_url_goes_as_it_is_written_there():

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import Record, Text
 from pytest_agentbench.sources import BadItem, field_problem, read_items, refuse
 
@@ -51,6 +52,8 @@ def read_labels(path: Path) -> list[Label]:
     """All labels in order. Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each."""
     labels: list[Label] = []
     problems: list[str] = []
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is no file")
     for item in read_items(path):
         if isinstance(item, BadItem):
             problems.append(f"{path}:{item.line}:{item.column}: {item.reason}")

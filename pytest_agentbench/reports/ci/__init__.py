@@ -7,7 +7,7 @@ mention, no command to the runner.
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.lazy import lazy_exports
-from pytest_agentbench.reports.ci.commands import defused, on_github, unheeded
+from pytest_agentbench.reports.ci.commands import Unheeded, on_github
 
 if TYPE_CHECKING:
     from pytest_agentbench.reports.ci.document import MARKER, comparison_markdown, markdown
@@ -25,11 +25,10 @@ __getattr__ = lazy_exports(__name__, {name: f"{__name__}.{home}" for home, names
 __all__ = [
     "MARKER",
     "Places",
+    "Unheeded",
     "comparison_markdown",
-    "defused",
     "job_summary",
     "markdown",
     "on_github",
-    "unheeded",
     "write_annotations",
 ]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import secrets
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.errors import visible
+from pytest_agentbench.terminal_text import legible, unheeded
 
 if TYPE_CHECKING:
     from pytest_agentbench.reports.table import Terminal
 
 _LONGEST = 1_000
-_COMMAND = re.compile(r"(?m)((?:^|\r)\s*):(?=:)|(?<=#)#(?=\[)")
-"""The first colon of `::name`, the second hash of `##[name]`, which the runner knows too."""
 
 
 def on_github(environ: Mapping[str, str] = os.environ) -> bool:
@@ -30,27 +25,26 @@ def command(name: str, message: str, **properties: str | int | None) -> str:
     return f"::{name}{' ' if given else ''}{given}::{_data(message)}"
 
 
-def defused(text: str) -> str:
-    """Text of others as a job may print it: what the runner would take for a command is escaped."""
-    return _COMMAND.sub(lambda match: rf"{match[1] or ''}\x{ord(match[0][-1]):02x}", text)
+class Unheeded:
+    """A terminal, no line of which a CI takes for a command, whatever it holds."""
 
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
 
-@contextlib.contextmanager
-def unheeded(terminal: Terminal) -> Iterator[None]:
-    """Lines that are written here are no commands to GitHub's runner, whatever they hold; elsewhere nothing changes."""
-    if not on_github():
-        yield
-        return
-    token = secrets.token_hex(16)  # what follows cannot know it, so it cannot end this
-    terminal.write_line(f"::stop-commands::{token}")
-    try:
-        yield
-    finally:
-        terminal.write_line(f"::{token}::")
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._terminal, name)
+
+    def write(self, content: str, *, flush: bool = False, **markup: bool) -> None:
+        """Text that others follow in the same line."""
+        self._terminal.write(unheeded(content), flush=flush, **markup)
+
+    def write_line(self, line: str, **markup: bool) -> None:
+        """A line of its own."""
+        self._terminal.write_line(unheeded(line), **markup)
 
 
 def _data(text: str) -> str:
-    cut = visible(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+    cut = legible(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
     return cut.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -5,6 +5,7 @@ Either way they are chunks: gzip in base64 of a JSON array of the details of som
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import os
@@ -87,6 +88,8 @@ def remove_earlier(page: Path, placed: Placed) -> None:
     To be called once the page is written: until then the earlier one needs them.
     """
     folder, ours = _folder(page), {address.rpartition("/")[2] for address in placed.facts.get("files", ())}
+    if folder.is_symlink():
+        return
     with suppress(OSError):
         earlier = [name for name in os.listdir(folder) if _NAME.fullmatch(name) and name not in ours]
         for name in earlier:
@@ -133,6 +136,8 @@ def _write(folder: Path, chunks: Iterable[str]) -> list[str]:
     for text in chunks:
         name = f"runs-{hashlib.sha256(text.encode()).hexdigest()[:16]}.js"
         try:
+            if folder.is_symlink():
+                raise OSError(errno.ELOOP, "it is a link to another folder, which is not followed")
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(f'agentbenchChunk("{name}","{text}");\n', encoding="ascii")
         except OSError as error:

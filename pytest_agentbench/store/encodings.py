@@ -1,0 +1,173 @@
+"""The forms in which a secret may stand in a text, and texts with their escapes undone."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from base64 import b64encode
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from urllib.parse import unquote
+
+Span = tuple[int, int]
+"""Where something begins and ends in a text."""
+
+LONG_RUN = 16
+"""Characters of the shortest run that `runs_of` finds."""
+
+_SIGNS = r"A-Za-z0-9_.~+/=:-"
+_RUN = re.compile(
+    rf"[^{_SIGNS}]*+(?:[{_SIGNS}]{{1,{LONG_RUN - 1}}}+[^{_SIGNS}]++)*+([{_SIGNS}]{{{LONG_RUN},}}|[{_SIGNS}]*\Z)"
+)
+"""Every key has such a run of characters; most sentences have none, so that they cost little: it passes over short
+ones whole, in half the time of a search for long ones."""
+_SHORTEST = 8
+"""Characters of what is no ordinary word."""
+_WRAP = 40
+"""Characters of the shortest line that a program wraps what it encodes at."""
+_ROUNDS = 3
+"""Of escapes within escapes."""
+_ESCAPE = re.compile(  # each way begins with a sign of its own, so that all else is passed over
+    r"%(?:[0-7][0-9A-Fa-f]|[89A-Fa-f][0-9A-Fa-f](?:%[89A-Fa-f][0-9A-Fa-f])*)"
+    r"|\\(?:\\{0,7}u[dD][89abAB][0-9A-Fa-f]{2}\\{1,8}u[dD][c-fC-F][0-9A-Fa-f]{2}|\\{0,7}(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|/))"
+    r"|&(?:#(?:[0-9]{1,7}|[xX][0-9A-Fa-f]{1,6});?|[A-Za-z][A-Za-z0-9]{1,30};)"
+)
+_TELLTALES = ("%", "&", "\\u", "\\x", "\\/")
+"""One of them stands in each escape."""
+_WRAPPING = re.compile(rf"(?<=[A-Za-z0-9+/_-]{{{_WRAP}}})(?:\r?\n|(?:\\{1, 8}r)?\\{1, 8}n)(?=[A-Za-z0-9+/=_-])")
+_BETWEEN = re.compile(r"(?:\\+[nrt]|[\s\"'])+")
+_RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{16,}|[A-Za-z+/=_-]{40,}")
+
+
+def runs_of(text: str) -> list[Span]:
+    """Return where the runs are that may hold keys and what is encoded in base64 or hex."""
+    spans = [run.span(1) for run in _RUN.finditer(text)]
+    return [(start, end) for start, end in spans if end - start >= LONG_RUN]  # what ends the text may be shorter
+
+
+def parts_of(secret: str) -> set[str]:
+    """Return the lines, or words, of a secret of several that are long and random: each may be shown alone."""
+    parts = _BETWEEN.split(secret)
+    return {part for part in parts if part != secret and _RANDOM.fullmatch(part) and "://" not in part}
+
+
+def plain_forms(secret: str) -> set[str]:
+    """Return the secret as it stands, in a JSON string, in JSON in a JSON string, and with `+` for blanks.
+
+    And without what looks like escapes in it: with those of the text around it, these are undone too.
+    """
+    forms = {layer.text for layer in layers(secret) if len(layer.text) >= _SHORTEST}
+    forms |= {secret, secret.replace(" ", "+")}
+    for _ in range(2):
+        forms |= {inside for form in forms for inside in _inside_json(form)}
+    return forms
+
+
+def hex_form(secret: str) -> str:
+    """Return the secret's bytes in lower-case hex."""
+    return secret.encode("utf-8", "surrogateescape").hex()
+
+
+def base64_forms(secret: str) -> set[str]:
+    """Return what base64 makes of the secret wherever it begins: of each alignment, the digits that are its alone."""
+    content = secret.encode("utf-8", "surrogateescape")
+    forms = set()
+    for before in range(3):
+        digits = b64encode(bytes(before) + content).decode()
+        forms.add(digits[-(-8 * before // 6) : 8 * (before + len(content)) // 6])
+    return forms
+
+
+def _inside_json(text: str) -> tuple[str, str]:
+    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+@dataclass(slots=True)
+class Layer:
+    """A text, or what it becomes without its escapes. `runs` are those that the layer below does not have."""
+
+    text: str
+    runs: list[Span]
+    is_unwrapped: bool = False
+    """Line breaks are gone, so that words stand together that have nothing to do with each other."""
+    _below: Layer | None = None
+    _escapes: list[tuple[int, int, Span]] = field(default_factory=list)
+    """Where what each escape stands for begins and ends, and where the escape lies in the layer below."""
+
+    def origin(self, span: Span) -> Span:
+        """Return where a place of this layer lies in the text that all layers were made of."""
+        if self._below is None:
+            return span
+        start, end = span
+        return self._below.origin((self._before(start, 0), self._before(end - 1, 1)))
+
+    def _before(self, at: int, after: int) -> int:
+        """Return the place below of the character `at`, or of what follows it."""
+        number = bisect_right(self._escapes, at, key=_begin) - 1
+        if number < 0:
+            return at + after
+        _, end, origin = self._escapes[number]
+        return origin[after] if at < end else origin[1] + at - end + after
+
+    def without(self, escapes: re.Pattern[str]) -> Layer | None:
+        """Return what the text becomes without such escapes; None where it has none."""
+        pieces: list[str] = []
+        found = []
+        done = length = 0
+        for escape in escapes.finditer(self.text):
+            start, end = escape.span()
+            meant = _meant(escape[0])
+            pieces += (self.text[done:start], meant)
+            length += start - done
+            found.append((length, length + len(meant), (start, end)))
+            done, length = end, length + len(meant)
+        if not found:
+            return None
+        text = "".join((*pieces, self.text[done:]))
+        new = [
+            run
+            for run in runs_of(text)
+            if bisect_left(found, run[0], key=_begin) < bisect_left(found, run[1], key=_begin)
+        ]
+        return Layer(text, new, escapes is _WRAPPING, self, found)
+
+
+def layers(text: str) -> Iterator[Layer]:
+    """Yield the text as it is, then without its escapes, those that this brings to light, and the line breaks of what
+    was encoded.
+    """
+    layer: Layer | None = Layer(text, runs_of(text))
+    for _ in range(_ROUNDS + 1):
+        assert layer is not None
+        yield layer
+        if _is_wrapped(layer) and (unwrapped := layer.without(_WRAPPING)) is not None:
+            yield unwrapped
+        if not any(map(layer.text.__contains__, _TELLTALES)) or (layer := layer.without(_ESCAPE)) is None:
+            return
+
+
+def _begin(escape: tuple[int, int, Span]) -> int:
+    return escape[0]
+
+
+def _is_wrapped(layer: Layer) -> bool:
+    """Return whether a line of something encoded ends here: only then is a line break none."""
+    text = layer.text
+    return any(end - start >= _WRAP and text[end : end + 1] in ("\n", "\r", "\\") for start, end in layer.runs)
+
+
+@lru_cache(1024)
+def _meant(escape: str) -> str:
+    if escape[0] == "%":
+        return unquote(escape, errors="surrogateescape")
+    if escape[0] == "&":
+        return html.unescape(escape)
+    if escape[0] in "\r\n" or escape[-1] == "n":
+        return ""
+    if escape[-1] == "/":
+        return "/"
+    units = "".join(chr(int(code, 16)) for code in re.findall(r"[ux]([0-9A-Fa-f]+)", escape))
+    return units if len(units) == 1 else units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,0 +1,89 @@
+"""Text of others as a terminal, a CI's log or a judge may have it: nothing in it steers them or hides from a reader.
+
+What would is escaped and never left out, so that people see that it is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TextIO
+
+# Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt), less what spells words and emoji: joiners
+# and the variation selectors of the basic plane.
+_IGNORED = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    "\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_SPELLING = "\u200c\u200d\ufe00-\ufe0f"
+# Besides: category Cf (signs that change how others are read), the blank of braille.
+_FORMAT = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\u2800"
+_CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
+
+_STEERING = re.compile(f"[{_CONTROL}{_IGNORED}\ufff9-\ufffb]")
+_UNSEEN = re.compile(f"[{_CONTROL}{_IGNORED}{_SPELLING}{_FORMAT}]")
+
+_COMMAND = re.compile(
+    r"(?m)^(\s*):(?=:.*::)"  # GitHub's `::name::`
+    r"|(?<=#)#(?=\w*\[)"  # `##[name]` of GitHub and Azure, Azure's `##vso[`, TeamCity's `##teamcity[`
+    r"|(?<=section)_(?=(?:start|end):[0-9])"  # GitLab's, which end in a control character
+)
+_FOLDED = re.compile(r"(?m)^(\s*)[-+~^](?=[-+~^]{2}(?:\s|$))")
+"""Where Buildkite's log is folded. Diffs and Markdown have such lines too, so that they are left alone elsewhere."""
+
+
+def visible(text: str) -> str:
+    """Return the text with escapes for what a terminal obeys, hides or turns around and a CI takes for its commands.
+
+    Lines and tabs stay.
+    """
+    return unheeded(legible(text))
+
+
+def legible(text: str) -> str:
+    """Return the text like `visible`, where no CI reads it."""
+    return _STEERING.sub(_escape, text)
+
+
+def visible_line(text: str) -> str:
+    """Return the text like `visible`, on one line."""
+    return unheeded(legible(text.expandtabs(4)).replace("\n", "\\n"))
+
+
+def wholly_visible(text: str) -> str:
+    """Return the text with escapes for all that a reader would not see, joiners and variation selectors too.
+
+    Lines and tabs stay.
+    """
+    return _UNSEEN.sub(_escape, text)
+
+
+def unheeded(text: str) -> str:
+    """Return the text with escapes where a CI would take a line for a command of its own.
+
+    Within JSON the escapes are JSON's, so that a document stays what it was.
+    """
+    shown = _COMMAND.sub(_defuse, text)
+    return _FOLDED.sub(_defuse, shown) if "BUILDKITE" in os.environ else shown
+
+
+class UnheededStream:
+    """A stream of text, no line of which a CI takes for a command. All else is the stream's own."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.heeded = stream
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.heeded, name)
+
+    def write(self, text: str) -> int:
+        """Write the text with escapes in it."""
+        return self.heeded.write(unheeded(text))
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
+def _defuse(match: re.Match[str]) -> str:
+    return f"{match[1] or ''}\\u{ord(match[0][-1]):04x}"
