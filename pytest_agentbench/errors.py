@@ -6,6 +6,8 @@ import re
 
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_OF_ITS_OWN = re.compile(r"(?<!HTTP )(?<!\w)[\w.-]*\d[\w.-]*")
+
 
 class AgentbenchError(Exception):
     """Root of everything this package raises on purpose."""
@@ -65,3 +67,8 @@ class UnavailableError(AgentbenchError):
 def visible(text: str) -> str:
     """The text with escapes for what a terminal would obey, hide or turn around; lines and tabs stay."""
     return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def as_alike(text: str) -> str:
+    """Return an error's text without what differs from run to run (numbers, times, ids): equal ones are alike."""
+    return _OF_ITS_OWN.sub("#", text)

@@ -6,7 +6,8 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -51,7 +52,7 @@ class SessionReport:
         self.baseline = _baseline(config, settings)
         self._opening = threading.Lock()
         self.drained: str | None = None
-        self.not_run = 0
+        self.not_run: Counter[str] = Counter()
         self.report: dict[str, Any] | None = None
         self.written: dict[str, Path] = {}
 
@@ -88,7 +89,8 @@ class SessionReport:
         if row is not None:
             self.order[report.nodeid] = getattr(report, "item_index", len(self.order))
             self._keep(report.nodeid, row)
-            self.not_run += getattr(report, "agentbench_not_run", False)
+            if (reason := getattr(report, "agentbench_not_run", None)) is not None:
+                self.not_run[reason] += 1
         elif report.nodeid in self.rows:
             if outcome == "error":  # its teardown broke
                 self._keep(
@@ -121,8 +123,19 @@ class SessionReport:
         elif self.journal is not None:
             self.journal.discard()
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which shows every error whole
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
         """What people see at the end."""
+        if self.report is None:
+            return (yield)
+        from pytest_agentbench.reports import folded_errors
+
+        with folded_errors(terminalreporter):
+            yield
+
+    @pytest.hookimpl(specname="pytest_terminal_summary")
+    def write_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The section of this plugin."""
         if self.dry_run is not None:
             from pytest_agentbench.reports import write_forecast
 
@@ -300,7 +313,7 @@ class SessionReport:
     @property
     def _cut_short(self) -> str | None:
         """Why some runs were not started; what came too late to skip any has stopped nothing."""
-        return self.drained if self.not_run else None
+        return "; ".join(self.not_run) or None
 
     def _beginning(self) -> dict[str, Any]:
         """What is known of the session before it has made a run."""
@@ -332,9 +345,8 @@ class SessionReport:
         from pytest_agentbench.reports import family_warnings
 
         yield from self.budget.gaps() if self.budget is not None else ()
-        if self._cut_short:
-            runs = "1 run was" if self.not_run == 1 else f"{self.not_run} runs were"
-            yield f"{self._cut_short}; {runs} not started"
+        for reason, count in self.not_run.items():
+            yield f"{reason}; {'1 run was' if count == 1 else f'{count} runs were'} not started"
         if self.lost:
             yield f"{self.lost} collected items were never reported"
         yield from family_warnings(self.rows.values())

@@ -66,6 +66,8 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
     finally:
         if services.on_ended is not None:
             services.on_ended(job, result)
+        if result.not_run is None and not (result.reused and result.error is None):
+            services.stops.note(job, result.error)
     result.seconds = result.seconds or time.perf_counter() - begun
     result.tape = None
     return result
@@ -97,13 +99,13 @@ class _Attempt:
         """Makes what the store lacks. The lock is held: what another session made meanwhile is there by now."""
         if await self.reuse():
             return
-        if (reason := self.services.drained()) is not None:  # while it waited for the lock
-            self.result.not_run = reason
+        services, job, case, result = self.services, self.job, self.case, self.result
+        if (reason := services.drained() or services.stops.reason(job)) is not None:  # while it waited for the lock
+            result.not_run = reason
             return
         if await self._pull() and await self.reuse():
             return
-        self.lane.refuse_newer(self.case.case_id, self.job.repetition)
-        services, job, case, result = self.services, self.job, self.case, self.result
+        self.lane.refuse_newer(case.case_id, job.repetition)
         if not job.by_hand:
             require_hooks(case, job.plan.evaluation_profile.security_policy)
         if result.artifact is None or not await restore_workspace(services, job, case, result):

@@ -24,6 +24,7 @@ from pytest_agentbench.engine.taping import Taped, paid, replays, run_ended, run
 from pytest_agentbench.engine.web import web_fetch, web_search
 from pytest_agentbench.errors import ProviderError, UnwritableError
 from pytest_agentbench.judging import tools_shown
+from pytest_agentbench.models import RUN_LIMIT
 from pytest_agentbench.records import WORKSPACE_NOTE, Case, RunArtifact, RunError
 from pytest_agentbench.runners import RUN_SECONDS, Recorder, RunContext, RunEnd, Runner, conclude
 from pytest_agentbench.store import share_run
@@ -207,6 +208,7 @@ async def _until_end(runner: Runner, context: RunContext, limit: float | None, t
         async with asyncio.timeout(limit) as timer:
             if tape is not None:
                 tape.timer = timer
+            RUN_LIMIT.set(timer)
             returned = await runner(context.case, context)
         return conclude(returned, context.trace)
     except ProviderError as error:

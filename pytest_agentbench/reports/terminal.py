@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.errors import as_alike
 from pytest_agentbench.reports import text
 from pytest_agentbench.reports.cases import CaseKey, case_key
 from pytest_agentbench.reports.figures import cost, model_marks, subject, tokens, totals_lines
@@ -158,10 +160,13 @@ def _write_slowest(reporter: Terminal, report: Report, style: Style) -> None:
 
 
 def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
-    """Cases that the agent failed, lowest pass rate first, then lowest score; then those only infrastructure failed."""
+    """Cases that the agent failed, lowest pass rate first, then lowest score; then those only infrastructure failed,
+    once for each kind of error.
+    """
     bad = [case for case in report["cases"] if case["failed"] or case["errors"]]
     if not bad:
         return
+    bad, more_alike = _folded_cases(report, bad)
 
     def badness(case: Any) -> tuple[float, float]:
         rate, score = case["pass_rate"], case["mean_score"]
@@ -178,8 +183,62 @@ def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
         ran = case["repetitions"] - case["skipped"]
         came = "error" if not case["failed"] else "failed" if ran == 1 else f"{case['passed']} of {ran}"
         message = messages.get(_place(case), "").partition("\n")[0]
+        if alike := more_alike.get(_place(case)):
+            message = f"(and {alike} more) {message}"
         reporter.write(f"{came:>9}", red=bool(case["failed"]), yellow=not case["failed"])
         reporter.line(f"  {text.pad(name, width)}  {style.clip(message, style.width - width - 14)}".rstrip())
+
+
+def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, int]]:
+    """Return the cases, those that came to nothing by equal errors only once, and how many more each stands for."""
+    errors = [case for case in bad if not case["failed"]]
+    messages = _messages(report, set(map(_place, errors)))
+    kept: list[Any] = []
+    first: dict[tuple[str, str], Any] = {}
+    more: dict[Any, int] = {}
+    for case in bad:
+        place = _place(case)
+        if case["failed"] or place not in messages:
+            kept.append(case)
+        elif (key := (case["model_id"], as_alike(messages[place]))) in first:
+            more[first[key]] = more.get(first[key], 0) + 1
+        else:
+            first[key] = place
+            kept.append(case)
+    return kept, more
+
+
+@contextlib.contextmanager
+def folded_errors(reporter: Any) -> Iterator[None]:
+    """Show errors of cases that are equal only once, with their number, in pytest's own lists; -vv shows each.
+
+    The counts of pytest's last line stay: it is written after this.
+    """
+    errors = reporter.stats.get("error", [])
+    groups: dict[str, list[Any]] = {}
+    for phase in errors:
+        row = getattr(phase, "agentbench_row", None)
+        text_of = f"{row['model_id']}\n{as_alike(row['message'])}" if row and row["message"] else phase.nodeid
+        groups.setdefault(text_of, []).append(phase)
+    if len(groups) == len(errors) or reporter.verbosity >= 2:
+        yield
+        return
+    for first, *others in groups.values():
+        if others:
+            _say_how_many(first, len(others))
+    reporter.stats["error"] = [phases[0] for phases in groups.values()]
+    try:
+        yield
+    finally:
+        reporter.stats["error"] = errors
+
+
+def _say_how_many(phase: Any, more: int) -> None:
+    said = f"and {more} more with the same error"
+    if isinstance(phase.longrepr, str):
+        phase.longrepr = f"{phase.longrepr}\n{said}"
+    elif hasattr(phase.longrepr, "addsection"):
+        phase.longrepr.addsection(said, "")
 
 
 def _place(case: Any) -> tuple[CaseKey, str]:
