@@ -7,7 +7,7 @@ import platform
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -123,19 +123,8 @@ class SessionReport:
         elif self.journal is not None:
             self.journal.discard()
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which shows every error whole
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What people see at the end."""
-        if self.report is None:
-            return (yield)
-        from pytest_agentbench.reports import folded_errors
-
-        with folded_errors(terminalreporter):
-            yield
-
-    @pytest.hookimpl(specname="pytest_terminal_summary")
-    def write_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The section of this plugin."""
         if self.dry_run is not None:
             from pytest_agentbench.reports import write_forecast
 
@@ -207,7 +196,13 @@ class SessionReport:
             self.link.tell("stop", str(stop))
 
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
-        from pytest_agentbench.reports import add_session_labels, build_report, case_failures, suite_properties
+        from pytest_agentbench.reports import (
+            FoldedErrors,
+            add_session_labels,
+            build_report,
+            case_failures,
+            suite_properties,
+        )
 
         rows = [self.rows[nodeid] for nodeid in sorted(self.rows, key=lambda nodeid: self.order[nodeid])]
         report = build_report(rows, self._beginning(), self._spent_usd())
@@ -225,6 +220,7 @@ class SessionReport:
         if self.journal is not None:
             self.journal.end(report)
         self.report = report
+        session.config.pluginmanager.register(FoldedErrors())
         for plugin in session.config.pluginmanager.get_plugins():
             if hasattr(plugin, "add_global_property"):  # pytest's JUnit writer
                 for name, value in suite_properties(report):

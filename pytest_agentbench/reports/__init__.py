@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.reports.reading import read_report
     from pytest_agentbench.reports.report import build_report, report_schema, suite_properties, write_report
     from pytest_agentbench.reports.table import Terminal
-    from pytest_agentbench.reports.terminal import folded_errors, write_summary
+    from pytest_agentbench.reports.terminal import FoldedErrors, write_summary
     from pytest_agentbench.reports.uncollected import collection_problems
 
 _HOMES = {
@@ -47,7 +47,7 @@ _HOMES = {
     "reading": ("read_report",),
     "report": ("build_report", "report_schema", "suite_properties", "write_report"),
     "table": ("Terminal",),
-    "terminal": ("folded_errors", "write_summary"),
+    "terminal": ("FoldedErrors", "write_summary"),
     "uncollected": ("collection_problems",),
 }
 """What workers, which make no report, do without, and all but dry runs."""
@@ -60,6 +60,7 @@ __all__ = [
     "Counts",
     "Entry",
     "Fault",
+    "FoldedErrors",
     "Gate",
     "Journal",
     "JournalReader",
@@ -79,7 +80,6 @@ __all__ = [
     "failure_report",
     "family_warnings",
     "faults",
-    "folded_errors",
     "gate",
     "groupable",
     "headline",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from pytest_agentbench.errors import as_alike
 from pytest_agentbench.reports import text
@@ -208,29 +209,28 @@ def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, 
     return kept, more
 
 
-@contextlib.contextmanager
-def folded_errors(reporter: Any) -> Iterator[None]:
-    """Show errors of cases that are equal only once, with their number, in pytest's own lists; -vv shows each.
+class FoldedErrors:
+    """Shows errors of cases that are equal only once, with their number, in pytest's own lists; -vv shows each."""
 
-    The counts of pytest's last line stay: it is written after this.
-    """
-    errors = reporter.stats.get("error", [])
-    groups: dict[str, list[Any]] = {}
-    for phase in errors:
-        row = getattr(phase, "agentbench_row", None)
-        text_of = f"{row['model_id']}\n{as_alike(row['message'])}" if row and row["message"] else phase.nodeid
-        groups.setdefault(text_of, []).append(phase)
-    if len(groups) == len(errors) or reporter.verbosity >= 2:
-        yield
-        return
-    for first, *others in groups.values():
-        if others:
-            _say_how_many(first, len(others))
-    reporter.stats["error"] = [phases[0] for phases in groups.values()]
-    try:
-        yield
-    finally:
-        reporter.stats["error"] = errors
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which shows every error whole
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        """Take the others away for as long as pytest lists them: the counts of its last line come later."""
+        errors = terminalreporter.stats.get("error", [])
+        groups: dict[str, list[Any]] = {}
+        for phase in errors:
+            row = getattr(phase, "agentbench_row", None)
+            kind = f"{row['model_id']}\n{as_alike(row['message'])}" if row and row["message"] else phase.nodeid
+            groups.setdefault(kind, []).append(phase)
+        if len(groups) < len(errors) and terminalreporter.verbosity < 2:
+            for first, *others in groups.values():
+                if others:
+                    _say_how_many(first, len(others))
+            terminalreporter.stats["error"] = [phases[0] for phases in groups.values()]
+        try:
+            return (yield)
+        finally:
+            if errors:
+                terminalreporter.stats["error"] = errors
 
 
 def _say_how_many(phase: Any, more: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -63,6 +64,7 @@ def test_a_refused_key_stops_its_model_without_any_profile(bench, fault):
     assert finished.text.count("ERROR at setup of") == 1
     alike = outcomes_of(finished, "bad").count("error") - 1
     assert f"and {alike} more with the same error" in finished.text
+    assert f"(and {alike} more) model 'bad' at " in finished.text  # the list of the worst cases
     assert f"{alike + 1} errors" in finished.text  # pytest's own count
 
 
@@ -72,18 +74,17 @@ def test_an_endpoint_that_is_dead_from_the_start_is_known_so_within_seconds(benc
     bench.profile("patient", policy={"max_concurrency": 64}, runner_defaults={"retries": 8})
     with FaultEndpoint() as gone:
         pass
-    began = time.monotonic()
     with FaultEndpoint(answer=lambda _: PARIS) as good:
         models = two_models(bench, gone.base_url, good.base_url)
         finished = bench.run(*models, "--agentbench-run-profile", "patient", "--junit-xml", "junit.xml")
-    assert time.monotonic() - began < 25  # 15 s and what a session of 1000 items takes on a busy machine
     assert outcomes_of(finished, "good") == ["passed"] * 500
     bad = outcomes_of(finished, "bad")
     assert set(bad) == {"error", "skipped"}
     assert bad.count("error") <= 64
     assert finished.exit == 1
     assert finished.text.count("ERROR at setup of") == 1
-    assert "so it is not asked any more" in finished.text
+    seconds = re.search(r"nothing was answered for (\d+) s, so it is not asked any more", finished.text)
+    assert int(seconds[1]) < 15
     assert (bench.path / "junit.xml").read_text().count("<error ") == bad.count("error")
 
 
