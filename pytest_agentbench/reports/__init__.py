@@ -16,6 +16,7 @@ from pytest_agentbench.reports.statistics import (
     pass_at_k,
     pass_hat_k,
     pass_rate_interval,
+    score_interval,
     wilson_interval,
 )
 from pytest_agentbench.reports.tool_use import model_tool_use
@@ -96,6 +97,7 @@ __all__ = [
     "read_report",
     "report_schema",
     "run_row",
+    "score_interval",
     "suite_properties",
     "user_properties",
     "wilson_interval",

@@ -12,7 +12,7 @@ import pytest
 from pytest_agentbench.errors import as_alike
 from pytest_agentbench.reports import text
 from pytest_agentbench.reports.cases import CaseKey, case_key
-from pytest_agentbench.reports.figures import cost, model_marks, subject, tokens, totals_lines
+from pytest_agentbench.reports.figures import cost, judged, model_marks, subject, tokens, totals_lines
 from pytest_agentbench.reports.report import Report
 from pytest_agentbench.reports.table import (
     Column,
@@ -140,6 +140,7 @@ def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -
 
     if any(model["mean_score"] is not None for model in models):
         add("score", 4, lambda model: shown(model["mean_score"]))
+        add("judged", 6, judged)
         return
     names = list(dict.fromkeys(name for model in models for name in model["metrics"]))
     for name in names[:2]:
