@@ -77,7 +77,7 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
     details = [f"    {line}" for line in _said(found[0])[1:]] if alone else ["", *_aligned(found)]
     evidence = [f"    {_line(line)}" for line in research_evidence(evaluation)]
     lines = [first, *details, *(["", "evidence:", *evidence] if evidence else [])]
-    lines += ["", *_answer(artifact.final_output), *_changes(artifact)]
+    lines += ["", *_broken_tools(artifact), *_answer(artifact.final_output), *_changes(artifact)]
     if artifact_path is not None:
         lines.append(f"full trace: {visible(artifact_path)}")
     return "\n".join(lines)
@@ -233,6 +233,12 @@ def _answer(answer: str | None) -> list[str]:
     lines = answer.rstrip().splitlines()
     shown = [f"    {_line(line)}".rstrip() for line in lines[-ANSWER_LINES:]]
     return [f"answer (last {len(shown)} of {len(lines)} lines):" if len(lines) > len(shown) else "answer:", *shown]
+
+
+def _broken_tools(artifact: RunArtifact) -> list[str]:
+    """What no agent is to blame for: tools whose own code failed in the run."""
+    said = list(dict.fromkeys(f"tool {name} broke: {text}" for name, text in artifact.broken_tools))
+    return [*map(_line, said[:3]), ""] if said else []
 
 
 def _changes(artifact: RunArtifact) -> list[str]:
