@@ -126,12 +126,16 @@ class _Attempt:
         if services.reuse_evaluations and not records_verdict(services, job, result.tape):
             found = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
             result.evaluation, result.evaluation_path = found or (None, None)
-            result.measure = measure_of(services, job, case) if found else None
+            if found is not None and services.dry_run is None and not job.by_hand:
+                believed = await services.rechecks.believed(services, job, case, artifact, found[0])
+                if believed is not found[0]:  # the page shows no file that says otherwise
+                    result.evaluation, result.evaluation_path = believed, None
+            result.measure = measure_of(services, job, case) if result.evaluation is not None else None
         if result.evaluation is None and replays_run(result.tape, artifact):
             result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
             return False
         result.evaluation_reused = result.evaluation is not None
-        if result.evaluation is not None and services.dry_run is None:
+        if result.evaluation is not None and result.evaluation_path is not None and services.dry_run is None:
             share_evaluation(self.lane, artifact, result.evaluation, made=False)
         return result.evaluation_reused and (not job.by_hand or await restore_workspace(services, job, case, result))
 

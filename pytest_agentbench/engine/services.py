@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.engine.budget import Part
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.openclaw import OpenClawRuns
+from pytest_agentbench.engine.rechecking import Rechecks
 from pytest_agentbench.engine.registry import Registry
 from pytest_agentbench.engine.research.runs import ResearchRuns
 from pytest_agentbench.engine.servers import fixture_servers
@@ -56,7 +57,7 @@ class Services:
     are about to begin. `catalogues` are the tools of MCP servers, `session_servers` those servers that runs share;
     their programs start in `turns`. `openclaw` is what runs of OpenClaw share, `research` what research reports do,
     which `research_subjects` hold or ask for. `redactor` hides secrets in what is stored, which is below `output`.
-    `stops` are the models that get no more runs.
+    `stops` are the models that get no more runs, `rechecks` what stored verdicts are compared with.
     """
 
     registry: Registry
@@ -88,6 +89,7 @@ class Services:
     openclaw: OpenClawRuns = field(init=False)
     research: ResearchRuns = field(init=False)
     stops: ModelStops = field(init=False)
+    rechecks: Rechecks = field(default_factory=Rechecks)
 
     def __post_init__(self) -> None:
         workspace = cache(partial(self.sandboxes.workspace, None, "mcp-servers"))
