@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from pytest_agentbench.terminal_text import visible as visible
+
+_OF_ITS_OWN = re.compile(r"(?<!HTTP )(?<!\w)[\w.-]*\d[\w.-]*")
 
 
 class AgentbenchError(Exception):
@@ -58,3 +62,8 @@ class JudgeError(InfrastructureError):
 
 class UnavailableError(AgentbenchError):
     """What a case needs is not to be had here (a runner, a key, a program): pytest skips it with this reason."""
+
+
+def as_alike(text: str) -> str:
+    """Return an error's text without what differs from run to run (numbers, times, ids): equal ones are alike."""
+    return _OF_ITS_OWN.sub("#", text)

@@ -6,6 +6,7 @@ import os
 import platform
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -52,7 +53,7 @@ class SessionReport:
         self._opening = threading.Lock()
         self.drained: str | None = None
         self.ended_by: int | None = None
-        self.not_run = 0
+        self.not_run: Counter[str] = Counter()
         self.report: dict[str, Any] | None = None
         self.written: dict[str, Path] = {}
 
@@ -94,7 +95,8 @@ class SessionReport:
             self.order[report.nodeid] = getattr(report, "item_index", len(self.order))
             before = self.rows.get(report.nodeid) if getattr(report, "agentbench_again", False) else None
             self._keep(report.nodeid, row if before is None else _counted(before, row))
-            self.not_run += getattr(report, "agentbench_not_run", False)
+            if (reason := getattr(report, "agentbench_not_run", None)) is not None:
+                self.not_run[reason] += 1
         elif report.nodeid in self.rows:
             if outcome == "error":  # its teardown broke
                 self._keep(
@@ -201,7 +203,13 @@ class SessionReport:
             self.link.tell("stop", str(stop))
 
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
-        from pytest_agentbench.reports import add_session_labels, build_report, case_failures, suite_properties
+        from pytest_agentbench.reports import (
+            FoldedErrors,
+            add_session_labels,
+            build_report,
+            case_failures,
+            suite_properties,
+        )
 
         nodeids = sorted(self.rows, key=lambda nodeid: self.order[nodeid])
         rows = [self.rows[nodeid] for nodeid in nodeids]
@@ -220,6 +228,7 @@ class SessionReport:
         if self.journal is not None:
             self.journal.end(report)
         self.report = report
+        session.config.pluginmanager.register(FoldedErrors())
         for plugin in session.config.pluginmanager.get_plugins():
             if hasattr(plugin, "add_global_property"):  # pytest's JUnit writer
                 for name, value in suite_properties(report):
@@ -308,7 +317,7 @@ class SessionReport:
     @property
     def _cut_short(self) -> str | None:
         """Why some runs were not started; what came too late to skip any has stopped nothing."""
-        return self.drained if self.not_run else None
+        return "; ".join(self.not_run) or None
 
     def _beginning(self) -> dict[str, Any]:
         """What is known of the session before it has made a run."""
@@ -340,9 +349,8 @@ class SessionReport:
         from pytest_agentbench.reports import family_warnings
 
         yield from self.budget.gaps() if self.budget is not None else ()
-        if self._cut_short:
-            runs = "1 run was" if self.not_run == 1 else f"{self.not_run} runs were"
-            yield f"{self._cut_short}; {runs} not started"
+        for reason, count in self.not_run.items():
+            yield f"{reason}; {'1 run was' if count == 1 else f'{count} runs were'} not started"
         if self.lost:
             yield f"{self.lost} collected items were never reported"
         yield from _repeated(self.rows.values())

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_agentbench.checks.base import CheckContext, Verdict, verdict
 from pytest_agentbench.checks.json_values import compact, includes
+from pytest_agentbench.metrics import calls_of
 from pytest_agentbench.records import (
     MaxCostUsd,
     MaxSeconds,
@@ -36,14 +37,17 @@ def tool_call_count(spec: ToolCallCount, context: CheckContext) -> Verdict:
 
 
 def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
-    """Enough calls of the tool include the arguments and come after a call of `after`."""
-    calls = context.artifact.tool_calls
+    """Enough calls of the tool include the arguments and come after a call of `after`, and the tool did not break."""
+    called = calls_of(context.artifact)
+    broke = [call for call, result in called if call.name == spec.name and result is not None and result.broken]
+    calls = [call for call, result in called if result is None or not result.broken]
     if spec.after is not None:
         first = next((at for at, call in enumerate(calls) if call.name == spec.after), len(calls))
         calls = calls[first + 1 :]
     hits = _hits(calls, spec.name, spec.arguments)
     order = f" after {spec.after}" if spec.after else ""
     message = f"{len(hits)} calls of {spec.name}{order} as described, expected at least {spec.min_count}"
+    message += f"; the tool itself broke in {len(broke)} further calls, which do not count" if broke else ""
     expected = f"{_described(spec.name, spec.arguments)}{order}"
     return verdict(len(hits) >= spec.min_count, message, expected, _summary(context.artifact.tool_calls, spec.name))
 

@@ -137,7 +137,8 @@ def _event(event: TraceEvent, case: Case, run: RunArtifact) -> Iterator[Line]:
         yield f"  calls {_line(event.name)}", {"bold": True}
         yield from _text(arguments or "", MAX_EVENT, "    ")
     elif isinstance(event, ToolResultEvent):
-        yield ("  an error came back:", {"red": True}) if event.is_error else ("  result:", {"light": True})
+        came = "  the tool itself broke:" if event.broken else "  an error came back:"
+        yield (came, {"red": True}) if event.is_error else ("  result:", {"light": True})
         yield from _text(event.content, MAX_EVENT, "    ")
     elif isinstance(event, MessageEvent) and _is_said_on_the_way(event, case, run):
         yield f"  {event.role}:", {"light": True}

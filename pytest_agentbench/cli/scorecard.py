@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.cli.printing import printable
-from pytest_agentbench.reports import Entry, breakdown, groupable, mean_interval, pass_rate_interval
+from pytest_agentbench.reports import Entry, breakdown, groupable, pass_rate_interval, score_interval
 
 if TYPE_CHECKING:
     from pytest_agentbench.benchmark import EvaluationResult
@@ -39,7 +39,7 @@ def scorecard(
         "threshold": spec.threshold,
         "items": len(entries),
         "judged": len(scores),
-        "score_ci95": mean_interval(scores),
+        "score_ci95": score_interval(scores),
         "pass_rate": sum(judged) / len(judged) if judged else None,
         "pass_rate_ci95": pass_rate_interval([(int(passed), 1) for passed in judged]),
         "missing_ids": [result.item_id for result in results if result.missing],
@@ -164,10 +164,9 @@ def _number(value: float | None, scale: float = 1, digits: int = 3) -> str:
 
 
 def _interval(ends: Sequence[float] | None, scale: float = 1, digits: int = 3) -> str:
-    """Cut to what scores can be: an interval of few items reaches beyond."""
     if ends is None:
         return "-"
-    low, high = (_number(min(1.0, max(0.0, end)), scale, digits) for end in ends)
+    low, high = (_number(end, scale, digits) for end in ends)
     return f"[{low}, {high}]"
 
 

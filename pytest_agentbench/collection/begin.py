@@ -106,7 +106,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
         except ConfigError as error:
             _refuse(session, f"--agentbench-otel: {error}")
             return
-    view = _view(config, report, len(jobs)) if report is not None else _unseen
+    view = _view(config, report, len(jobs), services) if report is not None else _unseen
     work: Work = functools.partial(execute, services)
     ahead = RunAhead(
         session, work, limits, close=services.close, tick=view, warn=telling.warn, channel=channel, throttles=throttles
@@ -242,7 +242,13 @@ def _services(
         from pytest_agentbench.models import Endpoints
 
         shared = functools.partial(throttles.of_model, limits.total) if throttles is not None else None
-        return Endpoints(scripts=scripts, concurrency=limits.concurrency, providers=registry.providers, shared=shared)
+        return Endpoints(
+            scripts=scripts,
+            concurrency=limits.concurrency,
+            providers=registry.providers,
+            shared=shared,
+            tell=lambda said: telling.warn(store.redactor.text(said)),
+        )
 
     store.warn = telling.warn
     return Services(
@@ -273,7 +279,7 @@ def _session_id(config: pytest.Config) -> str:
     return str(named or uuid.uuid4().hex)[:12]
 
 
-def _view(config: pytest.Config, report: SessionReport, total: int) -> Any:
+def _view(config: pytest.Config, report: SessionReport, total: int, services: Services) -> Any:
     """Draws the status line while pytest waits, and notes in the journal what is under way."""
     status, begun, budget = StatusLine.of_session(config), time.perf_counter(), report.open_budget()
     config.add_cleanup(status.close)
@@ -294,6 +300,7 @@ def _view(config: pytest.Config, report: SessionReport, total: int) -> Any:
                 elapsed_seconds=time.perf_counter() - begun,
                 cost_usd=budget.spent or None,
                 partial_cost=budget.unknown > 0,
+                waiting_for=services.describe_pauses(),
             )
         )
 

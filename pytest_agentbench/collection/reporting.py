@@ -103,14 +103,14 @@ class CaseReports:
         if attempt > 1:
             report.agentbench_again = True  # type: ignore[attr-defined]
         if result.not_run is not None:
-            report.agentbench_not_run = True  # type: ignore[attr-defined]
+            report.agentbench_not_run = result.not_run  # type: ignore[attr-defined]
         properties = user_properties(row)
         item.user_properties.extend(properties)
         report.user_properties.extend(properties)
         replayed = result.artifact is not None and result.artifact.cassette == "replayed"
         if not result.reused and not replayed:
             report.duration += result.seconds  # the time of the run, not of the wait for it
-        if stop := stop_reason(job, result, outcome):
+        if stop := stop_reason(job, outcome):
             report.agentbench_stop = stop  # type: ignore[attr-defined]
             item.session.shouldfail = stop
 
@@ -218,12 +218,10 @@ def _message(call: pytest.CallInfo[Any], result: Result) -> str | None:
     return str(error) if isinstance(error, pytest.skip.Exception) else call.excinfo.exconly()
 
 
-def stop_reason(job: Job, result: Result, outcome: str) -> str | None:
+def stop_reason(job: Job, outcome: str) -> str | None:
     """Why the run profile's policy ends the session after this item, if it does."""
     policy = job.plan.run_profile.execution_policy
     name = job.plan.run_profile.run_profile_id
     if outcome == "failed" and policy.fail_fast:
         return f"stopping after a failed case: execution_policy.fail_fast of run profile {name!r}"
-    if outcome == "error" and policy.stop_on_runner_error and result.not_run is None:
-        return f"stopping after a runner error: execution_policy.stop_on_runner_error of run profile {name!r}"
     return None

@@ -66,6 +66,8 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
     finally:
         if services.on_ended is not None:
             services.on_ended(job, result)
+        if result.not_run is None and not (result.reused and result.error is None):
+            services.stops.note(job, result.error)
     result.seconds = result.seconds or time.perf_counter() - begun
     result.tape = None
     return result
@@ -97,13 +99,13 @@ class _Attempt:
         """Makes what the store lacks. The lock is held: what another session made meanwhile is there by now."""
         if await self.reuse():
             return
-        if (reason := self.services.drained()) is not None:  # while it waited for the lock
-            self.result.not_run = reason
+        services, job, case, result = self.services, self.job, self.case, self.result
+        if (reason := services.drained() or services.stops.reason(job)) is not None:  # while it waited for the lock
+            result.not_run = reason
             return
         if await self._pull() and await self.reuse():
             return
-        self.lane.refuse_newer(self.case.case_id, self.job.repetition)
-        services, job, case, result = self.services, self.job, self.case, self.result
+        self.lane.refuse_newer(case.case_id, job.repetition)
         if not job.by_hand:
             require_hooks(case, job.plan.evaluation_profile.security_policy)
         if result.artifact is None or not await restore_workspace(services, job, case, result):
@@ -124,12 +126,16 @@ class _Attempt:
         if services.reuse_evaluations and not records_verdict(services, job, result.tape):
             found = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
             result.evaluation, result.evaluation_path = found or (None, None)
-            result.measure = measure_of(services, job, case) if found else None
+            if found is not None and services.dry_run is None and not job.by_hand:
+                believed = await services.rechecks.believed(services, job, case, artifact, found[0])
+                if believed is not found[0]:  # the page shows no file that says otherwise
+                    result.evaluation, result.evaluation_path = believed, None
+            result.measure = measure_of(services, job, case) if result.evaluation is not None else None
         if result.evaluation is None and replays_run(result.tape, artifact):
             result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
             return False
         result.evaluation_reused = result.evaluation is not None
-        if result.evaluation is not None and services.dry_run is None:
+        if result.evaluation is not None and result.evaluation_path is not None and services.dry_run is None:
             share_evaluation(self.lane, artifact, result.evaluation, made=False)
         return result.evaluation_reused and (not job.by_hand or await restore_workspace(services, job, case, result))
 

@@ -22,8 +22,9 @@ from pytest_agentbench.engine.serving import start_servers
 from pytest_agentbench.engine.subject import Subject
 from pytest_agentbench.engine.taping import Taped, paid, replays, run_ended, run_kept
 from pytest_agentbench.engine.web import web_fetch, web_search
-from pytest_agentbench.errors import ProviderError, UnwritableError
+from pytest_agentbench.errors import ProviderError, UnwritableError, as_alike, visible
 from pytest_agentbench.judging import tools_shown
+from pytest_agentbench.models import RUN_LIMIT
 from pytest_agentbench.records import WORKSPACE_NOTE, Case, RunArtifact, RunError
 from pytest_agentbench.runners import RUN_SECONDS, Recorder, RunContext, RunEnd, Runner, conclude
 from pytest_agentbench.store import share_run
@@ -71,6 +72,8 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
     result.seconds = artifact.duration_seconds
     if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
         services.on_spent("run", paid(tape, [artifact.usage]))
+    for name, said in dict.fromkeys(artifact.broken_tools):
+        plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
     result.path = plan.lane.write_run(artifact, subject.fingerprint_input)
     share_run(plan.lane, artifact, made=True)
     if interrupted is not None:
@@ -207,6 +210,7 @@ async def _until_end(runner: Runner, context: RunContext, limit: float | None, t
         async with asyncio.timeout(limit) as timer:
             if tape is not None:
                 tape.timer = timer
+            RUN_LIMIT.set(timer)
             returned = await runner(context.case, context)
         return conclude(returned, context.trace)
     except ProviderError as error:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.engine.budget import Part
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.openclaw import OpenClawRuns
+from pytest_agentbench.engine.rechecking import Rechecks
 from pytest_agentbench.engine.registry import Registry
 from pytest_agentbench.engine.research.runs import ResearchRuns
 from pytest_agentbench.engine.servers import fixture_servers
+from pytest_agentbench.engine.stops import ModelStops
 from pytest_agentbench.engine.threads import DaemonThreads
 from pytest_agentbench.models import Cassettes, TapedClient
 from pytest_agentbench.records import McpServer, Model, Usage
@@ -55,6 +57,7 @@ class Services:
     are about to begin. `catalogues` are the tools of MCP servers, `session_servers` those servers that runs share;
     their programs start in `turns`. `openclaw` is what runs of OpenClaw share, `research` what research reports do,
     which `research_subjects` hold or ask for. `redactor` hides secrets in what is stored, which is below `output`.
+    `stops` are the models that get no more runs, `rechecks` what stored verdicts are compared with.
     """
 
     registry: Registry
@@ -85,12 +88,15 @@ class Services:
     session_servers: SessionServers = field(init=False)
     openclaw: OpenClawRuns = field(init=False)
     research: ResearchRuns = field(init=False)
+    stops: ModelStops = field(init=False)
+    rechecks: Rechecks = field(default_factory=Rechecks)
 
     def __post_init__(self) -> None:
         workspace = cache(partial(self.sandboxes.workspace, None, "mcp-servers"))
         self.session_servers = SessionServers(ServerSandboxes(self.sandboxes, workspace))
         self.openclaw = OpenClawRuns(self.sandboxes, self.identities)
         self.research = ResearchRuns(self.output, self.research_subjects)
+        self.stops = ModelStops(self.redactor.text)
 
     def client(self, model: Model, tape: Tape | None = None) -> ChatClient:
         """A client for the model, through the tape where that is in use for it."""
@@ -99,6 +105,10 @@ class Services:
         if self._endpoints is None:
             self._endpoints = self.connect()
         return self._endpoints.client(model)
+
+    def describe_pauses(self) -> str:
+        """Return which endpoints runs wait for, empty where they wait for none."""
+        return self._endpoints.describe_pauses() if self._endpoints is not None else ""
 
     def adapted(self, agent: Any) -> Runner:
         """The user's callable as a runner; its signature is looked at once."""

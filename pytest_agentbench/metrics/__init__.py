@@ -38,7 +38,7 @@ from pytest_agentbench.metrics.registry import (
 from pytest_agentbench.metrics.repetitions import pass_at_k, pass_hat_k
 from pytest_agentbench.metrics.scoring import score
 from pytest_agentbench.metrics.text import contains_answer, exact_match, similarity
-from pytest_agentbench.metrics.tool_use import RULES, TOOL_USE_METRICS
+from pytest_agentbench.metrics.tool_use import RULES, TOOL_USE_METRICS, calls_of
 from pytest_agentbench.metrics.tool_use_score import judges_cv_percent, parts_of, tool_use_of
 
 BUILTIN_METRICS = METRICS.copy()
@@ -56,6 +56,7 @@ __all__ = [
     "MetricContext",
     "asks_model",
     "bleu_score",
+    "calls_of",
     "contains_answer",
     "difference_interval",
     "exact_match",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from math import cos, fsum, pi, sin, sqrt, tan
+from math import cos, exp, fsum, log, pi, sin, sqrt, tan
 from statistics import NormalDist, fmean
 
 Interval = tuple[float, float]
@@ -77,13 +77,18 @@ def standard_error(groups: Sequence[Sequence[float]]) -> float | None:
     return error if error > _ROUNDING * max(abs(value) for group in groups for value in group) else None
 
 
-def mean_interval(groups: Sequence[Sequence[float]], *, comparisons: int = 1) -> Interval | None:
+def mean_interval(
+    groups: Sequence[Sequence[float]], *, comparisons: int = 1, scale: Interval | None = None
+) -> Interval | None:
     """The 95 % t interval of the mean over all values; a group is one case's scores.
 
     Of `comparisons` such intervals all hold at once in 95 % (Bonferroni).
 
-    Student's t with (number of cases - 1) degrees of freedom; not clipped to the score's scale. None for fewer than two
-    values, and where the cases do not differ: three perfect scores do not say how far the next one may lie.
+    Student's t with (number of cases - 1) degrees of freedom. Within a `scale` it is that of the mean's logit, turned
+    back (Korn & Graubard 1998, "Confidence Intervals for Proportions With Small Expected Number of Positive Counts",
+    Survey Methodology 24, 193-201): it stays on the scale, and holds the mean as often where scores crowd at an end.
+    None for fewer than two values, and where the cases do not differ: three perfect scores do not say how far the next
+    one may lie.
     """
     groups = samples_of(groups)
     error = standard_error(groups)
@@ -91,7 +96,15 @@ def mean_interval(groups: Sequence[Sequence[float]], *, comparisons: int = 1) ->
         return None
     middle = fsum(map(fsum, groups)) / sum(map(len, groups))
     half = t_quantile(len(groups) - 1, comparisons) * error
-    return middle - half, middle + half
+    if scale is None or not scale[0] < middle < scale[1]:
+        return middle - half, middle + half
+    below, above, width = middle - scale[0], scale[1] - middle, scale[1] - scale[0]
+    half *= width / (below * above)  # the logit's slope
+    return tuple(scale[0] + width * _expit(log(below / above) + end) for end in (-half, half))  # type: ignore[return-value]
+
+
+def _expit(logit: float) -> float:
+    return 1 / (1 + exp(-logit)) if logit > 0 else (power := exp(logit)) / (1 + power)
 
 
 def difference_interval(one: Sequence[float], other: Sequence[float], *, comparisons: int = 1) -> Interval | None:

@@ -2,6 +2,7 @@
 
 from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
 from pytest_agentbench.models.blocks import Block, boundary_of, clipped, rendered
+from pytest_agentbench.models.breaker import RUN_LIMIT, Patience
 from pytest_agentbench.models.cassette_file import CASSETTES, Answer, Refusal
 from pytest_agentbench.models.cassettes import Cassettes
 from pytest_agentbench.models.client import ChatClient, Endpoints, Metered, Provider
@@ -19,6 +20,7 @@ from pytest_agentbench.models.completions_http import (
     send_models,
 )
 from pytest_agentbench.models.conversation import NoScript, message_text
+from pytest_agentbench.models.failures import UNREACHABLE
 from pytest_agentbench.models.ledger import Ledger, Spent
 from pytest_agentbench.models.limits import AdaptiveLimit, Rate
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL, read_usage
@@ -64,7 +66,9 @@ __all__ = [
     "OPENROUTER_URL",
     "REPETITION_FIELD",
     "RESEARCH_SCHEMAS",
+    "RUN_LIMIT",
     "TOOL_USE_SCHEMA",
+    "UNREACHABLE",
     "AdaptiveLimit",
     "Admission",
     "Answer",
@@ -84,6 +88,7 @@ __all__ = [
     "Metered",
     "NoScript",
     "Outcome",
+    "Patience",
     "Provider",
     "Rate",
     "Receive",

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
+from pytest_agentbench.models.breaker import Breaker, Passage, Patience
 from pytest_agentbench.models.failures import (
     RequestFailed,
     not_connected,
@@ -20,6 +21,7 @@ from pytest_agentbench.models.failures import (
     status_failed,
     timed_out,
 )
+from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.models.reply import ChatReply, read_reply
 from pytest_agentbench.models.throttle import Admission, Throttle, Throttling
 from pytest_agentbench.records import Limits, Model
@@ -34,7 +36,7 @@ CASE_HEADER = "X-Agentbench-Case"
 """Names the case (percent-encoded) that a request belongs to. Sent to scripted models only."""
 
 SCRIPTED_BASE_URL = "http://scripted/v1"
-_CONNECT_SECONDS = 15.0
+_CONNECT_SECONDS = 10.0
 _BYTES_PER_TOKEN = 4
 _OF_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
@@ -53,7 +55,8 @@ class Endpoints:
 
     `concurrency` is the number of requests in flight for models that declare none (default: the record's 64). `shared`
     gives the limits that this process shares with others, where a model declares any; it takes what they are of and
-    what they are. Scripted models are answered in process from `scripts`.
+    what they are. Scripted models are answered in process from `scripts`. `tell` gets a sentence for each outage that
+    is over; `patience` bounds how long requests wait for an endpoint.
     """
 
     def __init__(
@@ -65,8 +68,12 @@ class Endpoints:
         backoff: Backoff | None = None,
         environ: Mapping[str, str] = os.environ,
         shared: Callable[[Metered, Limits], Throttling] | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
     ) -> None:
         self.backoff = backoff or Backoff()
+        self._tell, self._patience = tell, patience
+        self._breakers: dict[str, Breaker] = {}
         self._shared = shared
         self._scripts = scripts
         self._concurrency = concurrency
@@ -88,7 +95,17 @@ class Endpoints:
         api = self._apis.get(endpoint)
         if api is None:
             api = self._apis[endpoint] = self._scripted() if model.scripted else self._connect(model)
-        return ChatClient(model, api, throttle, self.backoff)
+        return ChatClient(model, api, throttle, self.backoff, None if model.scripted else self._breaker(model))
+
+    def _breaker(self, model: Model) -> Breaker:
+        where = model.base_url or DEFAULT_BASE_URL
+        if where not in self._breakers:
+            self._breakers[where] = Breaker(where, self._tell, self._patience)
+        return self._breakers[where]
+
+    def describe_pauses(self) -> str:
+        """Return which endpoints requests wait for, empty where they wait for none."""
+        return ", ".join(filter(None, (breaker.describe_pause() for breaker in self._breakers.values())))
 
     def _throttle(self, metered: Metered, limits: Limits) -> Throttling:
         throttle = self._throttles.get(metered)
@@ -194,11 +211,14 @@ class ChatClient:
 
     taped = False
 
-    def __init__(self, model: Model, api: AsyncOpenAI, throttle: Throttling, backoff: Backoff) -> None:
+    def __init__(
+        self, model: Model, api: AsyncOpenAI, throttle: Throttling, backoff: Backoff, breaker: Breaker | None = None
+    ) -> None:
         self.model = model
         self._api = api
         self._throttle = throttle
         self._backoff = backoff
+        self._breaker = breaker
 
     async def complete(
         self,
@@ -214,26 +234,39 @@ class ChatClient:
         """One chat completion.
 
         `parameters` are further fields of the request; they win over the model's own, and None removes one.
-        `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first. No slot is held
-        while waiting to repeat. `on_retry` gets the reason and the wait in seconds. `case_id` reaches scripted models
-        only. Raises ProviderError when no usable reply came.
+        `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first; waiting for the end
+        of an outage takes none. No slot is held while waiting. `on_retry` gets the reason and the wait in seconds.
+        `case_id` reaches scripted models only. Raises ProviderError when no usable reply came.
         """
         body = request_body(self.model, messages, tools, parameters or {})
         began = time.monotonic()
-        for attempt in range(1, retries + 2):
+        sent = 0
+        while True:
+            sent += 1
             try:
-                return await self._attempt(body, timeout, attempt, case_id)
+                return await self._attempt(body, timeout, sent, case_id)
             except RequestFailed as failed:
-                if not failed.retryable or attempt > retries:
-                    raise failed.to_error(self.model, attempt, time.monotonic() - began) from failed.__cause__
-                wait = self._backoff.seconds(attempt, failed.retry_after)
+                paused = failed.outage and self._breaker is not None and self._breaker.paused
+                retries -= not paused
+                if not failed.retryable or retries < 0:
+                    raise failed.to_error(self.model, sent, time.monotonic() - began) from failed.__cause__
+                wait = 0.0 if paused else self._backoff.seconds(sent, failed.retry_after)
                 if on_retry is not None:
                     on_retry(failed.summary, wait)
             await asyncio.sleep(wait)
-        raise ValueError(f"retries must be 0 or more, not {retries}")
 
     async def _attempt(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
+        if self._breaker is None:
+            return await self._admitted(body, limit, attempt, case_id)
+        async with Passage(self._breaker) as passage:
+            return await self._admitted(body, limit, attempt, case_id, passage)
+
+    async def _admitted(
+        self, body: bytes, limit: float, attempt: int, case_id: str | None, passage: Passage | None = None
+    ) -> ChatReply:
         async with Admission(self._throttle, len(body) / _BYTES_PER_TOKEN) as admission:
+            if passage is not None:
+                passage.began = time.monotonic()
             reply = await self._request(body, limit, attempt, case_id)
             admission.used_tokens = reply.usage.total_tokens
         return reply

@@ -12,14 +12,28 @@ from pytest_agentbench.records import Model
 from pytest_agentbench.store import without_credentials
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
+_OUTAGES = frozenset({502, 503, 504, 529})
+"""What stands before the model says that nothing is behind it. A 500 may be this very request's."""
+UNREACHABLE = "unreachable"
+"""The code of an endpoint that is dead: nothing that asks it is worth starting."""
 _CLIP = 300
 
 
 class RequestFailed(Exception):
-    """One attempt failed. `code` is the ProviderError code; `advice` says what to do if it stays so."""
+    """One attempt failed. `code` is the ProviderError code; `advice` says what to do if it stays so.
+
+    `outage` says that nothing answered for the model, whatever was asked.
+    """
 
     def __init__(
-        self, code: str, summary: str, advice: str, *, retryable: bool, retry_after: float | None = None
+        self,
+        code: str,
+        summary: str,
+        advice: str,
+        *,
+        retryable: bool,
+        retry_after: float | None = None,
+        outage: bool = False,
     ) -> None:
         super().__init__(summary)
         self.code = code
@@ -27,6 +41,7 @@ class RequestFailed(Exception):
         self.advice = advice
         self.retryable = retryable
         self.retry_after = retry_after
+        self.outage = outage
 
     def to_error(self, model: Model, attempts: int, seconds: float) -> ProviderError:
         """The error that ends the call after `attempts` requests over `seconds`."""
@@ -50,7 +65,8 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
         return RequestFailed("rate_limited", summary, _SLOWER, retryable=True, retry_after=retry_after)
     if status in RETRYABLE_STATUS or status >= 500:
         code = "timeout" if status == 408 else "server_error"
-        return RequestFailed(code, summary, _LATER, retryable=True, retry_after=retry_after)
+        outage = status in _OUTAGES
+        return RequestFailed(code, summary, _LATER, retryable=True, retry_after=retry_after, outage=outage)
     if model.scripted:  # the scripted endpoint says itself what to do
         return RequestFailed(provider_code or "bad_request", summary, "", retryable=False)
     code, advice = _refusal(status, model)
@@ -94,7 +110,13 @@ def not_connected(error: BaseException, model: Model) -> RequestFailed:
         cause = cause.__cause__ or cause.__context__ or cause
     said = clip(str(cause)) or type(cause).__name__
     advice = f"Check that base_url ({_base_url(model)}) is right and that its server runs and can be reached from here."
-    return RequestFailed("connection", f"the connection failed: {said}", advice, retryable=True)
+    return RequestFailed("connection", f"the connection failed: {said}", advice, retryable=True, outage=True)
+
+
+def unreachable(dead: str, last: RequestFailed) -> RequestFailed:
+    """A request that is not sent any more: `dead` says why, `last` is what the endpoint did last."""
+    summary = f"{last.summary}; {dead}, so it is not asked any more"
+    return RequestFailed(UNREACHABLE, summary, last.advice, retryable=False)
 
 
 def clip(text: str) -> str:

@@ -155,7 +155,10 @@ class JsonPathEquals(Record):
 
 
 class ToolCalled(Record):
-    """A call of the tool whose arguments include `arguments`, after a call of `after` where that is given."""
+    """A call of the tool whose arguments include `arguments`, after a call of `after` where that is given.
+
+    A call in which the tool's own code broke does not count.
+    """
 
     kind: Literal["tool_called"]
     name: Text

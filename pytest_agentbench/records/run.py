@@ -44,13 +44,17 @@ class ToolCallEvent(Event):
 
 
 class ToolResultEvent(Event):
-    """What the tool answered. `is_error` marks a call that failed; `duration_seconds` is the tool's own time."""
+    """What the tool answered. `is_error` marks a call that failed; `duration_seconds` is the tool's own time.
+
+    `broken` says that the tool's own code failed, which is no fault of the agent's.
+    """
 
     type: Literal["tool_result"] = "tool_result"
     call_id: str
     name: str
     content: str
     is_error: bool = False
+    broken: bool = False
     duration_seconds: float | None = None
 
 
@@ -253,6 +257,12 @@ class RunArtifact(Record):
             elif isinstance(event, ToolCallEvent):
                 with_calls.add(begun)
         return len(with_calls) if begun else None
+
+    @property
+    def broken_tools(self) -> tuple[tuple[str, str], ...]:
+        """The tools whose own code failed, each with the first line of what it raised."""
+        results = (event for event in self.trace if isinstance(event, ToolResultEvent) and event.broken)
+        return tuple((event.name, event.content.partition("\n")[0]) for event in results)
 
     @property
     def tool_calls(self) -> tuple[ToolCallEvent, ...]:

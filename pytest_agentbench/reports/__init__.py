@@ -16,6 +16,7 @@ from pytest_agentbench.reports.statistics import (
     pass_at_k,
     pass_hat_k,
     pass_rate_interval,
+    score_interval,
     wilson_interval,
 )
 from pytest_agentbench.reports.tool_use import model_tool_use
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.reports.reading import read_report
     from pytest_agentbench.reports.report import build_report, report_schema, suite_properties, write_report
     from pytest_agentbench.reports.table import Terminal
-    from pytest_agentbench.reports.terminal import write_summary
+    from pytest_agentbench.reports.terminal import FoldedErrors, write_summary
     from pytest_agentbench.reports.uncollected import collection_problems
 
 _HOMES = {
@@ -47,7 +48,7 @@ _HOMES = {
     "reading": ("read_report",),
     "report": ("build_report", "report_schema", "suite_properties", "write_report"),
     "table": ("Terminal",),
-    "terminal": ("write_summary",),
+    "terminal": ("FoldedErrors", "write_summary"),
     "uncollected": ("collection_problems",),
 }
 """What workers, which make no report, do without, and all but dry runs."""
@@ -60,6 +61,7 @@ __all__ = [
     "Counts",
     "Entry",
     "Fault",
+    "FoldedErrors",
     "Gate",
     "Journal",
     "JournalReader",
@@ -95,6 +97,7 @@ __all__ = [
     "read_report",
     "report_schema",
     "run_row",
+    "score_interval",
     "suite_properties",
     "user_properties",
     "wilson_interval",

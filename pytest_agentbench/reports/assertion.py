@@ -10,6 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import fsum
 
 from pytest_agentbench.errors import JudgeError, SandboxError
 from pytest_agentbench.metrics import parts_of
@@ -24,6 +25,8 @@ ANSWER_LINES = 10
 CHANGE_LINES = 16
 DIFF_LINES = 8
 _HEADLINE = 140
+_EXPECTATIONS, _EXPECTATION = 3, 60
+"""How many expectations a judge's fault names, and characters of each."""
 _ERROR_LINES = 60
 
 
@@ -74,7 +77,7 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
     details = [f"    {line}" for line in _said(found[0])[1:]] if alone else ["", *_aligned(found)]
     evidence = [f"    {_line(line)}" for line in research_evidence(evaluation)]
     lines = [first, *details, *(["", "evidence:", *evidence] if evidence else [])]
-    lines += ["", *_answer(artifact.final_output), *_changes(artifact)]
+    lines += ["", *_broken_tools(artifact), *_answer(artifact.final_output), *_changes(artifact)]
     if artifact_path is not None:
         lines.append(f"full trace: {visible(artifact_path)}")
     return "\n".join(lines)
@@ -148,11 +151,27 @@ def _judge(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Iterator[F
     elif not judge.passed:
         score, wanted = apart(judge.overall, 10 * judge.pass_threshold, digits=1)
         parts = ", ".join(f"{name} {number(value)}" for name, value in judge.dimensions.items())
-        why = judge.summary.strip() or None
-        yield Fault("judge", "overall", why, f"at least {wanted} of 10", f"{score}{f' ({parts})' if parts else ''}")
+        said = f"scored {score}, at least {wanted} of 10 is wanted{_unmet(case, judge)}{f' ({parts})' if parts else ''}"
+        yield Fault("judge", "overall", said, reason=judge.summary.strip() or None)
     if case.require_hard:
         for text in judge.unmet_hard:
             yield Fault("judge", "hard expectation", f"not met: {text}")
+
+
+def _unmet(case: Case, judge: JudgeResult) -> str:
+    """The expectations that count against the run: hard ones below 1, soft ones that most of the verdicts deny."""
+    verdicts = [each.verdict for each in judge.iterations if each.verdict is not None]
+    met: dict[int, list[float]] = {}
+    for each in (said for verdict in verdicts for said in verdict.expectations if said.kind == "soft"):
+        met.setdefault(each.index, []).append(each.met)
+    soft = [
+        expectation.text
+        for index, expectation in enumerate(case.expectations.soft_expectations)
+        if (found := met.get(index)) and fsum(found) / len(found) < 0.5
+    ]
+    unmet = [clip(text, _EXPECTATION) for text in (*judge.unmet_hard, *soft)]
+    more = f" and {len(unmet) - _EXPECTATIONS} more" if len(unmet) > _EXPECTATIONS else ""
+    return f"; not met: {'; '.join(unmet[:_EXPECTATIONS])}{more}" if unmet else ""
 
 
 def _overall(evaluation: Evaluation, tool_use: ToolUse, judge: JudgeResult) -> Iterator[Fault]:
@@ -162,8 +181,8 @@ def _overall(evaluation: Evaluation, tool_use: ToolUse, judge: JudgeResult) -> I
     final, bar = evaluation.final_score, bar_of(judge.pass_threshold)
     if final is not None and final < bar:
         score, wanted = apart(final, bar, digits=1)
-        why = judge.summary.strip() or None
-        yield Fault("overall", "", why, f"at least {wanted} of 10", f"{score} ({parts_of(tool_use)})")
+        said = f"scored {score}, at least {wanted} of 10 is wanted ({parts_of(tool_use)})"
+        yield Fault("overall", "", said, reason=judge.summary.strip() or None)
 
 
 def _aligned(found: list[Fault]) -> list[str]:
@@ -214,6 +233,12 @@ def _answer(answer: str | None) -> list[str]:
     lines = answer.rstrip().splitlines()
     shown = [f"    {_line(line)}".rstrip() for line in lines[-ANSWER_LINES:]]
     return [f"answer (last {len(shown)} of {len(lines)} lines):" if len(lines) > len(shown) else "answer:", *shown]
+
+
+def _broken_tools(artifact: RunArtifact) -> list[str]:
+    """What no agent is to blame for: tools whose own code failed in the run."""
+    said = list(dict.fromkeys(f"tool {name} broke: {text}" for name, text in artifact.broken_tools))
+    return [*map(_line, said[:3]), ""] if said else []
 
 
 def _changes(artifact: RunArtifact) -> list[str]:

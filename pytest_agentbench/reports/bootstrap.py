@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.reports.statistics import Interval, samples_of, standard_error
+from pytest_agentbench.reports.statistics import FEWEST_JUDGED, Interval, samples_of, standard_error
 
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
 RESAMPLES = 2_000
-FEWEST = 4
-"""Of three cases the lowest is drawn three times in 1 of 27 resamples: more often than the 2.5 % that are cut off."""
 MOST_CORRECTED = 1_000
 """The correction's jackknife grows with the square of the cases, while what it corrects shrinks with their number."""
 _SEED = 20_260_101
@@ -24,11 +22,11 @@ def bootstrap_interval(groups: Sequence[Sequence[float]]) -> Interval | None:
     """The 95 % bootstrap interval of the mean over all values; a group is one case's scores, resampled as a whole.
 
     BCa (Efron 1987), for more than MOST_CORRECTED cases the percentile interval; the seed is fixed, so the same scores
-    give the same interval. None for fewer than FEWEST cases, and where they do not differ. Where there
+    give the same interval. None for fewer than FEWEST_JUDGED cases, and where they do not differ. Where there
     is a single case, its repetitions are the sample.
     """
     groups = samples_of(groups)
-    if len(groups) < FEWEST or standard_error(groups) is None:
+    if len(groups) < FEWEST_JUDGED or standard_error(groups) is None:
         return None
     import numpy
     from scipy.stats import bootstrap

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pytest_agentbench.reports.statistics import mean, mean_interval, pair, pass_rate_interval
+from pytest_agentbench.reports.statistics import Interval, mean, pair, pass_rate_interval, score_interval
 from pytest_agentbench.reports.text import sendable
 
 TAG = "tag"
@@ -49,13 +49,14 @@ def groupable(metadata: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def breakdown(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def breakdown(entries: Sequence[Entry], scale: Interval | None = None) -> list[dict[str, Any]]:
     """Pass rate and mean score, each with its 95 % interval, of every group of entries.
 
     A field groups where it has 2 to 20 values, and no more than half as many as items that have it: more would be an
     id. Fields and values come in order of first appearance, then tags (field "tag", the 50 most frequent), which may
     overlap. A tag of all entries is left out, and one that says what a field says already (`easy`, `level-3` of
-    `tags_from`). An entry without a field is in none of its groups. Intervals are over cases, see `statistics`.
+    `tags_from`). An entry without a field is in none of its groups. Intervals are over cases, see `statistics`; that of
+    the mean stays on the scores' scale.
 
     :returns: `{field, value, items, judged, mean_score, score_ci95, pass_rate, pass_rate_ci95}` each; `judged` of the
         items have a verdict or a score. None: undefined.
@@ -70,12 +71,12 @@ def breakdown(entries: Sequence[Entry]) -> list[dict[str, Any]]:
                 groups[entry.fields[field]].append(at)
         items = len({cases[at] for group in groups.values() for at in group})
         if 2 * len(groups) <= items:
-            found += [_group(field, value, group, entries, cases) for value, group in groups.items()]
+            found += [_group(field, value, group, entries, cases, scale) for value, group in groups.items()]
             said |= {name: group for value, group in groups.items() for name in (value, f"{field}-{value}")}
     tags = {
         tag: group for tag, group in _tagged(entries).items() if said.get(tag) != group and len(group) < len(entries)
     }
-    return found + [_group(TAG, tag, group, entries, cases) for tag, group in tags.items()]
+    return found + [_group(TAG, tag, group, entries, cases, scale) for tag, group in tags.items()]
 
 
 def _short(value: object) -> str | None:
@@ -115,7 +116,12 @@ def _tagged(entries: Sequence[Entry]) -> dict[str, list[int]]:
 
 
 def _group(
-    field: str, value: str, places: Iterable[int], entries: Sequence[Entry], cases: Sequence[Hashable]
+    field: str,
+    value: str,
+    places: Iterable[int],
+    entries: Sequence[Entry],
+    cases: Sequence[Hashable],
+    scale: Interval | None,
 ) -> dict[str, Any]:
     verdicts: dict[Hashable, list[bool]] = defaultdict(list)
     scores: dict[Hashable, list[float]] = defaultdict(list)
@@ -133,7 +139,7 @@ def _group(
         "items": len(items),
         "judged": len(verdicts.keys() | scores.keys()),
         "mean_score": mean([score for group in scores.values() for score in group]),
-        "score_ci95": pair(mean_interval(list(scores.values()))),
+        "score_ci95": pair(score_interval(list(scores.values()), scale)),
         "pass_rate": mean([passed for group in verdicts.values() for passed in group]),
         "pass_rate_ci95": pair(pass_rate_interval([(sum(group), len(group)) for group in verdicts.values()])),
     }

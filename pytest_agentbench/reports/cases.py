@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,3 +24,13 @@ def case_key(row: Mapping[str, Any]) -> CaseKey:
 def has_verdict(row: Mapping[str, Any]) -> bool:
     """Whether its run passed or failed. Others enter no rate and no mean, whatever was measured before they broke."""
     return row["outcome"] in _VERDICTS
+
+
+def judged_cases(report: Mapping[str, Any], model_id: str) -> int:
+    """Return how many cases of a model have a score; where only one has, how many of its runs."""
+    scores = Counter(
+        case_key(row)
+        for row in report["runs"]
+        if row["model_id"] == model_id and row["final_score"] is not None and has_verdict(row)
+    )
+    return next(iter(scores.values())) if len(scores) == 1 else len(scores)

@@ -10,9 +10,9 @@ from math import fsum
 from typing import Any
 
 from pytest_agentbench.errors import visible
-from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
+from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict, judged_cases
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.reports.statistics import pair, pass_rate_interval
+from pytest_agentbench.reports.statistics import FEWEST_JUDGED, pair, pass_rate_interval
 
 Spec = dict[str, Any]
 Values = list[dict[str, Any]]
@@ -92,17 +92,20 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
     """Mean score of each model against its mean `cost` (USD) or `time` (seconds) of a run.
 
     Means are over the runs whose figure is known. Where no model has a score, it is the pass rate. A model of which
-    either figure is unknown is named in the note.
+    either figure is unknown is named in the note, and one of which too few cases were judged for a mean to be worth a
+    look.
     """
     scored = any(model["mean_score"] is not None for model in report["models"])
     y, interval = ("mean_score", "score_ci95") if scored else ("pass_rate", "pass_rate_ci95")
     x, title = {"cost": ("cost_usd", "Mean cost of a run, USD"), "time": ("seconds", "Mean time of a run, s")}[against]
     costs = _run_costs(report)
-    values, lacking = [], []
+    values, lacking, few = [], [], []
     for name, model in _named(report):
         at = costs.get(model["model_id"]) if against == "cost" else model["duration_seconds"]["mean"]
         if at is None or model[y] is None:
             lacking.append(name)
+        elif scored and judged_cases(report, model["model_id"]) < FEWEST_JUDGED:
+            few.append(name)
         else:
             values.append({"model": name, x: at, y: model[y], **_ends(model[interval]), "runs": model["runs"]})
     what = "Mean score" if scored else "Pass rate"
@@ -124,6 +127,8 @@ def score_against(report: Mapping[str, Any], against: str) -> Chart:
     note = "Best is top left. Vertical lines are 95 % intervals over cases."
     if hidden := _hidden(values, x, y):
         note += f" At one point: {'; '.join(hidden)}."
+    if few:
+        note += f" Not drawn, for fewer than {FEWEST_JUDGED} of its cases were judged: {', '.join(few)}."
     if lacking:
         note += f" Not drawn, for its {against} or its {what.lower()} is unknown: {', '.join(lacking)}."
     return Chart(f"score-{against}", f"{what} against {against}", note, spec)

@@ -10,7 +10,7 @@ from pytest_agentbench.reports.breakdown import Entry, breakdown
 from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
 from pytest_agentbench.reports.gate import Counts
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.reports.statistics import mean, mean_interval, pair, pass_rate_interval
+from pytest_agentbench.reports.statistics import JUDGED_SCALE, mean, pair, pass_rate_interval, score_interval
 
 FINAL_SCORE = "final_score"
 """What scores a dataset that a judge scored (0-10); any other is scored by a metric (0-1)."""
@@ -34,6 +34,7 @@ def _result(rows: Sequence[Row]) -> dict[str, Any]:
     verdicts = [[row["outcome"] == "passed" for row in group] for group in judged]
     scorer = _scorer(rows)
     scores = [[score for row in group if (score := _score(row, scorer)) is not None] for group in judged]
+    scale = JUDGED_SCALE if scorer == FINAL_SCORE else None
     return {
         "dataset": rows[0]["dataset"],
         "model_id": rows[0]["model_id"],
@@ -44,9 +45,10 @@ def _result(rows: Sequence[Row]) -> dict[str, Any]:
         "completion": counts.completion,
         "scored_by": scorer,
         "mean_score": mean([score for group in scores for score in group]),
-        "score_ci95": pair(mean_interval(scores)),
+        "scored": sum(map(bool, scores)),
+        "score_ci95": pair(score_interval(scores, scale)),
         "metrics": _metrics(rows, judged),
-        "breakdown": breakdown([_entry(row, scorer) for row in rows]) if _may_group(rows) else [],
+        "breakdown": breakdown([_entry(row, scorer) for row in rows], scale) if _may_group(rows) else [],
     }
 
 
@@ -79,6 +81,6 @@ def _metrics(rows: Sequence[Row], judged: Sequence[Sequence[Row]]) -> dict[str, 
         for name in dict.fromkeys(name for row in rows for name in row["metrics"])
     }
     return {
-        name: {"mean": mean([score for group in groups for score in group]), "ci95": pair(mean_interval(groups))}
+        name: {"mean": mean([score for group in groups for score in group]), "ci95": pair(score_interval(groups))}
         for name, groups in scores.items()
     }

@@ -36,6 +36,12 @@ def tokens(model: Any, style: Style) -> str:
     return ("" if exact else style.at_least) + text.count(sum(value or 0 for value in known))
 
 
+def judged(model: Any) -> str:
+    """How many of a model's cases its mean score is about; an earlier report does not say."""
+    found, cases = model.get("scored_cases"), model.get("cases")
+    return "" if found is None else str(found) if found == cases else f"{found} of {cases}"
+
+
 def model_marks(model: Any) -> list[str]:
     """What a reader of a model's figures has to know: who answered, what is from earlier, what is from cassettes."""
     marks = [mark for name, mark in _MARKS.items() if model[name]]

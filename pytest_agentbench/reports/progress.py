@@ -19,7 +19,10 @@ BAR = 16
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a session is. `reused` of the `done` runs took no time; `cost_usd` is None while nothing is known."""
+    """How far a session is. `reused` of the `done` runs took no time; `cost_usd` is None while nothing is known.
+
+    `waiting_for` says what runs wait for, where they do.
+    """
 
     done: int
     total: int
@@ -28,6 +31,7 @@ class Progress:
     cost_usd: float | None = None
     partial_cost: bool = False
     reused: int = 0
+    waiting_for: str = ""
 
     @property
     def seconds_left(self) -> float | None:
@@ -108,6 +112,8 @@ def status(progress: Progress, width: int, *, colour: bool = False, unicode: boo
     """The line, at most `width` cells: the parts that do not fit are left out, the least telling ones first."""
     left = progress.seconds_left
     parts = [f"{progress.done}/{progress.total} done", f"{progress.in_flight} in flight"]
+    if progress.waiting_for:
+        parts.insert(1, text.visible(progress.waiting_for))
     if left is not None and progress.done < progress.total:
         parts.append(f"{text.seconds(left)} left")
     if progress.cost_usd is not None:

@@ -20,11 +20,12 @@ from pytest_agentbench.reports.gate import Counts, gate
 from pytest_agentbench.reports.reliability import by_k, flakiness, over_cases
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.reports.statistics import (
+    JUDGED_SCALE,
     mean,
-    mean_interval,
     pair,
     pass_hat_k,
     pass_rate_interval,
+    score_interval,
     sd,
     standard_error,
 )
@@ -190,7 +191,9 @@ def _model(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, Any]]) 
         "pass_rate_se": standard_error(verdicts),
         **over_cases(cases),
         "mean_score": mean([score for group in scores for score in group]),
-        "score_ci95": pair(mean_interval(scores)),
+        "scored_cases": sum(map(bool, scores)),
+        "cases": len(scores),
+        "score_ci95": pair(score_interval(scores, JUDGED_SCALE)),
         "score_se": standard_error(scores),
         "score_bootstrap_ci95": pair(bootstrap_interval(scores)),
         "metrics": _means(rows, "metrics"),

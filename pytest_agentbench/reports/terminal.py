@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from pytest_agentbench.errors import as_alike
 from pytest_agentbench.reports import text
 from pytest_agentbench.reports.cases import CaseKey, case_key
-from pytest_agentbench.reports.figures import cost, grading_line, model_marks, subject, tokens, totals_lines
+from pytest_agentbench.reports.figures import (
+    cost,
+    grading_line,
+    judged,
+    model_marks,
+    subject,
+    tokens,
+    totals_lines,
+)
 from pytest_agentbench.reports.report import Report
 from pytest_agentbench.reports.table import (
     Column,
@@ -139,6 +150,7 @@ def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -
 
     if any(model["mean_score"] is not None for model in models):
         add("score", 4, lambda model: shown(model["mean_score"]))
+        add("judged", 6, judged)
         return
     names = list(dict.fromkeys(name for model in models for name in model["metrics"]))
     for name in names[:2]:
@@ -160,10 +172,13 @@ def _write_slowest(reporter: Terminal, report: Report, style: Style) -> None:
 
 
 def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
-    """Cases that the agent failed, lowest pass rate first, then lowest score; then those only infrastructure failed."""
+    """Cases that the agent failed, lowest pass rate first, then lowest score; then those only infrastructure failed,
+    once for each kind of error.
+    """
     bad = [case for case in report["cases"] if case["failed"] or case["errors"]]
     if not bad:
         return
+    bad, more_alike = _folded_cases(report, bad)
 
     def badness(case: Any) -> tuple[float, float]:
         rate, score = case["pass_rate"], case["mean_score"]
@@ -180,8 +195,61 @@ def _write_worst(reporter: Terminal, report: Report, style: Style) -> None:
         ran = case["repetitions"] - case["skipped"]
         came = "error" if not case["failed"] else "failed" if ran == 1 else f"{case['passed']} of {ran}"
         message = messages.get(_place(case), "").partition("\n")[0]
+        if alike := more_alike.get(_place(case)):
+            message = f"(and {alike} more) {message}"
         reporter.write(f"{came:>9}", red=bool(case["failed"]), yellow=not case["failed"])
         reporter.line(f"  {text.pad(name, width)}  {style.clip(message, style.width - width - 14)}".rstrip())
+
+
+def _folded_cases(report: Report, bad: list[Any]) -> tuple[list[Any], dict[Any, int]]:
+    """Return the cases, those that came to nothing by equal errors only once, and how many more each stands for."""
+    errors = [case for case in bad if not case["failed"]]
+    messages = _messages(report, set(map(_place, errors)))
+    kept: list[Any] = []
+    first: dict[tuple[str, str], Any] = {}
+    more: dict[Any, int] = {}
+    for case in bad:
+        place = _place(case)
+        if case["failed"] or place not in messages:
+            kept.append(case)
+        elif (key := (case["model_id"], as_alike(messages[place]))) in first:
+            more[first[key]] = more.get(first[key], 0) + 1
+        else:
+            first[key] = place
+            kept.append(case)
+    return kept, more
+
+
+class FoldedErrors:
+    """Shows errors of cases that are equal only once, with their number, in pytest's own lists; -vv shows each."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which shows every error whole
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        """Take the others away for as long as pytest lists them: the counts of its last line come later."""
+        errors = terminalreporter.stats.get("error", [])
+        groups: dict[str, list[Any]] = {}
+        for phase in errors:
+            row = getattr(phase, "agentbench_row", None)
+            kind = f"{row['model_id']}\n{as_alike(row['message'])}" if row and row["message"] else phase.nodeid
+            groups.setdefault(kind, []).append(phase)
+        if len(groups) < len(errors) and terminalreporter.verbosity < 2:
+            for first, *others in groups.values():
+                if others:
+                    _say_how_many(first, len(others))
+            terminalreporter.stats["error"] = [phases[0] for phases in groups.values()]
+        try:
+            return (yield)
+        finally:
+            if errors:
+                terminalreporter.stats["error"] = errors
+
+
+def _say_how_many(phase: Any, more: int) -> None:
+    said = f"and {more} more with the same error"
+    if isinstance(phase.longrepr, str):
+        phase.longrepr = f"{phase.longrepr}\n{said}"
+    elif hasattr(phase.longrepr, "addsection"):
+        phase.longrepr.addsection(said, "")
 
 
 def _place(case: Any) -> tuple[CaseKey, str]:

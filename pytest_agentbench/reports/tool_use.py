@@ -10,7 +10,7 @@ from typing import Any
 from pytest_agentbench.metrics import RULES, TOOL_USE_METRICS, judges_cv_percent
 from pytest_agentbench.records import TOOL_USE_DIMENSIONS, Evaluation
 from pytest_agentbench.reports.cases import CaseKey, case_key
-from pytest_agentbench.reports.statistics import mean, mean_interval, pair, wilson_interval
+from pytest_agentbench.reports.statistics import mean, pair, score_interval, wilson_interval
 
 Row = dict[str, Any]
 Task = Sequence[Mapping[str, float | None]]
@@ -113,5 +113,5 @@ def _figure(name: str, tasks: Sequence[Sequence[float | None]]) -> dict[str, Any
     if name in _SHARES:
         interval = wilson_interval(fsum(sample), len(sample))
     else:
-        interval = mean_interval([[value] for value in sample])
+        interval = score_interval([[value] for value in sample], (1.0, 10.0) if name in TOOL_USE_DIMENSIONS else None)
     return {"mean": mean(sample), "ci95": pair(interval), "tasks": len(known)}

@@ -42,7 +42,12 @@ async def call_tools(
             if not task.cancelled() and task.exception() is None:
                 output, name = task.result(), toolbox.tool_id(call.name)
                 trace.tool_result(
-                    call.id, name, output.content, is_error=output.is_error, duration_seconds=output.seconds
+                    call.id,
+                    name,
+                    output.content,
+                    is_error=output.is_error,
+                    broken=output.broken,
+                    duration_seconds=output.seconds,
                 )
 
 

@@ -66,15 +66,23 @@ class Recorder:
         self._add(ToolCallEvent, call_id=clean(call_id), name=clean(name), arguments=clean(arguments), raw=clean(raw))
 
     def tool_result(
-        self, call_id: str, name: str, content: str, *, is_error: bool = False, duration_seconds: float | None = None
+        self,
+        call_id: str,
+        name: str,
+        content: str,
+        *,
+        is_error: bool = False,
+        broken: bool = False,
+        duration_seconds: float | None = None,
     ) -> None:
-        """What the tool answered."""
+        """What the tool answered; `broken`: its own code failed."""
         self._add(
             ToolResultEvent,
             call_id=clean(call_id),
             name=clean(name),
             content=clean(content),
             is_error=is_error,
+            broken=broken,
             duration_seconds=duration_seconds,
         )
 

@@ -50,11 +50,15 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What the model gets to read. `is_error` marks a call that failed; `seconds` is the tool's own time."""
+    """What the model gets to read. `is_error` marks a call that failed; `seconds` is the tool's own time.
+
+    `broken` says that the tool's own code is to blame, and neither agent nor world: an error of the benchmark.
+    """
 
     content: str
     is_error: bool = False
     seconds: float = 0.0
+    broken: bool = False
 
 
 def always_available(context: ToolContext) -> None:
@@ -80,15 +84,16 @@ def object_schema(required: Sequence[str], **properties: dict[str, Any]) -> dict
 class Tool:
     """A function that a model may call. `parameters` is the JSON Schema of its arguments, an object.
 
-    `call` gets arguments that satisfy the schema; whatever it raises becomes an error for the model to read, but for
-    InfrastructureError, which ends the run. `available` raises UnavailableError where the tool cannot work at all, so
-    that the case is skipped before it costs anything. Without `checks_arguments` the tool gets them as the agent sent
-    them, and looks at them itself.
+    `call` gets arguments that satisfy the schema and returns text, or a value that is sent as JSON. An OSError or
+    AgentbenchError that it raises is an error for the model to read, but for InfrastructureError, which ends the run;
+    any other says that the tool broke: the model reads it too, and the report tells of it. `available` raises
+    UnavailableError where the tool cannot work at all, so that the case is skipped before it costs anything. Without
+    `checks_arguments` the tool gets them as the agent sent them, and looks at them itself.
     """
 
     name: str
     description: str
     parameters: dict[str, Any]
-    call: Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolOutput]]
+    call: Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
     available: Callable[[ToolContext], None] = always_available
     checks_arguments: bool = True

@@ -6,12 +6,13 @@ import inspect
 import json
 import time
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from pytest_agentbench.bounded import BoundedSchema, UncheckableError, bounded_schema
 from pytest_agentbench.config import suggest
-from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.errors import AgentbenchError, InfrastructureError
 from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
 from pytest_agentbench.tools.mcp.wire_names import wire_names
 
@@ -63,11 +64,12 @@ class Toolbox:
     async def call(self, name: str, arguments: dict[str, Any] | None, raw: str = "") -> ToolOutput:
         """Call a tool by its wire name or id. `arguments` None means that the model's text, `raw`, was no JSON object.
 
-        Whatever goes wrong is an answer with `is_error`, for the model to read; only InfrastructureError is raised.
+        Whatever goes wrong is an answer with `is_error`, for the model to read, and `broken` where the tool's own code
+        did; only InfrastructureError is raised.
         """
         started = time.perf_counter()
         output = await self._call(name, arguments, raw)
-        return ToolOutput(_readable(output.content), output.is_error, time.perf_counter() - started)
+        return replace(output, content=_readable(output.content), seconds=time.perf_counter() - started)
 
     async def _call(self, name: str, arguments: dict[str, Any] | None, raw: str) -> ToolOutput:
         tool = self._tools.get(self.tool_id(name))
@@ -84,13 +86,24 @@ class Toolbox:
             raise
         except OSError as error:
             return _error(f"{name}: {_os_error(error, arguments)}")
-        except Exception as error:  # noqa: BLE001 - a tool's own failure is an answer to the model
+        except AgentbenchError as error:
             return _error(f"{name}: {type(error).__name__}: {error}")
-        if isinstance(result, str):
-            return ToolOutput(result)
-        if isinstance(result, ToolOutput):
-            return result
-        return _error(f"{name}: the tool returned {type(result).__name__}, expected text")
+        except Exception as error:  # noqa: BLE001 - a tool's own failure is an answer to the model
+            return _error(f"{name}: {type(error).__name__}: {error}", broken=True)
+        return result if isinstance(result, ToolOutput) else _output(name, result)
+
+
+def _output(name: str, result: Any) -> ToolOutput:
+    """What a tool returned, as the model gets it: text as it is, anything else as JSON."""
+    if isinstance(result, str):
+        return ToolOutput(result)
+    if result is None:
+        return _error(f"{name}: the tool returned nothing, expected text or JSON", broken=True)
+    try:
+        return ToolOutput(json.dumps(result, ensure_ascii=False, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        found = f"the tool returned {type(result).__name__}, expected text or JSON ({error})"
+        return _error(f"{name}: {found}", broken=True)
 
 
 def _known(name: str, names: Collection[str]) -> str:
@@ -127,8 +140,8 @@ def _os_error(error: OSError, arguments: dict[str, Any]) -> str:
     return f"{json.dumps(path, ensure_ascii=False)}: {reason}" if isinstance(path, str) else reason
 
 
-def _error(message: str) -> ToolOutput:
-    return ToolOutput(f"error: {message}", is_error=True)
+def _error(message: str, *, broken: bool = False) -> ToolOutput:
+    return ToolOutput(f"error: {message}", is_error=True, broken=broken)
 
 
 def _readable(content: str) -> str:

@@ -58,7 +58,7 @@ def test_table_of_what_was_right(evaluate):
         "Benchmark_rows.jsonl, exact_match >= 1",
         "4 of 4 items scored, 0 missing, 0 failed; scores 0 to 1, 3 perfect",
     ]
-    assert "all 4 0.750 [0.000, 1.000] 75.0 % [30.1, 95.4]" in lines
+    assert "all 4 0.750 - 75.0 % [30.1, 95.4]" in lines
     assert "level: easy 2 1.000 - 100.0 % [34.2, 100.0]" in lines
     assert any(line.startswith("level: hard 2 0.500") for line in lines)
     assert any(line.startswith("tag: europe 2 1.000") for line in lines)

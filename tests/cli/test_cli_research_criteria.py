@@ -150,14 +150,18 @@ def test_criteria_go_only_where_there_are_new_ones(judge: RaceJudge, capsys: pyt
     own, other = read(path)
     own["dimension_weight"] = dict.fromkeys(RACE_DIMENSIONS, 0.25)
     write(str(path), own, other)
+    asked = sum(judge.asked.values())
+    assert criteria("--judge", "another") == 0  # what was made by hand, or by another judge, stays
+    assert (read(path), sum(judge.asked.values())) == ([own, other], asked)
+    capsys.readouterr()
     judge.choose = lambda message, nth: "401"
-    assert criteria("--judge", "another") == 1
+    assert criteria("--judge", "another", "--regenerate") == 1
     assert read(path) == [own, other]
     out, err = capsys.readouterr()
     assert out.splitlines()[1].split() == ["criteria", "2", "0", "2"]
     assert "criteria: 1: " in err
     judge.choose = lambda message, nth: "ok"
-    assert criteria("--limit", "1") == 0
+    assert criteria("--limit", "1", "--regenerate") == 0
     assert read(path)[0]["dimension_weight"]["comprehensiveness"] == pytest.approx(0.4)
     assert "criteria that were there before are replaced: 1" in capsys.readouterr().err
 

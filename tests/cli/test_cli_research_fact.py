@@ -341,3 +341,22 @@ def test_help_names_the_stages(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0
     printed = capsys.readouterr().out
     assert all(f"\n  {stage} " in printed for stage in ("extract", "deduplicate", "scrape", "validate", "stat"))
+
+
+@pytest.mark.slow
+def test_a_scrape_that_reaches_no_page_says_so_and_fails(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    def cited(*paths: str) -> dict[str, Any]:
+        pages = {f"{site.url}{path}": {"facts": ["A fact."]} for path in paths}
+        return report(1, "An article.", citations_deduped={**pages, "": {"facts": ["Without an address."]}})
+
+    files = ("--raw_data_path", "deduplicated.jsonl", "--output_path", "scraped.jsonl")
+    write("deduplicated.jsonl", cited("/gone", "/gone/too"))
+    assert fact("scrape", *files, "--allow_private", "127.0.0.1") == 1
+    out, err = capsys.readouterr()
+    assert "none of 2 cited pages could be read; scraped.jsonl says of each why" in err
+    assert out.splitlines()[1].split() == ["scrape", "1", "1", "0", "came", "to", "nothing"]
+    assert read("scraped.jsonl")[0]["citations_deduped"][f"{site.url}/gone"]["url_content"].startswith("scrape failed")
+    write("deduplicated.jsonl", cited("/gone", "/tea"))
+    assert fact("scrape", *files, "--allow_private", "127.0.0.1") == 0
+    write("deduplicated.jsonl", cited())
+    assert fact("scrape", *files, "--allow_private", "127.0.0.1") == 0

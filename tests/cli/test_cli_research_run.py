@@ -32,7 +32,7 @@ METRICS = {
 STAGES = ("select_queries", "criteria", "race", "fact", "efficiency", "strategic", "interaction", "poet")
 SET_BY_RUN = {
     *("model", "input_file", "output_file", "output_path", "source", "raw_data_path", "query_data_path"),
-    *("from_scores", "raw_results", "export_selected", "convert_to_jsonl", "results_dir", "session"),
+    *("from_scores", "raw_results", "export_selected", "convert_to_jsonl", "results_dir", "session", "regenerate"),
 }
 
 

@@ -68,20 +68,6 @@ def test_fail_fast_ends_the_session_after_a_failure(bench, workers):
     assert "execution_policy.fail_fast of run profile 'strict'" in finished.text
 
 
-@pytest.mark.parametrize("workers", SOME_SLOW)
-def test_stop_on_runner_error_ends_the_session_after_an_error(bench, workers):
-    bench.agent(HEAD + "def agent(case):\n    return 1 / (case.case_id != 'case01') and case.metadata['says']\n")
-    bench.profile("strict", policy={"stop_on_runner_error": True, "max_concurrency": 2})
-    for number in range(30):
-        bench.case(f"case{number:02}", metadata={"says": "Rome" if number == 0 else "Paris"})
-    finished = bench.run("--agentbench-run-profile", "strict", *workers)
-    assert finished.exit != 0
-    assert finished.outcomes["case00[agent]"] == "failed"
-    assert finished.outcomes["case01[agent]"] == "error"
-    assert len(finished.runs) < 30
-    assert "execution_policy.stop_on_runner_error of run profile 'strict'" in finished.text
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("args", "most"), [((), 16), (("--agentbench-concurrency", "5"), 5)])
 def test_as_many_runs_are_in_flight_as_allowed(bench, args, most):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.bench import check
 
@@ -283,3 +285,35 @@ def pytest_agentbench_tools():
     checks = [check("told", kind="regex_match", pattern="^error: broken")]
     bench.case("one", input=asking("broken"), deterministic_checks=checks)
     assert bench.run("--model=local").outcomes == {"one[local]": "passed"}
+
+
+BREAKS = """
+from pytest_agentbench import Tool
+
+def lookup(arguments, context):
+    return {"city": "Paris"}["town"]
+
+def places(arguments, context):
+    return {"city": "Paris", "rivers": ["Seine"]}
+
+def pytest_agentbench_tools():
+    schema = {"type": "object"}
+    return {name.__name__: Tool(name.__name__, "", schema, name) for name in (lookup, places)}
+"""
+
+
+def test_a_tool_that_breaks_is_told_of_and_is_no_call_that_a_check_asks_for(bench):
+    bench.agent(BREAKS)
+    for name in ("lookup", "places"):
+        checks = [check("asked", kind="tool_called", name=name)]
+        bench.case(name, input=asking(name), deterministic_checks=checks)
+        steps = [{"tool_calls": [{"name": name, "arguments": {}}]}, {"content": "Paris"}]
+        bench.write(f"cases/{name}/demo.yaml", {"schema_version": 1, "replies": [{"steps": steps}]})
+    finished = bench.run("--model", "demo")
+    assert finished.outcomes == {"lookup[demo]": "failed", "places[demo]": "passed"}
+    assert "the tool itself broke in 1 further calls, which do not count" in finished.text
+    assert "tool lookup broke: error: lookup: KeyError: 'town'" in finished.text
+    [told] = finished.report["session"]["warnings"]
+    assert told == "tool 'lookup' broke by its own code: error: lookup: KeyError: 'town'"
+    trace = (bench.path / "outputs" / finished.runs["places[demo]"]["artifact"]).read_text()
+    assert json.dumps('{"city": "Paris", "rivers": ["Seine"]}') in trace

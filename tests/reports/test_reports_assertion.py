@@ -3,7 +3,19 @@ from __future__ import annotations
 from reports_samples import failed_check, make_case, make_evaluation, make_judge, make_run
 
 from pytest_agentbench.errors import JudgeError, ProviderError
-from pytest_agentbench.records import Check, FileChange, FileFacts, MetricResult, StatusIs
+from pytest_agentbench.records import (
+    Check,
+    Expectation,
+    Expectations,
+    ExpectationVerdict,
+    FileChange,
+    FileFacts,
+    JudgeIteration,
+    JudgeVerdict,
+    MetricResult,
+    Scored,
+    StatusIs,
+)
 from pytest_agentbench.reports import error_report, failure_report, headline
 
 
@@ -36,15 +48,45 @@ broken check  hook       ValueError: no
 metric  f1_score         expected: at least 0.800
                          got:      0.250
 metric  mine             returned 7, expected 0 to 1
-judge  overall           Names the wrong city.
-                         expected: at least 5.0 of 10
-                         got:      4.2 (task 3.5, spark 6)
+judge  overall           scored 4.2, at least 5.0 of 10 is wanted; not met: names Paris (task 3.5, spark 6)
+                         reason:   Names the wrong city.
 judge  hard expectation  not met: names Paris
 
 answer:
     It is London.
 full trace: outputs/runs/run_1.json"""
     )
+
+
+def test_a_judges_failure_leads_with_score_bar_and_what_is_not_met():
+    soft = tuple(Expectation(text=text) for text in ("is friendly", "names a river", "is brief"))
+    expectations = Expectations(hard_expectations=(Expectation(text="names Paris"),), soft_expectations=soft)
+    votes = [
+        JudgeIteration(
+            judge_run_id="main",
+            judge_id="main",
+            model="m",
+            repetition=at,
+            status="success",
+            verdict=JudgeVerdict(
+                summary="Well written!",
+                dimensions={},
+                overall=Scored(score=4),
+                expectations=[
+                    ExpectationVerdict(kind="soft", index=index, met=met) for index, met in enumerate((1, 0, at))
+                ],
+            ),
+        )
+        for at in (0, 1)
+    ]
+    judge = make_judge(summary="Well written!", dimensions={}, unmet_hard=("names Paris",), iterations=tuple(votes))
+    case, evaluation = make_case(expectations=expectations), make_evaluation(judge=judge)
+    first = "judge overall: scored 4.2, at least 5.0 of 10 is wanted; not met: names Paris; names a river"
+    assert headline(case, make_run(), evaluation) == first
+    assert failure_report(case, make_run(), evaluation, None).splitlines()[:2] == [
+        first,
+        "    reason:   Well written!",
+    ]
 
 
 def test_a_run_that_did_not_succeed_says_so_first():

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.reports.bootstrap import FEWEST, MOST_CORRECTED, bootstrap_interval
-from pytest_agentbench.reports.statistics import mean_interval, standard_error
+from pytest_agentbench.reports.bootstrap import MOST_CORRECTED, bootstrap_interval
+from pytest_agentbench.reports.statistics import FEWEST_JUDGED, mean_interval, standard_error
 
 pytestmark = pytest.mark.slow
 NORMAL = NormalDist()
@@ -76,21 +76,21 @@ def test_an_interval_is_the_same_each_time_and_lies_among_the_cases(groups):
         assert min(means) - 1e-9 <= low < high <= max(means) + 1e-9
 
 
-@pytest.mark.parametrize("few", [[], [[]], [[1.0], [2.0], [3.0]], [[3.0]] * 9, [[0.1], [0.1], [0.1], [0.1 + 1e-17]]])
+@pytest.mark.parametrize("few", [[], [[]], [[1.0], [2.0], [3.0], [4.0]], [[3.0]] * 9, [*[[0.1]] * 4, [0.1 + 1e-17]]])
 def test_few_cases_and_equal_ones_have_no_interval(few):
     assert bootstrap_interval(few) is None
 
 
 def test_the_repetitions_of_a_single_case_are_the_sample():
-    assert bootstrap_interval([[1.0, 2.0, 4.0, 8.0]]) == bootstrap_interval([[1.0], [2.0], [4.0], [8.0]])
-    assert bootstrap_interval([[1.0] * FEWEST]) is None
+    assert bootstrap_interval([[1.0, 2.0, 4.0, 8.0, 9.0]]) == bootstrap_interval([[1.0], [2.0], [4.0], [8.0], [9.0]])
+    assert bootstrap_interval([[1.0] * FEWEST_JUDGED]) is None
 
 
 def test_scores_of_few_cases_do_not_cost_the_import_of_scipy():
     code = (
         "import sys; from pytest_agentbench.reports import build_report, write_summary\n"
         "from pytest_agentbench.reports.bootstrap import bootstrap_interval\n"
-        "build_report([], {}); assert bootstrap_interval([[1.0], [2.0], [3.0]]) is None\n"
+        "build_report([], {}); assert bootstrap_interval([[1.0], [2.0], [3.0], [4.0]]) is None\n"
         "print([name for name in ('scipy', 'numpy') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

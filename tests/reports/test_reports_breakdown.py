@@ -17,9 +17,9 @@ from pytest_agentbench.reports import (
     breakdown,
     build_report,
     groupable,
-    mean_interval,
     pass_rate_interval,
     report_schema,
+    score_interval,
     wilson_interval,
 )
 
@@ -36,19 +36,19 @@ def named(groups):
 
 
 def test_a_group_has_its_rates_and_means_with_intervals():
-    scores = [0.0, 0.5, 1.0, 1.0]
+    scores = [0.0, 0.5, 1.0, 1.0, 0.5]
     easy = [entry(score, score == 1.0, level="easy") for score in scores]
     hard = [entry(None, None, level="hard"), entry(None, None, level="hard")]
     groups = named(breakdown([*easy, *hard]))
     assert groups["level", "easy"] == {
         "field": "level",
         "value": "easy",
-        "items": 4,
-        "judged": 4,
-        "mean_score": 0.625,
-        "score_ci95": pytest.approx(mean_interval([[score] for score in scores])),
-        "pass_rate": 0.5,
-        "pass_rate_ci95": pytest.approx(wilson_interval(2, 4)),
+        "items": 5,
+        "judged": 5,
+        "mean_score": 0.6,
+        "score_ci95": pytest.approx(score_interval([[score] for score in scores])),
+        "pass_rate": 0.4,
+        "pass_rate_ci95": pytest.approx(wilson_interval(2, 5)),
     }
     unknown = {"mean_score": None, "score_ci95": None, "pass_rate": None, "pass_rate_ci95": None}
     assert groups["level", "hard"] == {"field": "level", "value": "hard", "items": 2, "judged": 0, **unknown}
@@ -67,18 +67,24 @@ def test_groups_of_equal_scores_have_no_interval_of_the_mean():
 
 
 def test_repetitions_of_a_case_are_one_item_and_one_cluster():
-    verdicts = {"a": [True] * 5, "b": [False] * 5, "c": [True] * 5, "d": [True, False, True, True, False]}
+    verdicts = {
+        "a": [True] * 5,
+        "b": [False] * 5,
+        "c": [True] * 5,
+        "d": [True, False, True, True, False],
+        "g": [False] * 5,
+    }
     entries = [entry(float(p), p, case=case, level="x") for case, group in verdicts.items() for p in group]
     entries += [entry(1.0, True, case=name, level="y") for name in "ef"]
     group = named(breakdown(entries))["level", "x"]
-    assert group["items"] == 4
-    assert group["pass_rate"] == pytest.approx(13 / 20)
+    assert group["items"] == 5
+    assert group["pass_rate"] == pytest.approx(13 / 25)
     clustered = pass_rate_interval([(sum(group), len(group)) for group in verdicts.values()])
     assert group["pass_rate_ci95"] == pytest.approx(clustered)
     assert group["pass_rate_ci95"][1] - group["pass_rate_ci95"][0] > 1.5 * (
-        wilson_interval(13, 20)[1] - wilson_interval(13, 20)[0]
+        wilson_interval(13, 25)[1] - wilson_interval(13, 25)[0]
     )
-    assert group["score_ci95"] == pytest.approx(mean_interval([list(map(float, g)) for g in verdicts.values()]))
+    assert group["score_ci95"] == pytest.approx(score_interval([list(map(float, g)) for g in verdicts.values()]))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +251,7 @@ def test_the_report_has_each_dataset_on_each_model():
     assert first["pass_rate"] == 0.5
     assert first["pass_rate_ci95"] == pytest.approx(list(pass_rate_interval([(2 * (n % 2), 2) for n in range(8)])))
     assert first["completion"] == pytest.approx(16 / 17)
-    mean = {"mean": pytest.approx(0.35), "ci95": pytest.approx(mean_interval([[n / 10] * 2 for n in range(8)]))}
+    mean = {"mean": pytest.approx(0.35), "ci95": pytest.approx(score_interval([[n / 10] * 2 for n in range(8)]))}
     assert first["metrics"] == {"exact_match": mean}
     assert (first["scored_by"], first["mean_score"]) == ("exact_match", pytest.approx(0.35))
     groups = named(first["breakdown"])

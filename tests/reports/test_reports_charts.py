@@ -12,6 +12,8 @@ from pytest_agentbench.reports import build_report
 from pytest_agentbench.reports.charts import MOST_TAGS, by_tag, charts, pass_rates, score_against, sized
 from pytest_agentbench.reports.report import Report
 
+FEW = Model(model_id="few", requested_model="few")
+
 
 def values(chart):
     return chart.spec["data"]["values"]
@@ -28,15 +30,17 @@ def test_pass_rates_come_with_their_intervals_and_counts():
 def test_score_against_cost_is_over_runs_whose_cost_is_known_and_names_models_that_lack_it():
     rows = [
         make_row(score=8.0, usage=Usage(cost_usd=0.02)),
-        make_row(case_id="b", score=6.0, usage=Usage(cost_usd=0.04)),
+        *(make_row(case_id=f"b{n}", score=6.75, usage=Usage(cost_usd=0.0325)) for n in range(4)),
         make_row("error", "c"),
         make_row(model=DEMO, score=9.0, usage=None),
+        *(make_row(case_id=f"b{n}", model=FEW, score=9.0, usage=Usage(cost_usd=0.1)) for n in range(4)),
     ]
     chart = score_against(build_report(rows, {}), "cost")
     (point,) = values(chart)
     assert point["model"] == "GPT-4o"
     assert point["cost_usd"] == pytest.approx(0.03)
     assert point["mean_score"] == 7.0
+    assert "Not drawn, for fewer than 5 of its cases were judged: few." in chart.note
     assert chart.note.endswith("Not drawn, for its cost or its mean score is unknown: demo.")
 
 
@@ -133,7 +137,11 @@ def test_a_model_of_one_case_has_a_mark_without_a_line():
 def at_costs(*costs: float) -> Report:
     models = [Model(model_id=f"m{n}", requested_model="m") for n in range(len(costs))]
     return build_report(
-        [make_row(model=model, score=5.0, usage=Usage(cost_usd=usd)) for model, usd in zip(models, costs, strict=True)],
+        [
+            make_row(case_id=f"c{number}", model=model, score=5.0, usage=Usage(cost_usd=usd))
+            for model, usd in zip(models, costs, strict=True)
+            for number in range(5)
+        ],
         {},
     )
 

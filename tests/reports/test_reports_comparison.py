@@ -126,8 +126,40 @@ def test_runs_of_one_side_alone_are_listed_and_not_tested():
         rate, score = model["pass_rate"], model["score"]
         assert (rate["test"], rate["p_value"], rate["difference"]) == ("exact McNemar", 1.0, 0.0)
         assert (model["verdict"], abs(score["difference"])) == ("no_difference_seen", 0.5)
-    assert there["regressions"][0]["current"] == {"passed": 9, "judged": 10}
-    assert (len(there["regressions"]), len(back["gains"])) == (12, 12)
+    assert there["by_chance"][0]["current"] == {"passed": 9, "judged": 10}
+    assert [(len(each["regressions"]), len(each["gains"]), len(each["by_chance"])) for each in (there, back)] == [
+        (0, 0, 12),
+        (0, 0, 12),
+    ]
+
+
+def repeated(rates, runs):
+    """So many cases that pass `rates` of their runs."""
+    return [
+        make_row("passed" if n < passed else "failed", f"c{case:02}", repetition=n + 1)
+        for case, passed in enumerate(rates)
+        for n in range(runs)
+    ]
+
+
+def test_regressions_are_what_the_test_supports_and_the_rest_may_be_chance():
+    # cases that pass half the time, to and fro: nothing differs
+    same = only_model(compared(repeated([3, 2, 3, 2, 3, 2], 5), repeated([2, 3, 2, 3, 2, 3], 5)))
+    assert (same["regressions"], same["gains"], len(same["by_chance"])) == ([], [], 6)
+    assert [change["difference"] < 0 for change in same["by_chance"]] == [True] * 3 + [False] * 3
+    # one of them breaks for good, which its own runs show, though all cases together do not
+    one = only_model(compared(repeated([10, 5, 5], 10), repeated([0, 6, 4], 10)))
+    assert one["verdict"] != "worse"
+    assert [change["case_id"] for change in one["regressions"]] == ["c00"]
+    assert [change["case_id"] for change in one["by_chance"]] == ["c02", "c01"]
+    # all go the same way: together they are more than chance, though none is alone; what went the other way is not
+    every = only_model(compared(repeated([3] * 9 + [1], 3), repeated([2] * 9 + [2], 3)))
+    assert every["verdict"] == "worse"
+    assert (len(every["regressions"]), [change["case_id"] for change in every["by_chance"]]) == (9, ["c09"])
+    # the runs of one side alone, which the test leaves out, name no case
+    more = only_model(compared(repeated([1] * 9, 1), [*repeated([0] * 8, 1), *repeated([0] * 8 + [1], 2)[-2:]]))
+    assert more["verdict"] == "worse"
+    assert [change["case_id"] for change in more["by_chance"]] == ["c08"]
 
 
 @pytest.mark.slow
@@ -308,8 +340,10 @@ def test_what_must_pass_is_named_first_then_what_changed_most():
         for name in "abc"
         for n in (1, 2)
     ]
-    changes = only_model(compared(baseline, current))["regressions"]
-    assert [change["case_id"] for change in changes] == ["c", "b", "a"]
+    model = only_model(compared(baseline, current))
+    changes = model["regressions"]
+    assert [change["case_id"] for change in changes] == ["c"]  # by itself no case shows more than chance can do
+    assert [change["case_id"] for change in model["by_chance"]] == ["b", "a"]
     assert changes[0]["p_value"] == 1.0
     assert (changes[0]["nodeid"], changes[0]["message"]) == ("cases/test.yaml::c[gpt4o]", "no")
 

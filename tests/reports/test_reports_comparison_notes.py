@@ -50,16 +50,18 @@ def test_cases_that_something_else_decides_are_said_once():
 def test_answers_from_cassettes_are_said_to_be_old():
     rows = outcomes("ppp")
     (note,) = compared(rows, [{**row, "cassette": "replayed"} for row in rows[:2]] + rows[2:])["notes"]
-    assert note.startswith("2 of 3 judged runs of gpt4o in the current report were replayed from cassettes: ")
+    assert note.startswith("2 of 3 judged runs of gpt4o in b.json were replayed from cassettes: ")
 
 
 def test_other_numbers_of_repetitions_are_said():
     baseline = [make_row("passed", "a"), make_row("passed", "b")]
     current = [*(make_row("passed", "a", repetition=n) for n in (1, 2, 3)), make_row("passed", "b")]
     assert compared(baseline, current)["notes"] == [
-        "1 of 2 cases of gpt4o were judged more often on one side, for example 1 there and 3 here: only as many of "
-        "these runs are tested, the first ones."
+        "1 of 2 cases of gpt4o were judged more often in b.json, for example 1 in a.json and 3 in b.json: only as many "
+        "of its runs are tested as the other side has, the first ones."
     ]
+    (turned,) = compared(current, baseline)["notes"]
+    assert "were judged more often in a.json, for example 3 in a.json and 1 in b.json: " in turned
 
 
 def test_runs_that_are_the_baselines_own_are_no_evidence_and_said_to_be_none():

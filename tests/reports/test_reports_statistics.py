@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import exp, lgamma, pi, sqrt
+from math import exp, lgamma, log, pi, sqrt
+from random import Random
+from statistics import fmean, stdev
 
 import pytest
 from hypothesis import given
@@ -9,11 +11,14 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.metrics import difference_interval
 from pytest_agentbench.reports.statistics import (
+    FEWEST_JUDGED,
+    JUDGED_SCALE,
     mean,
     mean_interval,
     pass_at_k,
     pass_hat_k,
     pass_rate_interval,
+    score_interval,
     sd,
     t_quantile,
     wilson_interval,
@@ -137,6 +142,47 @@ def test_cases_that_do_not_differ_have_no_interval_of_the_mean(equal):
 @pytest.mark.parametrize("few", [[], [[]], [[4.0]], [[4.0], []]])
 def test_fewer_than_two_values_have_no_interval(few):
     assert mean_interval(few) is None
+
+
+@given(st.lists(st.lists(st.floats(0, 10), min_size=1, max_size=3), max_size=12))
+def test_the_interval_of_a_score_holds_its_mean_and_stays_on_the_scale(groups):
+    found, scores = score_interval(groups, JUDGED_SCALE), [value for group in groups for value in group]
+    if found is not None:
+        low, high = found
+        assert 0 <= low <= fmean(scores) + 1e-9
+        assert fmean(scores) - 1e-9 <= high <= 10
+    assert found is None or len(groups) == 1 or len(groups) >= FEWEST_JUDGED
+
+
+def test_the_interval_of_a_score_is_that_of_its_logit():
+    scores, t = [9.0, 10.0, 10.0, 6.0, 10.0], 2.776445
+    middle, error = fmean(scores) / 10, stdev(scores) / sqrt(5) / 10
+    logit, half = log(middle / (1 - middle)), t * error / (middle * (1 - middle))
+    expected = [10 / (1 + exp(-end)) for end in (logit - half, logit + half)]
+    assert score_interval([[score] for score in scores], JUDGED_SCALE) == pytest.approx(expected)
+    assert score_interval([[score / 10] for score in scores]) == pytest.approx([end / 10 for end in expected])
+    assert score_interval([[score] for score in scores[:4]], JUDGED_SCALE) is None
+    beyond = [[score * 1000] for score in scores]  # tokens, say: they have no scale
+    assert score_interval(beyond) == mean_interval(beyond)
+
+
+@pytest.mark.parametrize(
+    ("draw", "true"),
+    [
+        (lambda random: random.betavariate(8, 1) * 10, 80 / 9),  # crowded at the upper end
+        (lambda random: 10.0 if random.random() < 0.7 else float(random.randrange(10)), 8.35),
+        (lambda random: random.uniform(0, 10), 5.0),
+    ],
+)
+@pytest.mark.parametrize("cases", [5, 10, 30])
+def test_intervals_of_scores_hold_the_true_mean_as_often_as_they_say(draw, true, cases):
+    random, held, sessions = Random(4), 0, 0
+    for _ in range(2_000):
+        found = score_interval([[draw(random)] for _ in range(cases)], JUDGED_SCALE)
+        if found is not None:
+            sessions += 1
+            held += found[0] <= true <= found[1]
+    assert held / sessions >= 0.92
 
 
 def test_mean_and_sd_are_none_where_undefined():

@@ -16,9 +16,9 @@ from pytest_agentbench.reports import (
     build_report,
     failure_report,
     headline,
-    mean_interval,
     model_tool_use,
     report_schema,
+    score_interval,
     suite_properties,
     user_properties,
     wilson_interval,
@@ -83,7 +83,11 @@ def test_what_is_unknown_of_a_task_is_left_out_and_counted():
 
 def test_intervals_are_over_tasks():
     found = model_tool_use(ROWS)["total"]["figures"]
-    assert found["overall"]["ci95"] == pytest.approx(mean_interval([[overall(name)] for name in "abcd"]))
+    assert found["overall"]["ci95"] is None  # of four tasks
+    more = model_tool_use([*ROWS, row("e", "One", scores=FAIR)])["total"]["figures"]
+    five = [[overall(name)] for name in "abcd"] + [[overall_of(FAIR)]]
+    assert more["overall"]["ci95"] == pytest.approx(score_interval(five))
+    assert 1 <= more["task_fulfillment"]["ci95"][0] < more["task_fulfillment"]["ci95"][1] <= 10
     assert found["completed"]["ci95"] == pytest.approx(wilson_interval(3, 4))
 
 
@@ -100,9 +104,11 @@ def overall_of(scores):
 
 
 def test_the_repetitions_of_a_single_task_are_the_sample():
-    rows = [row("a", "One", scores=scores, repetition=at) for at, scores in enumerate((GOOD, FAIR, POOR), 1)]
+    rows = [
+        row("a", "One", scores=scores, repetition=at) for at, scores in enumerate((GOOD, FAIR, POOR, FAIR, GOOD), 1)
+    ]
     values = [each["tool_use"]["overall"] for each in rows]
-    assert model_tool_use(rows)["total"]["figures"]["overall"]["ci95"] == pytest.approx(mean_interval([values]))
+    assert model_tool_use(rows)["total"]["figures"]["overall"]["ci95"] == pytest.approx(score_interval([values]))
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 10), st.integers(1, 3)), min_size=1, max_size=8))

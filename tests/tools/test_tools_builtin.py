@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,6 +40,10 @@ def tool_context(workspace: Workspace, *, sandboxed: bool = False, **fields: Any
             raise UnavailableError("no sandbox")
 
     return ToolContext(lambda: workspace, sandbox, needs_sandbox, **fields)
+
+
+def timeless(output: ToolOutput) -> ToolOutput:
+    return replace(output, seconds=0.0)
 
 
 def call(box: Toolbox, name: str, arguments: dict[str, Any] | None, raw: str = "") -> ToolOutput:
@@ -166,12 +171,36 @@ def test_a_failing_tool_answers_and_a_dead_sandbox_ends_the_run(workspace: Works
     async def dead(arguments: dict[str, Any], context: ToolContext) -> str:
         raise SandboxError("gone")
 
-    async def number(arguments: dict[str, Any], context: ToolContext) -> Any:
-        return 3
+    async def missing(arguments: dict[str, Any], context: ToolContext) -> str:
+        raise FileNotFoundError(2, "No such file or directory")
 
-    tools = [Tool(f.__name__, "", {"type": "object"}, f) for f in (broken, dead, number)]
+    tools = [Tool(f.__name__, "", {"type": "object"}, f) for f in (broken, dead, missing)]
     box = Toolbox(tools, tool_context(workspace))
-    assert call(box, "broken", {}).content == "error: broken: KeyError: 'oops'"
-    assert call(box, "number", {}).content == "error: number: the tool returned int, expected text"
+    assert timeless(call(box, "broken", {})) == ToolOutput(
+        "error: broken: KeyError: 'oops'", is_error=True, broken=True
+    )
+    assert timeless(call(box, "missing", {})) == ToolOutput("error: missing: No such file or directory", is_error=True)
     with pytest.raises(SandboxError):
         call(box, "dead", {})
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        ({"city": "Zürich", "people": [1, None]}, '{"city": "Zürich", "people": [1, null]}'),
+        ([{"a": True}], '[{"a": true}]'),
+        (3, "3"),
+        ("as it is", "as it is"),
+    ],
+)
+def test_what_a_tool_returns_reaches_the_model_as_text_or_json(workspace: Workspace, returned, expected) -> None:
+    box = Toolbox([Tool("t", "", {"type": "object"}, lambda arguments, context: returned)], tool_context(workspace))
+    assert timeless(call(box, "t", {})) == ToolOutput(expected)
+
+
+@pytest.mark.parametrize("returned", [None, {"when": object()}, [float("nan")]])
+def test_what_is_no_json_is_the_tools_own_error(workspace: Workspace, returned) -> None:
+    box = Toolbox([Tool("t", "", {"type": "object"}, lambda arguments, context: returned)], tool_context(workspace))
+    output = call(box, "t", {})
+    assert (output.is_error, output.broken) == (True, True)
+    assert "expected text or JSON" in output.content

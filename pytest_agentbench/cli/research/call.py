@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -141,6 +142,11 @@ class Call:
         """Tells why a stage could not be run at all; the exit status tells it too."""
         self.warn(f"{self._named(stage)}: {error}")
         self.ends.append(StageEnd(self._named(stage), 0, 0, 0, broken=True))
+
+    def broke(self, why: str) -> None:
+        """Tells that the stage that has just ended came to nothing; the exit status tells it too."""
+        self.warn(f"{self.ends[-1].stage}: {why}")
+        self.ends[-1] = replace(self.ends[-1], broken=True)
 
     def warn(self, message: str) -> None:
         """One line on stderr, once."""

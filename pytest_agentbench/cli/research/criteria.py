@@ -24,12 +24,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "criteria",
         help="make RACE's criteria for queries",
         description="Let a model weigh RACE's four dimensions for each query, and write the criteria of each. Rows "
-        "that the file has of other queries stay. The same command goes on where it was interrupted; nothing is paid "
-        "for twice. Exit status 0: every query has its criteria; 1: some have none; 2: wrong usage.",
+        "that the file has already stay, made by hand or not, unless --regenerate is given. The same command goes on "
+        "where it was interrupted; nothing is paid for twice. Exit status 0: every query has its criteria; 1: some "
+        "have none; 2: wrong usage.",
     )
     files = parser.add_argument_group("files")
     add(files, "--query_file", type=Path, default=QUERIES, metavar="PATH", help="(default: %(default)s)")
     add(files, "--output_file", type=Path, default=CRITERIA, metavar="PATH", help="(default: %(default)s)")
+    add(files, "--regenerate", action="store_true", help="replace the criteria that the file has of these queries")
     add_config(files)
     add_rows(parser)
     add_judge(parser)
@@ -40,14 +42,14 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.research.call import Call
 
     call = Call(STAGE, args)
-    return call.run(lambda: make_criteria_file(call, args.query_file, args.output_file))
+    return call.run(lambda: make_criteria_file(call, args.query_file, args.output_file, regenerate=args.regenerate))
 
 
-async def make_criteria_file(call: Call, queries: Path, output: Path, *, add: bool = False) -> None:
-    """Writes criteria.jsonl for a query.jsonl; rows that it has of other queries stay.
+async def make_criteria_file(call: Call, queries: Path, output: Path, *, regenerate: bool = False) -> None:
+    """Adds criteria to criteria.jsonl for the queries of a query.jsonl that it lacks; its rows stay.
 
-    With `add` all of its rows do, and only queries that it lacks get criteria. Raises ConfigError where a file cannot
-    be read, or no judge is named.
+    With `regenerate` all of these queries get new ones, and rows of other queries stay. Raises ConfigError where a file
+    cannot be read, or no judge is named.
     """
     from pytest_agentbench.cli.research.criteria_file import CriteriaFile
     from pytest_agentbench.cli.research.inputs import input_rows, joined, label, spoken, value_of
@@ -60,7 +62,7 @@ async def make_criteria_file(call: Call, queries: Path, output: Path, *, add: bo
     weights = None if dynamic else call.config.race_weights.by_dimension
     rows = input_rows(call, queries, QueryRow)
     known = CriteriaFile.read(output)
-    there = joined(call, output, RaceCriteria) if add and known.lines else None
+    there = joined(call, output, RaceCriteria) if known.lines and not regenerate else None
     asking = await call.asking(queries)
     require_writable(output)
 

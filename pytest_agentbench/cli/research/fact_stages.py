@@ -83,6 +83,7 @@ async def _add_keys(call: Call, stage: str, source: Path, target: Path, language
         rows = dict(enumerate(chosen_rows(call, source, stored.heads(), languages.of)))
         add = await _adding(call, stage, source)
         ended = opened.enter_context(EndedRows(target))
+        reached: list[bool] = []
 
         async def score(number: int) -> int:
             error = await _ended(stored.data(rows[number]), number)
@@ -98,11 +99,16 @@ async def _add_keys(call: Call, stage: str, source: Path, target: Path, language
                 ended.add(number, _failed(data, stage, error))
                 return _bare(error)
             ended.add(number, {**_cleared(data, stage), **added})
+            if stage == "scrape":
+                cited = added["citations_deduped"].items()
+                reached.extend([CitedPage.model_validate(page).readable for url, page in cited if url])
             return None
 
         await call.score(
             stage, list(rows), score, label=lambda number: label(rows[number]), write=lambda results: (ended.write(),)
         )
+        if reached and not any(reached):
+            call.broke(f"none of {len(reached)} cited pages could be read; {target} says of each why")
 
 
 def _report(

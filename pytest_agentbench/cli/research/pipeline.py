@@ -148,7 +148,7 @@ async def _criteria(call: Call) -> None:
     """Makes those that the file of criteria lacks."""
     from pytest_agentbench.cli.research.criteria import make_criteria_file
 
-    made = make_criteria_file(call, call.args.query_file, call.args.criteria_file, add=True)
+    made = make_criteria_file(call, call.args.query_file, call.args.criteria_file)
     await _stage(call, "criteria", made)
 
 

@@ -25,7 +25,7 @@ _MOST_FILES, _FEW = 24, 2
 class StageEnd:
     """What came of a stage's rows. Those that are neither scored nor failed were not reached. `files` it wrote.
 
-    `broken`: the stage could not be run.
+    `broken`: the stage could not be run, or came to nothing.
     """
 
     stage: str
@@ -100,7 +100,8 @@ def print_summary(ends: Sequence[StageEnd], ledger: Ledger, seconds: float) -> N
     print(f"{'stage':<{width}}{'rows':>7}{'scored':>9}{'failed':>9}")
     for end in ends:
         not_reached = end.n_total - end.n_scored - end.n_failed
-        more = "  could not be run" if end.broken else f"  {not_reached} not reached" if not_reached else ""
+        broken = "  came to nothing" if end.n_total else "  could not be run"
+        more = broken if end.broken else f"  {not_reached} not reached" if not_reached else ""
         print(f"{printable(end.stage):<{width}}{end.n_total:>7,}{end.n_scored:>9,}{end.n_failed:>9,}{more}")
     asked = [(stage, spent) for stage, spent in ledger.rows() if spent.requests]
     if asked:

@@ -9,7 +9,7 @@ from pytest_agentbench.reports.ci.blocks import Block, folded, listed, table
 from pytest_agentbench.reports.ci.escaping import SENTENCE, code
 from pytest_agentbench.reports.ci.places import Places
 from pytest_agentbench.reports.ci.sections import SHOWN, STYLE, case_link
-from pytest_agentbench.reports.comparison.wording import VERDICTS, p_text, points
+from pytest_agentbench.reports.comparison.wording import VERDICTS, chance_text, p_text, points
 from pytest_agentbench.reports.table import percent
 
 _NOTES = 3
@@ -41,6 +41,10 @@ def comparison(
     if better:
         gains = Block("", [_change(change, model, rows, places) for change, model in better])
         blocks.append(folded(f"{_cases(better)} better than before", gains))
+    chance = [(change, model) for model in found["models"] for change in model.get("by_chance", ())]
+    if chance:
+        said = chance_text([change for change, _ in chance])
+        blocks.append(folded(said, Block("", [_change(change, model, rows, places) for change, model in chance])))
     if lines := [*_unpaired(found)]:
         blocks.append(folded("Not compared", Block("", lines)))
     return blocks

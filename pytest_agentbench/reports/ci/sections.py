@@ -12,7 +12,15 @@ from pytest_agentbench.reports.ci.blocks import Block, folded, listed, table
 from pytest_agentbench.reports.ci.escaping import SENTENCE, code
 from pytest_agentbench.reports.ci.places import Places
 from pytest_agentbench.reports.ci.troubles import Trouble, troubles
-from pytest_agentbench.reports.figures import cost, grading_line, model_marks, subject, tokens, totals_lines
+from pytest_agentbench.reports.figures import (
+    cost,
+    grading_line,
+    judged,
+    model_marks,
+    subject,
+    tokens,
+    totals_lines,
+)
 from pytest_agentbench.reports.table import Style, percent
 from pytest_agentbench.reports.uncollected import by_file
 
@@ -79,7 +87,7 @@ def models(report: Mapping[str, Any]) -> list[Block]:
         return []
     scored = any(model["mean_score"] is not None for model in found)
     titles = [subject(found), "runs", "passed", "failed", "errors", "pass rate", "95 % interval"]
-    titles += ["score", "95 % interval"] if scored else []
+    titles += ["score", "95 % interval", "judged"] if scored else []
     rows = []
     for model in found:
         cells = [_model_name(model), *(str(model[name]) for name in ("runs", "passed", "failed", "errors"))]
@@ -87,6 +95,7 @@ def models(report: Mapping[str, Any]) -> list[Block]:
         if scored:
             score = model["mean_score"]
             cells += [STYLE.dash if score is None else f"{score:.2f}", _range(model["score_ci95"], 1, "{:.2f}")]
+            cells.append(judged(model))
         seconds = text.seconds(model["duration_seconds"]["mean"], STYLE.dash)
         rows.append([*cells, cost(model, STYLE), tokens(model, STYLE), seconds])
     blocks = [table("", [*titles, "cost", "tokens", "time/run"], rows)]
@@ -127,13 +136,19 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
             str(each["items"]),
             _percent(each["pass_rate"]),
             _range(each["pass_rate_ci95"], 100, "{:.0f}", " %"),
-            STYLE.dash if each["mean_score"] is None else f"{each['mean_score']:.2f}",
+            STYLE.dash if each["mean_score"] is None else f"{each['mean_score']:.2f}{_scored(each)}",
             STYLE.dash if each["scored_by"] is None else code(each["scored_by"]),
         ]
         for each in report["datasets"]
     ]
     titles = ["dataset", "model", "items", "pass rate", "95 % interval", "score", "scored by"]
     return [folded("Datasets", table("", titles, rows))] if rows else []
+
+
+def _scored(dataset: Mapping[str, Any]) -> str:
+    """How many of its items a dataset's mean score is about, where that is not all."""
+    found, items = dataset.get("scored"), dataset["items"]
+    return "" if found in (None, items) else f" ({found} of {items})"
 
 
 def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:

@@ -55,14 +55,16 @@ def compare(
     matched = _matched(baseline, current)
     compared = [_compare(baseline.models[old], current.models[new], old, new, len(matched)) for old, new in matched]
     models = tuple(_concluded(compared))
-    both = [(model, baseline.models[model.baseline_model_id], current.models[model.model_id]) for model in models]
     return Comparison(
         baseline,
         current,
         models,
         only_baseline=tuple(model for model in baseline.models if model not in {old for old, _ in matched}),
         only_current=tuple(model for model in current.models if model not in {new for _, new in matched}),
-        notes=(*notes(baseline, current, matched), *(said for each in both for said in model_notes(*each))),
+        notes=(
+            *notes(baseline, current, matched),
+            *(said for model in models for said in model_notes(model, baseline, current)),
+        ),
         unpaired=unpaired(baseline, current, models),
         max_regressions=max_regressions,
         min_completion=min_completion,
@@ -85,7 +87,11 @@ def _compare(old: Cases, new: Cases, old_model: str, new_model: str, models: int
     alpha = paired.ALPHA / models
     rates = [(before.pass_rate, after.pass_rate) for before, after in pairs]
     single = all(runs == 1 for _, runs in counted)
-    changes = [_change(old[key], new[key]) for key in new if key in old and _differ(old[key], new[key])]
+    tested = {
+        before.key: after_rate - before_rate
+        for ((before, _), _), (before_rate, after_rate) in zip(counted, rates, strict=True)
+    }
+    changes = [_change(old[key], new[key], tested[key]) for key in new if key in old and _differ(old[key], new[key])]
     return ModelComparison(
         baseline_model_id=old_model,
         model_id=new_model,
@@ -98,6 +104,7 @@ def _compare(old: Cases, new: Cases, old_model: str, new_model: str, models: int
         others={name: _told(_values(pairs, name)) for name in _names(pairs)},
         regressions=tuple(sorted((change for change in changes if change.difference < 0), key=_severity)),
         gains=tuple(sorted((change for change in changes if change.difference > 0), key=_severity)),
+        by_chance=(),
         summary="",
     )
 
@@ -174,7 +181,7 @@ def _severity(change: Change) -> tuple[bool, float]:
     return not change.must_pass, -abs(change.difference)
 
 
-def _change(before: CaseRuns, after: CaseRuns) -> Change:
+def _change(before: CaseRuns, after: CaseRuns, tested: float) -> Change:
     assert before.pass_rate is not None
     assert after.pass_rate is not None
     old, new = before.counts, after.counts
@@ -188,6 +195,7 @@ def _change(before: CaseRuns, after: CaseRuns) -> Change:
         baseline=(old.passed, old.judged),
         current=(new.passed, new.judged),
         difference=difference,
+        tested=tested,
         p_value=paired.fisher((old.passed, old.failed), (new.passed, new.failed)) if repeated else None,
         nodeid=nodeid,
         message=message,
@@ -202,7 +210,33 @@ def _concluded(models: Sequence[ModelComparison]) -> list[ModelComparison]:
         replace(model, pass_rate=rate, score=score) for model, rate, score in zip(models, rates, scores, strict=True)
     ]
     tested = sum(rate.p_value is not None for rate in rates)
-    return [replace(model, summary=summary(model, tested)) for model in concluded]
+    return [replace(_without_chance(model), summary=summary(model, tested)) for model in concluded]
+
+
+def _without_chance(model: ModelComparison) -> ModelComparison:
+    """The model with those changes as regressions and gains that the test supports.
+
+    Where it finds the pass rate worse, these are the cases that it goes by, and the other way round. Else a case has to
+    stand alone: by Fisher's test of its repetitions, adjusted (Holm) for all cases that could. What must pass is named
+    whatever chance can do.
+    """
+    changes = [*model.regressions, *model.gains]
+    alone = [change for change in changes if change.p_value is not None]
+    others = [1.0] * (model.pass_rate.cases - len(alone))
+    adjusted = paired.holm([*(change.p_value or 0.0 for change in alone), *others])
+    certain = {id(change) for change, p_value in zip(alone, adjusted, strict=False) if p_value <= paired.ALPHA}
+    way = {WORSE: -1, BETTER: 1}.get(model.pass_rate.verdict or "", 0)
+
+    def supported(change: Change) -> bool:
+        by_all = way * change.tested > 0 and way * change.difference > 0
+        return by_all or id(change) in certain or (change.must_pass and change.difference < 0)
+
+    return replace(
+        model,
+        regressions=tuple(filter(supported, model.regressions)),
+        gains=tuple(filter(supported, model.gains)),
+        by_chance=tuple(change for change in changes if not supported(change)),
+    )
 
 
 def _judged(measures: Sequence[Measure]) -> list[Measure]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.reports.cases import CaseKey
 from pytest_agentbench.reports.comparison.campaigns import Campaign, CaseRuns
 
 if TYPE_CHECKING:
@@ -37,10 +36,10 @@ def notes(baseline: Campaign, current: Campaign, matched: Sequence[tuple[str, st
             yield f"The {what} differs: {before or 'none'} in {baseline.label}, {now or 'none'} in {current.label}."
 
 
-def model_notes(
-    model: ModelComparison, old: Mapping[CaseKey, CaseRuns], new: Mapping[CaseKey, CaseRuns]
-) -> Iterator[str]:
+def model_notes(model: ModelComparison, baseline: Campaign, current: Campaign) -> Iterator[str]:
     """Sentences about one model: what was left out, and whether both sides ran the same."""
+    old, new = baseline.models[model.baseline_model_id], current.models[model.model_id]
+    labels = baseline.label, current.label
     if model.baseline_model_id == model.model_id:
         common = [(old[key], new[key]) for key in new if key in old and old[key].prints and new[key].prints]
         other = sum(_fingerprints(before).isdisjoint(_fingerprints(after)) for before, after in common)
@@ -52,16 +51,18 @@ def model_notes(
         taken = sum(len(after.reused & before.prints) for before, after in common)
         if taken:
             yield _reused(model.model_id, taken, sum(len(after.prints) for _, after in common))
-    yield from _other_measures(model.model_id, [(old[key], new[key]) for key in new if key in old])
-    for side, cases, counts in zip(("baseline", "current report"), (old, new), model.runs, strict=True):
+    pairs = [(old[key], new[key]) for key in new if key in old]
+    yield from _other_measures(model.model_id, pairs)
+    yield from _uneven(model.model_id, pairs, labels)
+    for side, cases, counts in zip(labels, (old, new), model.runs, strict=True):
         if replayed := sum(case.replayed for case in cases.values()):
             yield (
-                f"{replayed} of {counts.judged} judged runs of {model.model_id} in the {side} were replayed from "
+                f"{replayed} of {counts.judged} judged runs of {model.model_id} in {side} were replayed from "
                 "cassettes: their answers are as old as these."
             )
         if counts.errors:
             runs = "1 run" if counts.errors == 1 else f"{counts.errors} runs"
-            yield f"{runs} of {model.model_id} ended in infrastructure errors in the {side} and count for nothing."
+            yield f"{runs} of {model.model_id} ended in infrastructure errors in {side} and count for nothing."
 
 
 def unpaired(baseline: Campaign, current: Campaign, models: Sequence[ModelComparison]) -> str | None:
@@ -110,14 +111,19 @@ def _other_measures(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]]) -
             f"{changed} of {len(measured)} cases of {model_id} are not decided as in the baseline: their checks, "
             "metrics, thresholds or reference answers changed, or the evaluation profile; what differs may be that."
         )
-    repeated = [(before.counts.judged, after.counts.judged) for before, after in pairs]
-    uneven = [counts for counts in repeated if 0 not in counts and counts[0] != counts[1]]
-    if uneven:
-        here = f"for example {uneven[0][0]} there and {uneven[0][1]} here"
-        yield (
-            f"{len(uneven)} of {len(pairs)} cases of {model_id} were judged more often on one side, {here}: only as "
-            "many of these runs are tested, the first ones."
-        )
+
+
+def _uneven(model_id: str, pairs: Sequence[tuple[CaseRuns, CaseRuns]], labels: tuple[str, str]) -> Iterator[str]:
+    """A sentence for each side on which cases were judged more often than on the other."""
+    counts = [(before.counts.judged, after.counts.judged) for before, after in pairs]
+    for more, label in enumerate(labels):
+        found = [each for each in counts if each[1 - more] and each[more] > each[1 - more]]
+        if found:
+            example = " and ".join(f"{runs} in {side}" for runs, side in zip(found[0], labels, strict=True))
+            yield (
+                f"{len(found)} of {len(pairs)} cases of {model_id} were judged more often in {label}, for example "
+                f"{example}: only as many of its runs are tested as the other side has, the first ones."
+            )
 
 
 def _fingerprints(case: CaseRuns) -> frozenset[str]:

@@ -47,8 +47,9 @@ class Measure:
 class Change:
     """A case whose pass rate differs. Sides are (passed, judged) runs.
 
-    `p_value` is Fisher's, of this case alone, where both sides repeated it. `nodeid` and `message` are those of the
-    first run that failed on the side that is worse.
+    `tested` is the difference over as many runs as both sides have, which the test goes by. `p_value` is Fisher's, of
+    this case alone, where both sides repeated it. `nodeid` and `message` are those of the first run that failed on the
+    side that is worse.
     """
 
     case: str
@@ -57,6 +58,7 @@ class Change:
     baseline: tuple[int, int]
     current: tuple[int, int]
     difference: float
+    tested: float
     p_value: float | None
     nodeid: str | None
     message: str | None
@@ -65,7 +67,7 @@ class Change:
         """As JSON has it."""
         sides = {"baseline": self.baseline, "current": self.current}
         return {
-            **asdict(self),
+            **{name: value for name, value in asdict(self).items() if name != "tested"},
             **{side: {"passed": passed, "judged": judged} for side, (passed, judged) in sides.items()},
         }
 
@@ -76,7 +78,8 @@ class ModelComparison:
 
     Cases are node ids without brackets: `unjudged` ones are on both sides, but all their runs on one of them were
     infrastructure errors or skips. `runs` counts all runs of both sides by outcome. `others` are figures that are told
-    and not tested, by name.
+    and not tested, by name. `regressions` and `gains` are the cases that the test supports, `by_chance` the others
+    whose rate differs: the worse ones first.
     """
 
     baseline_model_id: str
@@ -90,7 +93,13 @@ class ModelComparison:
     others: dict[str, Measure]
     regressions: tuple[Change, ...]
     gains: tuple[Change, ...]
+    by_chance: tuple[Change, ...]
     summary: str
+
+    @property
+    def worse(self) -> list[Change]:
+        """Every case whose pass rate fell, supported by the test or not."""
+        return [*self.regressions, *(change for change in self.by_chance if change.difference < 0)]
 
     def as_dict(self) -> dict[str, Any]:
         """An entry of `models`."""
@@ -111,6 +120,7 @@ class ModelComparison:
             "others": {name: measure.as_dict() for name, measure in self.others.items()},
             "regressions": [change.as_dict() for change in self.regressions],
             "gains": [change.as_dict() for change in self.gains],
+            "by_chance": [change.as_dict() for change in self.by_chance],
         }
 
 
@@ -159,9 +169,9 @@ class Comparison:
                 yield f"{self.baseline.label} is too incomplete to compare {model.model_id} with: completion {missing}"
             if model.pass_rate.verdict == WORSE:
                 yield f"Significant regression: {model.summary}"
-        worse = sum(len(model.regressions) for model in self.models)
+        worse = sum(len(model.worse) for model in self.models)
         if self.max_regressions is not None and worse > self.max_regressions:
-            named = [f"{change.case_id} [{model.model_id}]" for model in self.models for change in model.regressions]
+            named = [f"{change.case_id} [{model.model_id}]" for model in self.models for change in model.worse]
             more = f" and {worse - 5} more" if worse > 5 else ""
             cases = "1 case is" if worse == 1 else f"{worse} cases are"
             allowed = f"at most {self.max_regressions} may be"

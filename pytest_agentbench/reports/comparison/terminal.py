@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_agentbench.reports import text
-from pytest_agentbench.reports.comparison.wording import change_text, compared_with, left_out, measure_cells
+from pytest_agentbench.reports.comparison.wording import (
+    CHANCE,
+    chance_text,
+    change_text,
+    compared_with,
+    left_out,
+    measure_cells,
+)
 from pytest_agentbench.reports.table import Markup, Style, Terminal, column, fit, style_of, write_row, write_titles
 
 LISTED = 5
@@ -14,6 +21,7 @@ LISTED = 5
 LISTED_IN_FULL = 50
 """How many `agentbench compare` names; JSON has all."""
 _COLOURS: dict[str, Markup] = {"worse": {"red": True, "bold": True}, "better": {"green": True, "bold": True}}
+_TONES: dict[str, Markup] = {"regressions": {"red": True}, "gains": {"green": True}}
 _TITLES = ("", "baseline", "current", "difference", "95 % interval", "p")
 _LAST_DROPPED = (0, 1, 2, 3, 5, 4)
 
@@ -31,8 +39,12 @@ def write_comparison(reporter: Terminal, comparison: dict[str, Any], *, full: bo
         _write_changes(reporter, "regressions", model["regressions"], style, listed)
         if full:
             _write_changes(reporter, "gains", model["gains"], style, listed)
-        elif model["gains"]:
-            reporter.write_line(f"  gains: {len(model['gains'])}")
+            _write_changes(reporter, CHANCE, model.get("by_chance", ()), style, listed)
+        else:
+            if model["gains"]:
+                reporter.write_line(f"  gains: {len(model['gains'])}")
+            if by_chance := model.get("by_chance"):
+                reporter.write_line(f"  {chance_text(by_chance)}")
         for line in left_out(model["cases"], listed):
             reporter.write_line(f"  {text.visible(line)}")
     for side, models in (("baseline", comparison["only_baseline"]), ("current", comparison["only_current"])):
@@ -86,6 +98,6 @@ def _write_changes(
     first, second = max(map(len, went)), max(map(text.cells, names))
     for change, how, name in zip(shown, went, names, strict=True):
         message = style.clip(change["message"] or "", max(0, style.width - first - second - 8))
-        marked = {"red": True} if title == "regressions" else {"green": True}
+        marked = _TONES.get(title, {})
         reporter.write(f"    {how:<{first}}", **marked)
         reporter.line(f"  {text.pad(name, second)}  {message}".rstrip())

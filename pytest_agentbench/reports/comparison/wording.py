@@ -20,6 +20,17 @@ VERDICTS = {
 }
 
 
+CHANCE = "not more than chance"
+"""The title of changed cases that the test does not support."""
+
+
+def chance_text(changes: Sequence[Mapping[str, Any]]) -> str:
+    """How many changed cases the test does not support, each way."""
+    worse = sum(change["difference"] < 0 for change in changes)
+    parts = [f"{number} {way}" for number, way in ((worse, "worse"), (len(changes) - worse, "better")) if number]
+    return f"{CHANCE}: {', '.join(parts)}"
+
+
 def summary(model: ModelComparison, models: int) -> str:
     """What the pass rate of one of `models` says, in up to three sentences."""
     same = model.baseline_model_id == model.model_id

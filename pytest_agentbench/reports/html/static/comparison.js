@@ -62,6 +62,7 @@ function section(app, model) {
     el("p", {}, model.summary),
     changes(app, "Regressions", "failed", model.regressions),
     changes(app, "Gains", "passed", model.gains),
+    changes(app, "Not more than chance", null, model.by_chance ?? []),
     main.length === 0 ? null : scrolled(`Figures of ${subject}`, table(main)),
     scores(subject, figures.filter(([name]) => !Object.hasOwn(FIGURES, name))),
     leftOut(model.cases),
@@ -137,7 +138,7 @@ function changes(app, title, tone, found) {
   if (found.length === 0) return null;
   return el(
     "details",
-    { open: found.length <= 20 },
+    { open: tone !== null && found.length <= 20 },
     el("summary", {}, el("strong", {}, `${title}: ${count(found.length)}`)),
     el("ul", { class: "changes" }, found.slice(0, MOST).map((change) => item(app, change, tone))),
     found.length > MOST ? el("p", { class: "note" }, `The first ${MOST} of ${count(found.length)}; report.json has all.`) : null,
@@ -152,7 +153,7 @@ function item(app, change, tone) {
     "li",
     {},
     href === null ? change.case_id : el("a", { href, title: change.case }, change.case_id),
-    el("span", { class: `outcome ${tone}` }, ` ${sides}`),
+    el("span", { class: `outcome ${tone ?? (change.difference < 0 ? "failed" : "passed")}` }, ` ${sides}`),
     change.must_pass ? el("span", { class: "mark" }, " must pass") : null,
     change.p_value === null ? null : el("span", { class: "faint" }, ` p ${change.p_value < 0.0001 ? "" : "= "}${probability(change.p_value)}`),
     change.message ? el("span", { class: "faint" }, ` · ${clip(change.message, 200)}`) : null,

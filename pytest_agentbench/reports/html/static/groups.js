@@ -13,11 +13,16 @@ export function groups(app) {
     return el(
       "details",
       { open: datasets.length <= 2 },
-      el("summary", {}, el("strong", {}, head), ` · pass rate ${percent(each.pass_rate)}, ${count(each.items)} items${each.mean_score === null ? "" : `, ${each.scored_by} ${score(each.mean_score)}`}`),
+      el("summary", {}, el("strong", {}, head), ` · pass rate ${percent(each.pass_rate)}, ${count(each.items)} items${each.mean_score === null ? "" : `, ${each.scored_by} ${score(each.mean_score)}${of(each.scored, each.items)}`}`),
       each.breakdown.length === 0 ? null : scrolled(head, table(each)),
       el("p", {}, el("a", { href: fragment({ view: "runs", dataset: each.dataset, model: each.model_id }) }, "Its runs")),
     );
   });
+}
+
+/** How many are judged, where that is known and not all. */
+function of(judged, items) {
+  return judged == null || judged === items ? "" : ` (${count(judged)} judged)`;
 }
 
 function table(dataset) {
@@ -30,7 +35,7 @@ function table(dataset) {
         "tr",
         {},
         el("th", { scope: "row" }, el("span", { class: "faint" }, `${group.field} `), group.value),
-        el("td", {}, count(group.items)),
+        el("td", {}, `${count(group.items)}${of(group.judged, group.items)}`),
         el("td", {}, percent(group.pass_rate)),
         el("td", {}, interval(group.pass_rate_ci95, percent)),
         el("td", {}, score(group.mean_score)),

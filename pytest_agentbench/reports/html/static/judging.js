@@ -10,8 +10,8 @@ export function judgeParts(judge, places) {
   const wanted = judge.pass_threshold == null ? null : ` of at least ${score(10 * judge.pass_threshold)}`;
   return [
     el("h3", {}, "Judge ", el("span", { class: `outcome ${judge.passed ? "passed" : "failed"}` }, score(judge.overall)), el("span", { class: "faint" }, `${wanted ?? ""}, ${methodOf(judge)}`)),
-    textOf(judge.summary).text === "" ? null : textBox(judge.summary, { where: places.evaluation, lines: 12, prose: true }),
     listOfTexts("Hard expectations that are not met", judge.unmet_hard),
+    textOf(judge.summary).text === "" ? null : textBox(judge.summary, { where: places.evaluation, lines: 12, prose: true }),
     scoresTable(judge, iterations),
     iterations.map((each, at) => iterationItem(each, at, iterations.length, places)),
   ];

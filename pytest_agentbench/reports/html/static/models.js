@@ -13,7 +13,7 @@ export function modelsTable(app) {
   const columns = [
     ["Pass rate", (model) => [meter(model), el("strong", {}, percent(model.pass_rate)), small(interval(model.pass_rate_ci95, percent))]],
     ["Outcomes", (model) => outcomes(model)],
-    scored ? ["Score, of 10", (model) => [el("strong", {}, score(model.mean_score)), small(interval(model.score_ci95, score))]] : null,
+    scored ? ["Score, of 10", (model) => [el("strong", {}, score(model.mean_score)), small(interval(model.score_ci95, score)), judged(model)]] : null,
     repeated ? ["pass@k, pass^k", (model) => passes(model)] : null,
     repeated ? ["Flaky cases", (model) => flaky(model)] : null,
     ["Cost of a run", (model) => meanOf(app, model, (row) => row.cost_usd.run, usd)],
@@ -31,6 +31,12 @@ export function modelsTable(app) {
 function name(model) {
   const marks = [model.scripted && "scripted, not a model", model.own_agent && "own agent", model.predictions && `predictions of ${model.predictions}`];
   return [el("a", { href: fragment({ view: "runs", model: model.model_id }) }, model.label || model.model_id), marks.filter(Boolean).map((mark) => small(mark))];
+}
+
+/** How many of the cases the score is about; an earlier report does not say. */
+function judged(model) {
+  if (model.scored_cases == null) return null;
+  return small(model.scored_cases === model.cases ? `${plural(model.cases, "case")} judged` : `${count(model.scored_cases)} of ${count(model.cases)} judged`);
 }
 
 function outcomes(model) {

@@ -94,7 +94,7 @@ function callItem({ event, result }, places) {
     event.arguments === null ? el("span", { class: "flag" }, "arguments are no JSON object") : null,
     event.offered === false ? el("span", { class: "flag" }, "no such tool") : null,
     event.schema_valid === false ? el("span", { class: "flag" }, "arguments break the schema") : null,
-    result?.is_error ? el("span", { class: "flag" }, "failed") : null,
+    result?.is_error ? el("span", { class: "flag" }, result.broken ? "the tool itself broke" : "failed") : null,
     result === null ? el("span", { class: "flag" }, "no result") : null,
   ];
   const told = el("span", { class: "faint preview" }, ` ${inLine(event.arguments ?? event.raw, 110)}`);
