@@ -112,7 +112,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "verifiers.md"
 
 @everywhere
 def test_the_pages_own_example_holds(bench: VerifierBench) -> None:
-    """Against all of these at once, and what each of them was written for passes."""
+    """Tricks that win where tests import the solution, all at once."""
     shown = PAGE.read_text(encoding="utf-8").partition("<!-- file: cases/median/verify/tests/test_median.py -->\n")[2]
     text = shown.partition("```python\n")[2].partition("```")[0]
     bench.left({"stats.py": GOOD})
@@ -124,24 +124,32 @@ def test_the_pages_own_example_holds(bench: VerifierBench) -> None:
     assert bench.tests(text, apart=True).message.startswith("0 of 3 tests passed: ")
 
 
+NO_RESULTS = [
+    "import os; os._exit(0)",
+    "import atexit, os; atexit.register(os._exit, 0)\ndef median(values): raise SystemExit(0)",
+    "import os\nfor fd in range(3, 99):\n    try: os.write(fd, b'{\"value\": 2}')\n    except OSError: pass\n"
+    "os._exit(0)",
+    "print('{\"value\": 2}', flush=True)\nimport os; os._exit(0)",
+    "def median(values):\n    found = []\n    for _ in range(9999): found = [found]\n    return found",
+    "def median(values): return float('nan')",
+    "def median(values): return 'x' * 2**24",
+]
+ASKS_ALL = """
+import pytest
+from agentbench_solution import Solution, SolutionError
+
+@pytest.mark.parametrize("number", range(%d))
+def test_median(number):
+    with pytest.raises(SolutionError):
+        Solution(seconds=20).call(f"solution_{number}:median", [3, 1, 2])
+"""
+
+
 @everywhere
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import os; os._exit(0)",
-        "import atexit, os; atexit.register(os._exit, 0)\ndef median(values): raise SystemExit(0)",
-        "import os\nfor fd in range(3, 99):\n    try: os.write(fd, b'{\"value\": 2}')\n    except OSError: pass\n"
-        "os._exit(0)",
-        "print('{\"value\": 2}', flush=True)\nimport os; os._exit(0)",
-        "def median(values):\n    found = []\n    for _ in range(9999): found = [found]\n    return found",
-        "def median(values): return float('nan')",
-        "def median(values): return 'x' * 2**24",
-    ],
-    ids=["exit", "atexit", "descriptors", "print", "deep", "nan", "long"],
-)
-def test_what_a_solution_says_in_place_of_a_result(bench: VerifierBench, code: str) -> None:
-    bench.left({"solution.py": code})
-    assert bench.tests(ASKS, apart=True).message == NOT_PASSED
+def test_what_a_solution_says_in_place_of_a_result(bench: VerifierBench) -> None:
+    bench.left({f"solution_{number}.py": code for number, code in enumerate(NO_RESULTS)})
+    count = len(NO_RESULTS)
+    assert bench.tests(ASKS_ALL % count, apart=True).message == f"{count} of {count} tests passed"
 
 
 SCORES = """
