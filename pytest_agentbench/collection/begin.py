@@ -44,7 +44,7 @@ from pytest_agentbench.engine import (
     over_budget,
     steady_socket,
 )
-from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
+from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError, visible
 from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.reports.telemetry import otel_problem
 from pytest_agentbench.session import BEGAN
@@ -222,8 +222,8 @@ def _refuse(session: pytest.Session, *reasons: str) -> None:
     """Ends the session before anything runs."""
     session.items.clear()  # pytest_collection_finish comes all the same
     if not hasattr(session.config, "workerinput"):
-        raise pytest.UsageError("\n".join(reasons))
-    session.shouldfail = "; ".join(reasons)  # xdist takes a usage error in a worker for a crash
+        raise pytest.UsageError(visible("\n".join(reasons)))
+    session.shouldfail = visible("; ".join(reasons))  # xdist takes a usage error in a worker for a crash
 
 
 def _services(

@@ -32,7 +32,7 @@ pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 
 EVIL = (
     "</script><script>window.taken=1</script><img src=x onerror='window.taken=1'><svg/onload=window.taken=1>"
-    "\x1b[31mred\x1b]8;;http://x\x07 \u202egnp.exe\u2066 \x00\U000e0041"
+    "\x1b[31mred\x1b]8;;http://x\x07 \u202egnp.exe\u2066 \x00\U000e0041\U000e0101\u2062\u3164"
     " ${window.taken=1} javascript:window.taken=1 <!--"
 )
 
@@ -92,7 +92,7 @@ def test_nothing_that_others_wrote_runs_loads_or_hides(program, hostile):
             assert [url for url in shown.requests if not url.startswith(path.as_uri())] == []
             assert shown.page.locator("main img, main script, main svg, main iframe").count() == 0
             body = shown.page.locator("main").inner_text()
-            assert not re.search(r"[\x00\x07\x1b\u202e\u2066\U000e0041]", body)
+            assert not re.search(r"[\x00\x07\x1b\u202e\u2066\U000e0041\U000e0101\u2062\u3164]", body)
             assert "\\u001b[31mred" in body
             assert not shown.scrolls_sideways()
             hrefs = shown.value("[...document.querySelectorAll('main a')].map((each) => each.getAttribute('href'))")
