@@ -18,9 +18,10 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from pytest_agentbench.bounded import read_file
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.reports.text import sendable
-from pytest_agentbench.store import lies_below, read_file
+from pytest_agentbench.store import lies_below
 
 Detail = dict[str, Any]
 
