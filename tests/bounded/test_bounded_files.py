@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from time import perf_counter
 
 import pytest
+from support.special_files import make
 
 from pytest_agentbench.bounded import FileRefusedError, open_file, read_file, read_lines
 from pytest_agentbench.errors import AgentbenchError
@@ -23,29 +22,6 @@ SPECIAL = {
     "sparse": "found 2,147,483,648 bytes, expected at most 4,194,304",
 }
 MAIN = [sys.executable, "-m", "pytest_agentbench.cli"]
-
-
-def make(kind: str, path: Path) -> None:
-    """Puts something there that no reader may wait for, or hold."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    match kind:
-        case "pipe":
-            os.mkfifo(path)
-        case "socket":
-            here = os.getcwd()
-            os.chdir(path.parent)  # the path of a socket has 107 bytes at most
-            try:
-                with socket.socket(socket.AF_UNIX) as listener:
-                    listener.bind(path.name)
-            finally:
-                os.chdir(here)
-        case "folder":
-            path.mkdir()
-        case "zero" | "tty":
-            path.symlink_to(f"/dev/{kind}")
-        case "sparse":
-            with path.open("wb") as file:
-                file.truncate(2 * 2**30)
 
 
 @pytest.mark.parametrize("kind", SPECIAL)

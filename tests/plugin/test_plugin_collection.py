@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
-from support.bench import ECHO_TO_FILE
+from support.bench import ECHO_TO_FILE, check
+from support.special_files import make
 
 PARIS = {"id": "fr", "question": "Capital of France?", "answer": "Paris", "tags": ["europe"]}
 
@@ -86,6 +89,34 @@ def test_a_bad_file_is_one_error_and_the_rest_runs(bench):
         finished.result.assert_outcomes(passed=1, errors=1)
         assert "test.yaml:3:1: titel" in finished.text
         assert "Traceback" not in finished.text
+
+
+@pytest.mark.slow
+def test_what_cannot_be_held_or_nests_too_deep_is_one_error_of_its_file(bench):
+    bench.agent()
+    bench.case("good")
+    nested = "(" * 3_000 + "a" + ")" * 3_000
+    bench.case("pattern", deterministic_checks=[check("c", kind="regex_match", pattern=nested)])
+    schema = bench.case("schema", deterministic_checks=[check("c", kind="json_schema", schema="HERE")])
+    schema.write_text(schema.read_text().replace("HERE", '{"not": ' * 3_000 + "{}" + "}" * 3_000))
+    bench.rows(
+        "cases/rows.jsonl", PARIS, '{"id": "deep", "question": "q", "answer": ' + "[" * 3_000 + "]" * 3_000 + "}"
+    )
+    for kind in ("pipe", "zero", "sparse"):
+        make(kind, bench.path / "cases" / kind / "test.yaml")
+    finished = bench.spawn()
+    assert finished.outcomes == {"good[agent]": "passed", "cases/rows.fr[agent]": "passed"}
+    finished.result.assert_outcomes(passed=2, errors=4)  # pipes and devices pytest does not look at
+    validated = bench.pytester.run(sys.executable, "-m", "pytest_agentbench.cli", "validate", "cases", timeout=60)
+    for text in (finished.text, validated.stdout.str() + validated.stderr.str()):
+        for said in (
+            "pattern: a pattern has more than 50 groups inside of one another",
+            "found more than 100 levels of nesting",
+            "nested too deeply",
+            "found 2,147,483,648 bytes, expected at most 4,194,304",
+        ):
+            assert said in text
+        assert "RecursionError" not in text
 
 
 def test_a_bad_row_is_one_error_and_the_rest_runs(bench):

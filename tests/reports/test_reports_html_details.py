@@ -137,7 +137,7 @@ def test_a_file_that_is_missing_or_broken_is_named(stored, name):
     place.unlink()
     assert notes(stored) == [f"{path}: missing in {stored.output}."]
     place.mkdir()
-    assert "no regular file" in notes(stored)[0]
+    assert "found a folder, expected a file" in notes(stored)[0]
 
 
 def test_nesting_that_no_parser_takes_is_broken_and_not_fatal(stored):
@@ -183,7 +183,7 @@ def test_a_fifo_in_place_of_a_run_does_not_hang(stored):
     place = stored.output / stored.rows[0]["artifact"]
     place.unlink()
     os.mkfifo(place)
-    assert "no regular file" in notes(stored)[0]
+    assert "found a pipe, expected a file" in notes(stored)[0]
 
 
 def test_a_run_that_another_has_taken_the_place_of_is_found_aside(stored):
