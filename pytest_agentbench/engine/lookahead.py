@@ -162,7 +162,7 @@ class LookAhead:
             died = self.died or RuntimeError("its event loop was stopped from within")
             self.death = f"the engine died: {died!r}; {self._in_flight()}"
         self.over = True  # from here on result() waits for nothing
-        with contextlib.suppress(SystemExit, KeyboardInterrupt):  # another task of an agent may raise them here too
+        with contextlib.suppress(BaseException):  # an agent's task may end this too; all else ends with the process
             self._wind_up()
 
     def _wind_up(self) -> None:
