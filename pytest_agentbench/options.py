@@ -251,6 +251,9 @@ def read_settings(config: pytest.Config) -> Settings:
     here = config.invocation_params.dir
     named = [here / path for path in config.getoption("agentbench_trust") or ()]
     values["trust"] = tuple(path.resolve() for path in (*named, *config.getini("agentbench_trust")))
+    for path in () if hasattr(config, "workerinput") else values["trust"]:
+        if not path.is_dir():
+            raise pytest.UsageError(f"--agentbench-trust: found {path}, expected a folder that exists")
     values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
     for name in ("json", "html", "chart", "compare"):
         values[name] = (here / values[name]).resolve() if values[name] else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from pytest_agentbench.cli.printing import printable
 
 _ACTING = (".py", ".sh", ".js", ".mjs", ".ts", ".so", "Dockerfile", "compose.yaml", "compose.yml")
+_ADVICE = re.compile("; (?:write one there|name your own|read what lies in)")
+"""Where a message begins to say what this command does."""
 _FOLDERS = ("run_profiles", "evaluation_profiles", "suites", "agents")
 _NAMES = ("models", "servers", "commands")
 
@@ -72,7 +75,7 @@ def _description(folder: Path, files: Iterable[str]) -> list[str]:
     around = session_roots([folder])
     checker = Checker(SessionRoots(around.rootdir, None if around.own == folder else around.own, trust=NO_TRUST))
     checker.check(folder)
-    asked = [line.partition("; read what lies in")[0] for line in (*checker.errors, *checker.warnings)]
+    asked = [_ADVICE.split(line)[0] for line in (*checker.errors, *checker.warnings)]
     acting = [name for name in files if _acts(name)]
     return [
         f"{folder} holds {checker.cases:,} cases. With a grant these files say what runs, and where keys go:",

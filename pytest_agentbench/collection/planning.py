@@ -97,7 +97,7 @@ class Planner:
     _cases: dict[ConfigRoot, dict[str, IndexedCase]] = field(default_factory=dict)
     _plans: dict[tuple[ConfigRoot, bool], list[Plan] | None] = field(default_factory=dict)
     _stored: dict[ConfigRoot, _Session | None] = field(default_factory=dict)
-    _files: dict[Path, dict[str, Path]] = field(default_factory=dict)
+    _files: dict[ConfigRoot, dict[str, Path]] = field(default_factory=dict)
     _own_agents: dict[Path, bool] = field(default_factory=dict)
 
     def root(self, file: Path) -> ConfigRoot:
@@ -227,8 +227,8 @@ class Planner:
         return self._cases[root]
 
     def files(self, root: ConfigRoot) -> dict[str, Path]:
-        """Which test.yaml has the case of an id, of those collected so far: ids are unique below a root."""
-        return self._files.setdefault(root.path, {})
+        """Which test.yaml has the case of an id, of those collected so far: ids are unique in a root, guests apart."""
+        return self._files.setdefault(root, {})
 
     def claim_name(self, name: str, file: Path, root: ConfigRoot) -> None:
         """Case ids of a dataset or of reports begin with its name, so no other may have it. Raises ConfigError."""

@@ -144,7 +144,11 @@ class ConfigRoot:
         guests.refuse_loosening(path, file, limit, place, self.guest)
 
     def _is_guests(self, path: Path) -> bool:
-        return self.guest is not None and is_inside(os.path.realpath(path), os.path.realpath(self.guest.folder))
+        """Whether a file lies in the guest's folder, or what it leads to does."""
+        if self.guest is None:
+            return False
+        folder = os.path.abspath(self.guest.folder)
+        return is_inside(os.path.abspath(path), folder) or is_inside(os.path.realpath(path), os.path.realpath(folder))
 
     def models(self) -> ModelsFile:
         """What models.yaml declares: nothing, where there is no such file. In a guest what the session's root says."""

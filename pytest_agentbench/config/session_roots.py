@@ -84,6 +84,7 @@ def decide_roots(
     """
     if configured is not None:
         return SessionRoots(rootdir, configured, configured=True, trust=trust)
+    asked = [Path(os.path.abspath(path)) for path in asked]  # pytest takes `..` for what it says, too
     own = next((found for path in asked if (found := _outermost(path, rootdir, here))), None)
     if own is None:
         own = _only_one_below(asked, has_cases) or _only_one_below([rootdir], has_cases)
@@ -111,10 +112,14 @@ def _roots_of_one(folder: Path, rootdir: Path, configured: Path | None) -> Sessi
 
 def _outermost(path: Path, rootdir: Path, here: Path | None) -> Path | None:
     top = next((top for top in (rootdir, here) if top is not None and path.is_relative_to(top)), None)
-    if top is None:
-        return None
-    way = [folder for folder in (path, *path.parents) if folder.is_relative_to(top)]
-    return next((folder for folder in reversed(way) if _is_marked(str(folder))), None)
+    found = None if top is None else _outermost_below(str(path), str(top))
+    return None if found is None else Path(found)
+
+
+@lru_cache(maxsize=100_000)
+def _outermost_below(folder: str, top: str) -> str | None:
+    above = None if folder == top else _outermost_below(os.path.dirname(folder), top)
+    return above or (folder if _is_marked(folder) else None)
 
 
 def _only_one_below(folders: Sequence[Path], has_cases: Callable[[Path], bool]) -> Path | None:
@@ -176,6 +181,7 @@ def _above(folder: str, rootdir: str) -> str | None:
     return _above(parent, rootdir) if parent != folder else None
 
 
+@lru_cache(maxsize=100_000)
 def _is_marked(folder: str) -> bool:
     return any(os.path.exists(f"{folder}/{marker}") for marker in MARKERS)
 

@@ -54,6 +54,7 @@ def test_a_grant_is_shown_kept_listed_and_taken_back(guest: Path, capsys: pytest
         assert text in shown
     assert "only a guest's file says how to reach" in shown
     assert "data.txt" not in shown
+    assert "agentbench trust" not in shown
     assert trusts(guest)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["trust.json"]

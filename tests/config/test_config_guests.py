@@ -70,6 +70,7 @@ def test_the_outermost_root_on_the_way_to_the_first_path_is_the_users(tmp_path: 
         False,
     ]
     assert places(decide_roots([own], tmp_path / "ci", here=tmp_path), own, beside) == [False, True]
+    assert places(decide_roots([own / ".." / "more"], tmp_path), own, beside) == [True, False]
     (tmp_path / "link").symlink_to(own)
     assert places(decide_roots([tmp_path / "link"], tmp_path), own) == [False]
 
@@ -160,6 +161,17 @@ def test_a_stricter_profile_of_a_name_that_only_the_guest_has_holds(tmp_path: Pa
     stricter = {"sandbox": {"memory_mb": 64}, "network": {"web": "deny"}, "run_timeout_seconds": 5}
     guest = make_root(own / "guest", run_profiles__small=run_profile("small", **stricter))
     assert decide_roots([own], tmp_path).of(guest / "test.yaml").run_profile("small").run_timeout_seconds == 5
+
+
+@pytest.mark.parametrize("linked", ["run_profiles/wide.yaml", "run_profiles"])
+def test_a_link_makes_a_guests_profile_nobody_elses(tmp_path: Path, linked: str) -> None:
+    own = make_root(tmp_path / "own")
+    other = make_root(own / "other", run_profiles__wide=run_profile("wide", sandbox="local"))
+    guest = make_root(own / "guest")
+    (guest / linked).parent.mkdir(exist_ok=True)
+    (guest / linked).symlink_to(other / linked)
+    with pytest.raises(ConfigError, match="found 'local', expected at most 'auto'"):
+        decide_roots([own], tmp_path).of(guest / "test.yaml").run_profile("wide")
 
 
 def test_a_guests_profile_reads_no_file_elsewhere(tmp_path: Path) -> None:

@@ -152,6 +152,18 @@ def test_of_roots_beside_each_other_the_first_that_is_asked_for_is_the_users(pro
     assert not finished.outcomes
 
 
+def test_a_guests_ids_take_no_case_of_the_user_down(project: Bench) -> None:
+    project.profile("any")
+    project.agent()
+    project.case("own", folder="a_vendor")
+    project.write("a_vendor/models.yaml", {"schema_version": 1})
+    for ini in ("", "agentbench_configs = cases\n"):
+        project.write("pytest.ini", f"[pytest]\n{ini}")
+        finished = project.run("a_vendor", "cases")
+        assert finished.report is not None
+        assert [row["outcome"] for row in finished.report["runs"]] == ["passed"] * 3, finished.text
+
+
 @pytest.mark.slow
 def test_a_grant_holds_for_workers_and_ends_with_an_edited_file(project: Bench) -> None:
     from pytest_agentbench.cli import main
