@@ -26,12 +26,11 @@ SECRET = "zebra-crossing-4711"
 
 
 @pytest.fixture
-def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "TEAM_KEY"):
         monkeypatch.setenv(name, SECRET)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(pytester.path / "own"))
-    return Bench(pytester)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(bench.path / "own"))
+    return bench
 
 
 @pytest.mark.parametrize(
@@ -78,6 +77,7 @@ def test_a_redirect_of_an_endpoint_ends_the_request(place: str, monkeypatch: pyt
     assert elsewhere.said == []
 
 
+@pytest.mark.slow
 def test_a_case_gives_its_servers_no_variable_that_nobody_granted(bench: Bench, tmp_path, capsys) -> None:
     mcp = McpBench(bench)
     outside = tmp_path / "outside"
@@ -188,6 +188,7 @@ def test_a_redirect_of_a_server_takes_no_header_along(bench: Bench) -> None:
     assert elsewhere.said == []
 
 
+@pytest.mark.slow
 def test_a_container_engine_is_installed_or_the_roots_own_and_is_told_no_keys(bench: Bench, tmp_path) -> None:
     def engine(folder: Path) -> Path:
         folder.mkdir()
