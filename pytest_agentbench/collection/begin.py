@@ -46,7 +46,7 @@ from pytest_agentbench.errors import ConfigError, InfrastructureError
 from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.reports.telemetry import otel_problem
 from pytest_agentbench.session import BEGAN
-from pytest_agentbench.store import allow_open_files
+from pytest_agentbench.store import Signer, allow_open_files
 from pytest_agentbench.tools.mcp import CATALOGUES, Catalogues
 from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
@@ -102,7 +102,8 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
             return
     view = _view(config, report, len(jobs), services) if report is not None else _unseen
     work: Work = functools.partial(execute, services)
-    ahead = RunAhead(session, work, limits, close=services.close, tick=view, channel=channel, throttles=throttles)
+    close = functools.partial(_close, services, config.stash[PLANNER].store.signer, telling)
+    ahead = RunAhead(session, work, limits, close=close, tick=view, channel=channel, throttles=throttles)
     predicted = config.stash[PLANNER].predicted
     ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}
     if report is not None:
@@ -113,6 +114,13 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     _install(config, settings, ahead, services, telling)
     if channel is not None:
         config.pluginmanager.register(Parcels())
+
+
+async def _close(services: Services, signer: Signer | None, telling: Telling) -> None:
+    """Ends what runs share, and tells what of the store was not taken, whose number is known by then."""
+    if signer is not None and (said := signer.describe_refused()) is not None:
+        telling.warn(said)
+    await services.close()
 
 
 def _problems(config: pytest.Config, settings: Settings, jobs: list[Job]) -> list[str]:
