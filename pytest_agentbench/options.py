@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Settings:
     cassettes: CassetteMode = "off"
     output: Path = Path("outputs")
     store: str | None = None
+    store_key: str | None = None
     json: Path | None = None
     html: Path | None = None
     chart: Path | None = None
@@ -99,6 +101,10 @@ def parse_seconds(text: str) -> float:
     return number
 
 
+SHORTEST_KEY = 16
+"""Characters of a key that signs stored records, at least."""
+
+
 def parse_metric(text: str) -> tuple[str, float]:
     """`NAME` or `NAME>=T`: a metric and the threshold (default 1.0) that a dataset's row must reach."""
     match = re.fullmatch(r"\s*([\w.-]+)\s*(?:>=\s*(\S+))?\s*", text)
@@ -125,6 +131,18 @@ def parse_store(text: str) -> str:
             "file:///FOLDER; credentials come from the environment, never from the URL"
         )
     return f"{match[1]}://{Path(match[2]).resolve() if match[1] == 'file' else match[2]}"
+
+
+def parse_variable(text: str) -> str:
+    """The name of an environment variable that holds a key, and is known for that by its name: then no command of an
+    agent's gets it. What is no such name may be the key itself, and is refused unshown.
+    """
+    if re.fullmatch(r"(?=[A-Z0-9_]*(KEY|SECRET|TOKEN))[A-Z_][A-Z0-9_]{0,79}", text) is None:
+        raise argparse.ArgumentTypeError(
+            "expected the name of an environment variable that holds the key, in capitals and with KEY, SECRET or "
+            "TOKEN in it, such as AGENTBENCH_STORE_KEY, and never the key itself"
+        )
+    return text
 
 
 def parse_cassettes(text: str) -> str:
@@ -180,6 +198,12 @@ OPTIONS = (
         parse_cassettes,
     ),
     _Option("output", "write results below this folder (outputs)", "DIR", Path),
+    _Option(
+        "store-key",
+        "sign what is stored with the key in this environment variable, and take from the store only what is signed so",
+        "VARIABLE",
+        parse_variable,
+    ),
     _Option("store", "share results through this store: s3://, gs://, az://, file://", "URL", parse_store),
     _Option("json", "write report.json here instead", "PATH", Path, ini=False),
     _Option("html", "write the report for people here, one page", "PATH", Path),
@@ -259,6 +283,7 @@ def read_settings(config: pytest.Config) -> Settings:
         values[name] = (here / values[name]).resolve() if values[name] else None
     values["predictions"] = _predictions(config)
     _refuse_missing_extra(values["chart"])
+    _refuse_short_key(values["store_key"])
     _refuse_shared_paths(values)
     _refuse_uneven_deal(config, values["shard"])
     _refuse_lone_comparison(config, values["compare"], values["shard"])
@@ -272,6 +297,15 @@ def _refuse_missing_extra(chart: Path | None) -> None:
     """What an output needs is there before anything runs."""
     if chart is not None and (lacking := missing("vl_convert", "charts")) is not None:
         raise pytest.UsageError(f"--agentbench-chart: {chart.name} {lacking}")
+
+
+def _refuse_short_key(variable: str | None) -> None:
+    """What anybody could guess signs nothing."""
+    if variable is not None and len(os.environ.get(variable, "")) < SHORTEST_KEY:
+        raise pytest.UsageError(
+            f"--agentbench-store-key: found the variable {variable}, which is not set, or holds fewer than "
+            f"{SHORTEST_KEY} characters"
+        )
 
 
 def _refuse_shared_paths(values: Mapping[str, Any]) -> None:

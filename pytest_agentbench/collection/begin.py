@@ -48,7 +48,7 @@ from pytest_agentbench.errors import AgentbenchError, ConfigError, Infrastructur
 from pytest_agentbench.reports import Progress, StatusLine
 from pytest_agentbench.reports.telemetry import otel_problem
 from pytest_agentbench.session import BEGAN
-from pytest_agentbench.store import allow_open_files, refuse_links
+from pytest_agentbench.store import Signer, allow_open_files, refuse_links
 from pytest_agentbench.tools.mcp import CATALOGUES, Catalogues
 from pytest_agentbench.workspaces import Sandboxes, Workspaces, closes_abstract_sockets
 
@@ -108,8 +108,9 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
             return
     view = _view(config, report, len(jobs), services) if report is not None else _unseen
     work: Work = functools.partial(execute, services)
+    close = functools.partial(_close, services, config.stash[PLANNER].store.signer, telling)
     ahead = RunAhead(
-        session, work, limits, close=services.close, tick=view, warn=telling.warn, channel=channel, throttles=throttles
+        session, work, limits, close=close, tick=view, warn=telling.warn, channel=channel, throttles=throttles
     )
     predicted = config.stash[PLANNER].predicted
     ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}
@@ -122,6 +123,13 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     Signals(telling.ended).install(session)
     if channel is not None:
         config.pluginmanager.register(Parcels())
+
+
+async def _close(services: Services, signer: Signer | None, telling: Telling) -> None:
+    """Ends what runs share, and tells what of the store was not taken, whose number is known by then."""
+    if signer is not None and (said := signer.describe_refused()) is not None:
+        telling.warn(said)
+    await services.close()
 
 
 def _problems(config: pytest.Config, settings: Settings, items: list[pytest.Item], jobs: list[Job]) -> list[str]:

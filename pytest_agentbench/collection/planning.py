@@ -49,7 +49,7 @@ from pytest_agentbench.sources import (
     open_reports,
     read_rows,
 )
-from pytest_agentbench.store import Store
+from pytest_agentbench.store import Signer, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -364,10 +364,11 @@ def prepare(config: pytest.Config, settings: Settings) -> Planner:
         registry, problem = build_registry(config.hook), None
     except ConfigError as error:
         registry, problem = build_registry(), str(error)
+    signer = Signer(os.environ[settings.store_key]) if settings.store_key is not None else None
     return Planner(
         settings,
         registry,
-        Store(settings.output, remote=settings.store),
+        Store(settings.output, remote=settings.store, signer=signer),
         config.rootpath,
         session_roots(config, settings),
         config.pluginmanager,

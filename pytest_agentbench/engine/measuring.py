@@ -82,6 +82,7 @@ def _context(services: Services, job: Job, case: Case, tape: Tape | None) -> Met
         cache=Path(lane.output, JUDGEMENTS),
         anew=None if services.reuse_evaluations else services.asked_anew,
         remote=lane.remote,
+        signer=lane.signer,
     )
 
 

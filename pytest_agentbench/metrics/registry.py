@@ -15,7 +15,7 @@ from pytest_agentbench.records import Case, MetricResult, MetricSpec, RunArtifac
 
 if TYPE_CHECKING:
     from pytest_agentbench.models import ChatClient
-    from pytest_agentbench.store import Redactor, Remote
+    from pytest_agentbench.store import Redactor, Remote, Signer
 
 Metric = Callable[..., Any]
 """`(ground_truth: str, prediction: str, **kwargs) -> float | Measured`: 0 is wrong, 1 is right.
@@ -66,6 +66,7 @@ class MetricContext:
     cache: Path | None = None
     anew: set[str] | None = None
     remote: Remote | None = None
+    signer: Signer | None = None
 
 
 def metric(

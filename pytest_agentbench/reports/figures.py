@@ -37,9 +37,9 @@ def tokens(model: Any, style: Style) -> str:
 
 
 def judged(model: Any) -> str:
-    """How many of a model's cases its mean score is about; an earlier report does not say."""
+    """How many of a model's cases its mean score is about; nothing where that is none, or not known."""
     found, cases = model.get("scored_cases"), model.get("cases")
-    return "" if found is None else str(found) if found == cases else f"{found} of {cases}"
+    return "" if not found else str(found) if found == cases else f"{found} of {cases}"
 
 
 def model_marks(model: Any) -> list[str]:

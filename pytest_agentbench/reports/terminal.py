@@ -150,7 +150,8 @@ def _add_scores(add: Callable[..., None], models: Sequence[Any], style: Style) -
 
     if any(model["mean_score"] is not None for model in models):
         add("score", 4, lambda model: shown(model["mean_score"]))
-        add("judged", 6, judged)
+        if any(" of " in judged(model) for model in models):
+            add("judged", 6, lambda model: judged(model) or style.dash)
         return
     names = list(dict.fromkeys(name for model in models for name in model["metrics"]))
     for name in names[:2]:

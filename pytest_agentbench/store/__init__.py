@@ -33,6 +33,7 @@ from pytest_agentbench.store.remote_results import (
     share_evaluation,
     share_run,
 )
+from pytest_agentbench.store.signing import Signer
 
 if TYPE_CHECKING:
     from pytest_agentbench.store.contents import Contents, Folder, is_verdict_on, refuse_links
@@ -63,6 +64,7 @@ __all__ = [
     "Plain",
     "Redactor",
     "Remote",
+    "Signer",
     "Store",
     "Verification",
     "Waste",

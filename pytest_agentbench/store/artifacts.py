@@ -41,6 +41,7 @@ from pytest_agentbench.store.replacing import (
     make_way_for_evaluation,
     make_way_for_run,
 )
+from pytest_agentbench.store.signing import Signer
 from pytest_agentbench.store.summary import summary
 
 if TYPE_CHECKING:
@@ -61,11 +62,17 @@ class Store:
     `warn` is told what people should know of it, in a sentence; it may be set at any time.
     """
 
-    def __init__(self, output: Path, redactor: Redactor | None = None, remote: str | None = None) -> None:
-        """`redactor` defaults to one for this process's environment; `remote` is the URL of a shared store."""
+    def __init__(
+        self, output: Path, redactor: Redactor | None = None, remote: str | None = None, signer: Signer | None = None
+    ) -> None:
+        """`redactor` defaults to one for this process's environment; `remote` is the URL of a shared store.
+
+        With a `signer` records are signed, and only those that are count.
+        """
         self.output = output
         self.redactor = redactor or Redactor()
         self.remote = Remote(remote, self.redactor.text) if remote is not None else None
+        self.signer = signer
         self.warn: Warn = _log.warning
 
     def lane(
@@ -87,6 +94,7 @@ class Store:
             redactor=self.redactor if evaluation_profile.security_policy.redact_secrets else None,
             warn=lambda text: self.warn(text),
             remote=self.remote,
+            signer=self.signer,
         )
 
 
@@ -95,7 +103,8 @@ class Lane:
     """One model under one pair of profiles in the output folder: all that its runs share, computed once.
 
     `suite` and `model` are folder names; the settings are canonical JSON of what the profiles' fingerprints cover.
-    `redactor` is None where the policy asks for none, `remote` where no other store stands behind the folder.
+    `redactor` is None where the policy asks for none, `remote` where no other store stands behind the folder, `signer`
+    where records are not signed.
     """
 
     output: str
@@ -107,6 +116,7 @@ class Lane:
     redactor: Redactor | None
     warn: Warn = _log.warning
     remote: Remote | None = None
+    signer: Signer | None = None
     _described: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @cached_property
@@ -181,8 +191,8 @@ class Lane:
         that can be read.
         """
         for path in self.places(f"{self.runs}/{slug(case_id)}", "run", repetition, run_fingerprint):
-            found = find_run(f"{self.output}/{path}", run_fingerprint)
-            if found is not None and counts(found):
+            found = find_run(f"{self.output}/{path}", run_fingerprint, self.signer)
+            if found is not None and found.repetition == repetition and counts(found):
                 keep_in_use(f"{self.output}/{path}")
                 return found, path
         return None
@@ -194,7 +204,7 @@ class Lane:
         """
         folder = f"{self.evaluations}/{slug(artifact.case_id)}"
         for path in self.places(folder, "final_result", artifact.repetition, evaluation_fingerprint):
-            found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint)
+            found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint, self.signer)
             if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
                 keep_in_use(f"{self.output}/{path}")
                 return found, path
@@ -230,6 +240,8 @@ class Lane:
         content = fingerprint_input if isinstance(fingerprint_input, bytes) else canonical_json(fingerprint_input)
         covered = _redacted(content.decode("ascii"), self.redactor).encode()
         document = self._text(_document(artifact))
+        if self.signer is not None:
+            document = self.signer.sign("run", document)
         relative = f"{self.runs}/{slug(artifact.case_id)}"
         folder = f"{self.output}/{relative}"
         try:
@@ -276,7 +288,10 @@ class Lane:
         if judge is not None or evaluation.outcome != "passed":
             redact = str if self.redactor is None else self.redactor.text
             documents[f"summary_{repetition}.md"] = summary(evaluation, repetition, redact).encode("utf-8", "replace")
-        documents[result] = self._text(_document(evaluation))  # last: the others explain it
+        document = self._text(_document(evaluation))
+        if self.signer is not None:
+            document = self.signer.sign("evaluation", document)
+        documents[result] = document  # last: the others explain it
         relative = f"{self.evaluations}/{slug(evaluation.case_id)}"
         folder = f"{self.output}/{relative}"
         try:

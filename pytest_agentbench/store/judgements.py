@@ -20,6 +20,7 @@ from pytest_agentbench.store.locks import claim
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.store.remote import Remote
 from pytest_agentbench.store.remote_sending import Parcel
+from pytest_agentbench.store.signing import Signer, unsigned
 
 JUDGEMENTS = "judgements"
 """The folder of the votes below the output folder."""
@@ -48,10 +49,13 @@ class StoredVerdict(Record):
 class Judgements:
     """A folder of verdicts that several sessions may share. `redactor` None: nothing is removed from reasons.
 
-    `remote` is a store that other machines share.
+    `remote` is a store that other machines share. With a `signer` only signed verdicts count.
     """
 
-    def __init__(self, folder: Path, redactor: Redactor | None = None, remote: Remote | None = None) -> None:
+    def __init__(
+        self, folder: Path, redactor: Redactor | None = None, remote: Remote | None = None, signer: Signer | None = None
+    ) -> None:
+        self.signer = signer
         self.folder = folder
         self.redactor = redactor
         self.remote = remote
@@ -74,7 +78,10 @@ class Judgements:
     def _find(self, key: str) -> AnswerVerdict | JudgeVerdict | KeptReply | None:
         try:
             self._refuse_links(key)
-            stored = StoredVerdict.model_validate_json(read_file(self._path(key)))
+            content = read_file(self._path(key))
+            if self.signer is not None and not self.signer.takes("vote", content):
+                return None
+            stored = StoredVerdict.model_validate_json(unsigned(content))
         except (OSError, ValidationError):
             return None
         if stored.key != key:
@@ -86,7 +93,7 @@ class Judgements:
     async def pull(self, key: str) -> None:
         """Fetches a verdict that the shared store has. Raises UnreachableError where that does not answer."""
         content = await self.remote.get(self._name(key)) if self.remote is not None else None
-        if content is not None:
+        if content is not None and (self.signer is None or self.signer.takes("vote", content)):
             self._write(key, content)
 
     @contextlib.asynccontextmanager
@@ -103,7 +110,10 @@ class Judgements:
         """Stores a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
         text = StoredVerdict(key=key, model=model, verdict=verdict).model_dump_json()
         text = text if self.redactor is None else self.redactor.json(text)
-        if self._write(key, text.encode("utf-8", "replace")) and self.remote is not None:
+        content = text.encode("utf-8", "replace")
+        if self.signer is not None:
+            content = self.signer.sign("vote", content)
+        if self._write(key, content) and self.remote is not None:
             self.remote.send(self._parcel(key))
 
     def _write(self, key: str, content: bytes) -> bool:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pytest_agentbench.bounded import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records import Evaluation, RunArtifact
+from pytest_agentbench.store.signing import Kind, Signer, unsigned
 
 R = TypeVar("R", RunArtifact, Evaluation)
 
@@ -38,14 +39,14 @@ def load_evaluation(path: Path) -> Evaluation:
     return _load(path, Evaluation)
 
 
-def find_run(path: str, fingerprint: str) -> RunArtifact | None:
-    """The run of this fingerprint at `path`; None where no readable one lies there."""
-    return _find(path, RunArtifact, fingerprint)
+def find_run(path: str, fingerprint: str, signer: Signer | None = None) -> RunArtifact | None:
+    """The run of this fingerprint at `path`; None where no readable one lies there, or none that the signer takes."""
+    return _find(path, RunArtifact, fingerprint, "run", signer)
 
 
-def find_evaluation(path: str, fingerprint: str) -> Evaluation | None:
-    """The evaluation of this fingerprint at `path`; None where no readable one lies there."""
-    return _find(path, Evaluation, fingerprint)
+def find_evaluation(path: str, fingerprint: str, signer: Signer | None = None) -> Evaluation | None:
+    """The evaluation of this fingerprint at `path`, like `find_run`."""
+    return _find(path, Evaluation, fingerprint, "evaluation", signer)
 
 
 def stored_run(path: str) -> RunArtifact | None:
@@ -80,7 +81,7 @@ def refuse_newer(path: str) -> None:
     _refuse_newer(path, content)
 
 
-def _find(path: str, kind: type[R], fingerprint: str) -> R | None:
+def _find(path: str, kind: type[R], fingerprint: str, name: Kind, signer: Signer | None) -> R | None:
     try:
         content = read_file(path)
     except FileNotFoundError:
@@ -90,6 +91,8 @@ def _find(path: str, kind: type[R], fingerprint: str) -> R | None:
             raise _cannot_be_read(path, error) from error
         return None
     if f'"fingerprint":"{fingerprint}"'.encode() not in content:  # most that are not it, without parsing them
+        return None
+    if signer is not None and not signer.takes(name, content):
         return None
     try:
         found = _read(content, kind)
@@ -149,7 +152,8 @@ def _refuse_newer(path: str | Path, content: bytes) -> None:
 
 
 def _read(content: bytes, kind: type[R]) -> R:
-    """The record of a document. Raises ValidationError."""
+    """The record of a document, signed or not. Raises ValidationError."""
+    content = unsigned(content)
     try:
         return kind.model_validate_json(content)
     except ValidationError:

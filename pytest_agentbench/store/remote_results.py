@@ -26,6 +26,7 @@ from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.layout import EVALUATIONS, RUNS, slug
 from pytest_agentbench.store.reading import parse_evaluation, parse_run
 from pytest_agentbench.store.remote_sending import Parcel
+from pytest_agentbench.store.signing import Kind
 
 if TYPE_CHECKING:
     from pytest_agentbench.store.artifacts import Lane
@@ -85,7 +86,7 @@ async def pull_run(
     for successful in (True, False) if unsuccessful else (True,):
         name = _run_name(folder, repetition, run_fingerprint, successful=successful)
         content = await lane.remote.get(name)
-        artifact = _parsed(lane, name, content, parse_run)
+        artifact = _parsed(lane, name, content, parse_run, "run")
         if artifact is None or not _RUN_ID.fullmatch(artifact.run_id):
             continue
         key = (artifact.case_id, artifact.repetition, artifact.fingerprint)
@@ -102,7 +103,7 @@ async def pull_evaluation(lane: Lane, artifact: RunArtifact, evaluation_fingerpr
         return False
     name = _evaluation_name(lane, artifact, evaluation_fingerprint)
     content = await lane.remote.get(name)
-    evaluation = _parsed(lane, name, content, parse_evaluation)
+    evaluation = _parsed(lane, name, content, parse_evaluation, "evaluation")
     if evaluation is None:
         return False
     key = (evaluation.case_id, evaluation.run_id, evaluation.fingerprint)
@@ -237,13 +238,15 @@ def _lines(*documents: bytes | None) -> bytes:
     return b"".join(document.replace(b"\n", b" ") + b"\n" for document in documents if document is not None)
 
 
-def _parsed(lane: Lane, name: str, content: bytes | None, parse: Callable[[str, bytes], R]) -> R | None:
+def _parsed(lane: Lane, name: str, content: bytes | None, parse: Callable[[str, bytes], R], kind: Kind) -> R | None:
     """The record of an object; what cannot be read counts as missing. Raises InfrastructureError for a newer one."""
     if content is None or lane.remote is None:
         return None
-    place = f"{lane.remote.url}/{name}"
+    place, record = f"{lane.remote.url}/{name}", content.partition(b"\n")[0]
+    if lane.signer is not None and not lane.signer.takes(kind, record):
+        return None
     try:
-        return parse(place, content.partition(b"\n")[0])
+        return parse(place, record)
     except ValueError as error:
         lane.warn(f"{place}: cannot be read, so it counts as missing: {str(error).splitlines()[0]}")
         return None

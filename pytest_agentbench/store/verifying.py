@@ -21,6 +21,7 @@ from pytest_agentbench.store.judgements import StoredVerdict
 from pytest_agentbench.store.layout import slug
 from pytest_agentbench.store.reading import load_evaluation, load_run
 from pytest_agentbench.store.redaction import REDACTED
+from pytest_agentbench.store.signing import unsigned
 
 
 class Verification:
@@ -115,7 +116,7 @@ class Verification:
     def _vote(self, path: Path) -> Iterator[str]:
         self.counts["votes"] += 1
         try:
-            vote = StoredVerdict.model_validate_json(read_file(path))
+            vote = StoredVerdict.model_validate_json(unsigned(read_file(path)))
         except (OSError, ValidationError) as error:
             yield f"{path}: cannot be read: {_short(error)}"
             return

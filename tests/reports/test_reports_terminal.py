@@ -88,6 +88,14 @@ def section(output):
 
 
 @pytest.mark.slow
+def test_the_models_table_says_how_many_cases_a_score_is_about(folder):
+    save(folder, [make_row(case_id=f"c{n}", score=5.0 if n < 2 else None) for n in range(203)])
+    title, line = section(piped(folder, columns=100))[1:3]
+    assert title.index("judged") > title.index("score")
+    assert "  2 of 203  " in line
+
+
+@pytest.mark.slow
 def test_piped_output_is_plain_and_aligned(folder):
     save(folder, many_rows(), 0.9, ["sandbox 'local' gives no isolation"])
     lines = section(piped(folder, columns=100))

@@ -194,7 +194,7 @@ class _Scorer:
             client = services.client(self.job.plan.research_judge(), self.tape)
             kept = None
             if not getattr(client, "taped", False):
-                kept = Judgements(Path(lane.output, JUDGEMENTS), lane.redactor, lane.remote)
+                kept = Judgements(Path(lane.output, JUDGEMENTS), lane.redactor, lane.remote, lane.signer)
             anew = None if services.reuse_evaluations else services.asked_anew
             self._asking = Asking(
                 client,
