@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_agentbench import hookspecs, options
-from pytest_agentbench.bounded import MAX_TEXT, open_file
 from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found here
     _agentbench_plan,
     agentbench_case,
@@ -88,11 +87,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """A worker of pytest-xdist trusts the folders that its controller does, whatever becomes of grants meanwhile."""
-    from dataclasses import astuple
+    from pytest_agentbench.user_folder import TRUST_FILE, user_folder
 
-    from pytest_agentbench.collection import TRUST, session_trust
+    settings = node.config.stash[SETTINGS]
+    if settings.trust or (user_folder() / TRUST_FILE).exists():  # else its rooms would be imported for nothing
+        from dataclasses import astuple
 
-    node.workerinput[TRUST] = astuple(session_trust(node.config, node.config.stash[SETTINGS]))
+        from pytest_agentbench.collection import TRUST, session_trust
+
+        node.workerinput[TRUST] = astuple(session_trust(node.config, settings))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -248,6 +251,8 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
         return False
     if parent.session.isinitpath(path) or (CASES in parent.config.stash and not yaml):
         return True
+    from pytest_agentbench.bounded import MAX_TEXT, open_file
+
     try:
         with open_file(path, MAX_TEXT if yaml else None) as file:
             head = file.read(-1 if yaml else _HEAD_BYTES).replace(b"\0", b"")

@@ -44,7 +44,6 @@ from pytest_agentbench.config.keys import (
     key_problem,
     plain_problem,
     server_problem,
-    user_folder,
 )
 from pytest_agentbench.config.kinds import KINDS, find_commands, find_config_files, kind_of
 from pytest_agentbench.config.loader import load, load_in, located, validate
@@ -184,7 +183,6 @@ __all__ = [
     "server_problem",
     "suggest",
     "trust_of",
-    "user_folder",
     "validate",
     "ways_to_models",
 ]

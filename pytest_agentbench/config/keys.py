@@ -12,10 +12,8 @@ import json
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
@@ -76,20 +74,6 @@ _OF_SOMETHING_ELSE = re.compile(
     "(_.*|[A-Z]*(HOST|PASSWORD|CONFIG|USER|PATH|HOME))?"
 )
 _PART = re.compile(r"[a-z0-9_-]+|\*")
-
-
-def user_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the user's own configuration, which no repository reaches."""
-    home = environ.get("XDG_CONFIG_HOME", "")
-    if os.path.isabs(home):
-        folder = Path(home)
-    elif sys.platform == "darwin":
-        folder = Path.home() / "Library" / "Application Support"
-    elif sys.platform == "win32":
-        folder = Path(environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
-    else:
-        folder = Path.home() / ".config"
-    return folder / "pytest-agentbench"
 
 
 def _host(text: str) -> str:

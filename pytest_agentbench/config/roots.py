@@ -14,7 +14,7 @@ from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Guest, Known, 
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read
 from pytest_agentbench.config.evaluation_profile import EvaluationProfile
-from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile, user_folder
+from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile
 from pytest_agentbench.config.loader import load_in, located
 from pytest_agentbench.config.models_file import ModelsFile
 from pytest_agentbench.config.programs import program_problem
@@ -23,6 +23,7 @@ from pytest_agentbench.config.servers_file import ServersFile
 from pytest_agentbench.config.suite import SuiteFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records import McpServer
+from pytest_agentbench.user_folder import user_folder
 
 F = TypeVar("F", bound=ConfigFile)
 

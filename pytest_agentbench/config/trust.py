@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.config.keys import user_folder
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.user_folder import TRUST_FILE, user_folder
 
 _VERSION = 1
 _WRITTEN = {".git": ("",), ".pytest_cache": ("",), "__pycache__": (".pyc",), "cassettes": (".yaml",)}
@@ -50,7 +50,7 @@ class Grant:
 
 def trust_file() -> Path:
     """Return where grants are kept: in the folder that the platform has for a user's configuration."""
-    return user_folder() / "trust.json"
+    return user_folder() / TRUST_FILE
 
 
 def read_grants() -> list[Grant]:

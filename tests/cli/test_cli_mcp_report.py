@@ -98,7 +98,7 @@ def test_the_tables_have_the_papers_columns_and_the_best_model_first(report, cap
         "17.0",
         "1.0",
     )
-    assert effort[1]["rounds, all"].startswith("8.0 [")
+    assert effort[1]["rounds, all"] == "8.0"  # too few tasks for an interval
 
 
 def test_runs_that_did_not_end_well_are_judged_by_nobody_and_counted_all_the_same(tmp_path, capsys):

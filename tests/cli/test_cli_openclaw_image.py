@@ -55,10 +55,12 @@ echo "OpenClaw 2026.9.6"
 
 ENGINE = """#!{python} -IS
 import json, os, pathlib, subprocess, sys
-state = pathlib.Path(os.environ["STAND_INS"], "images.json")
+here = pathlib.Path(sys.argv[0]).parents[1]  # engines get no variable of this test's
+os.environ["STAND_INS"] = str(here)
+state = here / "images.json"
 images = json.loads(state.read_text())
 command, *rest = sys.argv[1:]
-with open(os.environ["STAND_INS"] + "/calls", "a") as calls:
+with (here / "calls").open("a") as calls:
     print("engine", *sys.argv[1:], file=calls)
 def fail(text):
     sys.exit(text)
@@ -73,7 +75,7 @@ elif command == "build":
     labels = dict(rest[at + 1].split("=", 1) for at, word in enumerate(rest) if word == "--label")
     images[rest[rest.index("--tag") + 1]] = {{"id": f"built-{{len(images)}}", "labels": labels}}
 elif command == "run":
-    if os.path.exists(os.environ["STAND_INS"] + "/crashes"):
+    if (here / "crashes").exists():
         fail("Illegal instruction")
     print("OpenClaw 2026.9.6")
 elif command == "tag":

@@ -211,7 +211,7 @@ async def agent(case, context):
     bench.case("one")
     bench.write("cancel", "")
     assert runs(bench) == ["one"]
-    assert bench.finished.outcomes == {"one[agent]": "skipped"}
+    assert bench.finished.outcomes == {"one[agent]": "error"}
     assert stored(bench)["metadata"] == {"agentbench.workspace": {"not_kept": "the session was stopped"}}
     (bench.path / "cancel").unlink()
     assert runs(bench) == []

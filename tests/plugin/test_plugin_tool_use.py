@@ -232,7 +232,8 @@ def test_the_overall_score_fails_a_task_and_says_its_parts(mcp: McpBench, capsys
     row = finished.runs["sum[demo]"]
     assert (row["outcome"], row["final_score"]) == ("failed", pytest.approx(4))
     assert (row["tool_use"]["rounds"], row["tool_use"]["cv_percent"]) == (1, 0)
-    assert "got:      4.0 (rules 1.00, task completion 0.20, tool selection 0.20, planning 0.20)" in finished.text
+    said = "overall: scored 4.0, at least 5.0 of 10 is wanted (rules 1.00, task completion 0.20, tool selection 0.20, "
+    assert f"{said}planning 0.20)" in finished.text
     assert "demo: overall 0.400; valid tool names 100.0%" in finished.text
 
     report = mcp.bench.write("report.json", json.dumps(finished.report))

@@ -195,7 +195,7 @@ def test_the_summary_has_a_line_for_each_model_that_ran_mcp_tasks():
 def test_a_failed_task_shows_the_parts_of_its_score():
     case, artifact = task("A"), run(use("A:one"))
     evaluation = evaluated(case, artifact, judgement(POOR))
-    assert headline(case, artifact, evaluation) == "overall: It misses half."
+    said = "(rules 1.00, task completion 0.20, tool selection 0.10, planning 0.10)"
+    assert headline(case, artifact, evaluation) == f"overall: scored 3.5, at least 5.0 of 10 is wanted {said}"
     text = failure_report(case, artifact, evaluation, None)
-    assert "expected: at least 5.0 of 10" in text
-    assert "got:      3.5 (rules 1.00, task completion 0.20, tool selection 0.10, planning 0.10)" in text
+    assert text.startswith(f"overall: scored 3.5, at least 5.0 of 10 is wanted {said}\n    reason:   It misses half.")
