@@ -41,8 +41,9 @@ _FOLDERS: Mapping[type[ConfigFile], tuple[str, str]] = {
 class ConfigRoot:
     """One tree of configuration. What it loads is kept until the file changes.
 
-    `guest` is whose it is, or for whose folder it holds: None for the user's own. `host` is the session's
-    root then, None where nobody said which that is.
+    `guest` is whose it is, or for whose folder it holds: None for the user's own, and for what the user trusts. `host`
+    is the session's root, where it is another: what it says holds in a guest, and in a trusted folder where that has
+    nothing of the name.
     """
 
     def __init__(self, path: Path, host: ConfigRoot | None = None, guest: Guest | None = None) -> None:
@@ -156,7 +157,10 @@ class ConfigRoot:
         own = self._own_file("models")
         declared = ModelsFile(schema_version=1) if own is None else self._load(own, ModelsFile)
         if self.guest is None:
-            return declared.read_by(self.origin(own))
+            further = () if self.host is None else self.host.models().models
+            known = {model.model_id for model in declared.models}
+            models = (*declared.models, *(model for model in further if model.model_id not in known))
+            return declared.model_copy(update={"models": models}).read_by(self.origin(own))
         held = ModelsFile(schema_version=1) if self.host is None else self.host.models()
         if own is None or not self._is_guests(own):
             return held
@@ -186,10 +190,12 @@ class ConfigRoot:
 
         :raises ConfigError: one of these files is wrong.
         """
+        servers: Mapping[str, McpServer] = {}
         if self.host is not None:
-            below = self.guest is not None and self.guest.folder.is_relative_to(self.host.path)
-            return self.host.mcp_servers(self.guest.folder if self.guest and below else self.host.path / "any")
-        return {} if self.is_guest else self._servers_near(near)
+            place = self.path if self.guest is None else self.guest.folder
+            below = place.is_relative_to(self.host.path)
+            servers = self.host.mcp_servers(place if below else self.host.path / "any")
+        return servers if self.is_guest else {**servers, **self._servers_near(near)}
 
     def require_servers(self, near: Path, names: Iterable[str] | None = None) -> None:
         """Raise ConfigError for servers, of these names or at all, that only files of a guest near its file of cases
@@ -252,18 +258,23 @@ class ConfigRoot:
 
     def find(self, folder: str, name: str) -> Path:
         """The file that `name` names: a path, else the stem of a file of the folder, else the id that one declares.
-        In a guest that of the session's root, where it has one.
+        In a guest that of the session's root, where it has one; in a trusted folder that where it has none itself.
 
         :raises ConfigError: there is none, or stem and id name more than one.
         """
         if is_path(name):
             return self._explicit(folder, name)
-        roots = [root for root in (self.host, self) if root is not None]
+        roots = [root for root in self._in_turn if root is not None]
         for root in roots:
             if (found := root._named(folder, name)) is not None:
                 return found
         names = {label for root in roots for _, labels in root._files(folder) for label in labels if label is not None}
         raise ConfigError(f"{self.path / folder}: there is no {_what(folder)} {name!r}{suggest(name, names)}")
+
+    @property
+    def _in_turn(self) -> tuple[ConfigRoot | None, ConfigRoot | None]:
+        """Whose word counts first."""
+        return (self.host, self) if self.is_guest else (self, self.host)
 
     def _named(self, folder: str, name: str) -> Path | None:
         files = dict(self._files(folder))
@@ -273,7 +284,7 @@ class ConfigRoot:
 
     def _explicit(self, folder: str, name: str) -> Path:
         given = Path(name).expanduser()
-        for path in (given, *([self.host.path / given] if self.host else []), self.path / given):
+        for path in (given, *(root.path / given for root in self._in_turn if root is not None)):
             for file in [path / f"agent{suffix}" for suffix in SUFFIXES] if path.is_dir() else [path]:
                 if file.is_file():
                     return file

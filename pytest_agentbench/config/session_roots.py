@@ -157,7 +157,7 @@ def _root_at(place: str, roots: SessionRoots) -> ConfigRoot:
     own = None if roots.own is None else str(roots.own)
     path = own if own is not None and roots.configured else place
     if not _is_guest(place, own, roots):
-        return _root(path, None, None)
+        return _root(path, own if own != path and roots.trust.covers(os.path.realpath(path)) else None, None)
     return _root(path, own, Guest(Path(place), roots.trust.why_ended(os.path.realpath(place)), unnamed=own is None))
 
 

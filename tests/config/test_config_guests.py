@@ -207,3 +207,21 @@ def test_agents_suites_and_servers_of_the_user_hold_in_guests(tmp_path: Path) ->
     for name in ("s", "t"):
         with pytest.raises(ConfigError, match=r"models\[0\]\.base_url: found \['base_url'\]"):
             root.suite(name)
+
+
+def test_what_a_trusted_folder_has_holds_there_and_the_users_beside_it(tmp_path: Path) -> None:
+    models = {"models": [{"model_id": "both", "label": "mine"}, {"model_id": "only-mine"}]}
+    own = make_root(tmp_path, models=models, run_profiles__safe=run_profile(), run_profiles__mine=run_profile("mine"))
+    theirs = {"models": [{"model_id": "both", "label": "theirs"}, {"model_id": "only-theirs"}]}
+    looser = run_profile(allow_outside_paths=True)
+    vendor = make_root(tmp_path / "vendor", models=theirs, run_profiles__safe=looser)
+
+    root = decide_roots([own], own, trust=Trust((str(vendor),))).of(vendor / "case" / "test.yaml")
+
+    assert not root.is_guest
+    assert root.run_profile("safe").allow_outside_paths
+    assert root.run_profile("mine").title == "mine"
+    labels = {model.model_id: model.label for model in root.models().models}
+    assert labels == {"both": "theirs", "only-theirs": None, "only-mine": None}
+    with pytest.raises(ConfigError, match="no run profile 'mime'.*did you mean 'mine'"):
+        root.run_profile("mime")
