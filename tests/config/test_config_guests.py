@@ -223,5 +223,5 @@ def test_what_a_trusted_folder_has_holds_there_and_the_users_beside_it(tmp_path:
     assert root.run_profile("mine").title == "mine"
     labels = {model.model_id: model.label for model in root.models().models}
     assert labels == {"both": "theirs", "only-theirs": None, "only-mine": None}
-    with pytest.raises(ConfigError, match="no run profile 'mime'.*did you mean 'mine'"):
+    with pytest.raises(ConfigError, match=r"no run profile 'mime'.*did you mean 'mine'"):
         root.run_profile("mime")
