@@ -65,6 +65,8 @@ def _environment() -> Any:
     """The library's own, with nodes that are counted and patterns that end."""
     from jsonpath import JSONPathEnvironment, JSONPathMatch
     from jsonpath.function_extensions import Match, Search
+    from jsonpath.parse import Parser
+    from jsonpath.segments import JSONPathChildSegment, JSONPathRecursiveDescentSegment
 
     class Counted(JSONPathMatch):
         __slots__ = ()
@@ -72,6 +74,34 @@ def _environment() -> Any:
         def __init__(self, **node: Any) -> None:
             _LEFT.get().visit()
             super().__init__(**node)
+
+    def counted(node: Any) -> Any:
+        """Return the node as one whose children are counted."""
+        if isinstance(node, Counted):
+            return node
+        of = {name: getattr(node, name) for name in ("obj", "parent", "path", "parts", "root")}
+        return Counted(filter_context=node.filter_context(), **of)
+
+    class ChildSegment(JSONPathChildSegment):
+        __slots__ = ()
+
+        def resolve(self, nodes: Any) -> Any:
+            return super().resolve(map(counted, nodes))
+
+    class DescentSegment(JSONPathRecursiveDescentSegment):
+        __slots__ = ()
+
+        def resolve(self, nodes: Any) -> Any:
+            return super().resolve(map(counted, nodes))
+
+    class CountingParser(Parser):
+        # `match_class` of an environment is for its asynchronous queries only (python-jsonpath 2.2.2): the first node
+        # of all others is the library's, and the children of a node are of its class.
+        def parse_query(self, stream: Any) -> Any:
+            for segment in super().parse_query(stream):
+                descends = isinstance(segment, JSONPathRecursiveDescentSegment)
+                kind = DescentSegment if descends else ChildSegment
+                yield kind(env=segment.env, token=segment.token, selectors=segment.selectors)
 
     class BoundedMatch(Match):
         def __call__(self, value: object, pattern: object) -> bool:
@@ -84,7 +114,7 @@ def _environment() -> Any:
             return compiled is not None and bool(compiled.search(value, timeout=max(_LEFT.get().seconds(), 0.001)))
 
     class Environment(JSONPathEnvironment):
-        match_class = Counted
+        parser_class = CountingParser
 
         def setup_function_extensions(self) -> None:
             super().setup_function_extensions()

@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from pytest_agentbench.errors import AgentbenchError
     from pytest_agentbench.terminal_text import UnheededStream, visible
 
-    shown: Any = UnheededStream(sys.stdout), UnheededStream(sys.stderr)
+    streams: Any = (sys.stdout, sys.stderr)  # None where it is closed
+    shown = [stream and UnheededStream(stream) for stream in streams]
     try:
         with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
             code: int = _module(args.command).run(args)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded import MAX_TEXT, read_file
 from pytest_agentbench.config import ConfigRoot, SessionRoots, decide_roots, trust_of
 from pytest_agentbench.errors import ConfigError
 
@@ -74,12 +75,12 @@ def _pytest_ini(project: Path) -> dict[str, list[str]]:
             continue
         try:
             if path.suffix == ".toml":
-                tables: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+                tables: Any = tomllib.loads(read_file(path, MAX_TEXT).decode())
                 given = {**tables.get("tool", {}).get("pytest", {}), **tables.get("pytest", {})}
                 given = {**given, **given.pop("ini_options", {})}
             else:
                 parser = configparser.ConfigParser(interpolation=None, strict=False)
-                parser.read_string(path.read_text(encoding="utf-8"), name)
+                parser.read_string(read_file(path, MAX_TEXT).decode(), name)
                 given = dict(parser[section]) if parser.has_section(section) else {}
         except (OSError, ValueError, configparser.Error) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from error

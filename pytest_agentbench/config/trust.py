@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.bounded import open_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.user_folder import TRUST_FILE, user_folder
 
@@ -60,7 +61,7 @@ def read_grants() -> list[Grant]:
     """
     path = trust_file()
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             status = os.fstat(file.fileno())
             text = file.read()
     except FileNotFoundError:
@@ -137,7 +138,7 @@ def _digest(path: str) -> str:
         link = f"{os.readlink(path)} " if os.path.islink(path) else ""
         if not os.path.isfile(path):  # a folder's link, a link to nothing, a FIFO: reading it may never end
             return f"{link}{stat.filemode(os.lstat(path).st_mode)}"
-        with open(path, "rb") as file:
+        with open_file(path, None) as file:
             return link + hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -37,7 +37,7 @@ _ESCAPE = re.compile(  # each way begins with a sign of its own, so that all els
 )
 _TELLTALES = ("%", "&", "\\u", "\\x", "\\/")
 """One of them stands in each escape."""
-_WRAPPING = re.compile(rf"(?<=[A-Za-z0-9+/_-]{{{_WRAP}}})(?:\r?\n|(?:\\{1, 8}r)?\\{1, 8}n)(?=[A-Za-z0-9+/=_-])")
+_WRAPPING = re.compile(rf"(?<=[A-Za-z0-9+/_-]{{{_WRAP}}})(?:\r?\n|(?:\\{{1,8}}r)?\\{{1,8}}n)(?=[A-Za-z0-9+/=_-])")
 _BETWEEN = re.compile(r"(?:\\+[nrt]|[\s\"'])+")
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{16,}|[A-Za-z+/=_-]{40,}")
 

@@ -130,7 +130,7 @@ def test_an_outage_is_left_out_counted_and_fails_the_gate_as_missing_completion(
     assert (len(model["cases"]["unjudged"]), model["runs"]["current"]["errors"]) == (8, 8)
     (reason,) = finished.report["session"]["gate"]["reasons"]
     assert reason.startswith("Completion 0.333 is below 0.950")
-    assert "8 runs of agent ended in infrastructure errors in the current report" in finished.text
+    assert "8 runs of agent ended in infrastructure errors in this session" in finished.text
 
 
 @pytest.mark.slow

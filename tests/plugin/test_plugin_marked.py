@@ -47,7 +47,7 @@ def test_a_marked_case_may_name_outside_files_where_the_run_profile_says_so(proj
     project.write("outside.txt", "Capital of France?")
     project.profile("outside", allow_outside_paths=True)
     project.case("one", input={"messages": [{"role": "user", "source": {"path": "../../outside.txt"}}]})
-    assert "leaves the config root" in marked(project, "(agentbench_run): pass").text
+    assert "found '../../outside.txt', which" in marked(project, "(agentbench_run): pass").text
     source = f"{HEAD}@pytest.mark.agentbench('one')\ndef test_it(agentbench_run): pass\n"
     project.write("tests/test_marked.py", source)
     finished = project.run("tests", "--agentbench-run-profile", "outside")

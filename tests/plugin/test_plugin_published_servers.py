@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ def planned(*calls: tuple[str, dict[str, Any]]) -> str:
 
 
 @pytest.fixture
-def project(bench: Bench) -> Bench:
+def project(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Published servers, and ten that note their starts; all are known from `agentbench mcp tools`."""
+    monkeypatch.setenv("PATH", f"{os.environ['AGENTBENCH_TEST_PYTHON_SERVERS']}/bin", prepend=os.pathsep)
     log = bench.path / "starts.log"
     servers = {each.name: each.server("/workspace").model_dump(exclude_defaults=True) for each in PUBLISHED}
     folder = Path(mcp_server.__file__).parent

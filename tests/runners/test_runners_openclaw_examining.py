@@ -35,7 +35,7 @@ def examine(agent: OpenClawAgent, spec: SandboxSpec, *parameters: Mapping[str, A
         try:
             looks = (examiner.examined(spec, agent, MODEL, each) for each in parameters or ({},))
             found = await asyncio.gather(*looks)
-            assert all(name.startswith(".") for name in os.listdir(workspaces.session_folder()))
+            assert [name for name in os.listdir(workspaces.session_folder()) if not name.startswith(".")] == []
             return found
         finally:
             await examiner.close()

@@ -41,6 +41,10 @@ class Shown:
         """What the JavaScript expression comes to."""
         return self.page.evaluate(expression)
 
+    def settle(self) -> None:
+        """Returns once the page has done what it was told last: a link's `hashchange` comes after the click."""
+        self.value("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
     def scrolls_sideways(self) -> bool:
         """Whether the page is wider than its window."""
         return bool(self.value("document.documentElement.scrollWidth > document.documentElement.clientWidth"))

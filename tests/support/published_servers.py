@@ -60,7 +60,8 @@ class Published:
         """Its declaration, for a run with that workspace. Raises KeyError where it is not to be had here."""
         args, env = tuple(_filled(self.args, workspace)), _filled(self.env, workspace)
         if self.kind == "python":
-            return McpServer(command="bin/python", args=("-m", self.program, *args), env=env, cwd=os.environ[_PYTHON])
+            python = f"{os.environ[_PYTHON]}/bin/python"
+            return McpServer(command=python, args=("-m", self.program, *args), env=env, cwd=os.environ[_PYTHON])
         program = f"node_modules/{self.program}dist/index.js"
         return McpServer(command="node", args=(program, *args), env=env, cwd=os.environ[_NPM])
 

@@ -53,4 +53,5 @@ def rows_of(shown: Shown) -> Locator:
 
 def told(shown: Shown) -> str:
     """How many runs the page says that its filters let through."""
+    shown.settle()
     return shown.page.locator(".told").inner_text().replace(" · Show all", "")

@@ -44,4 +44,5 @@ def run(nodeid: str) -> str:
 
 def texts(shown: Shown, selector: str) -> list[str]:
     """The texts of all such elements, in one line each."""
+    shown.settle()
     return [" ".join(text.split()) for text in shown.page.locator(selector).all_inner_texts()]

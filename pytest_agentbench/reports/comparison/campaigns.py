@@ -126,7 +126,7 @@ def _case(key: CaseKey, rows: Sequence[Row]) -> CaseRuns:
     failed = next((row for row in rows if row["outcome"] == "failed"), None)
     return CaseRuns(
         key=key,
-        must_pass=rows[0]["must_pass"],
+        must_pass=any(row["must_pass"] for row in rows),
         counts=Counts.of(row["outcome"] for row in rows),
         judged=tuple(Judged(row["outcome"] == "passed", _figures(row)) for row in judged),
         prints=frozenset((row["repetition"], row["fingerprint"]) for row in rows if row["fingerprint"]),

@@ -69,7 +69,7 @@ def seccomp_profile() -> str | None:
 
 def profile_file(folder: Path) -> Path | None:
     """That document as a file in a folder, for programs that are told its path; None where there is none."""
-    profile, file = seccomp_profile(), folder / "seccomp.json"
+    profile, file = seccomp_profile(), folder / ".seccomp.json"
     if profile is not None and not file.exists():
         with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as written:
             written.write(profile)
