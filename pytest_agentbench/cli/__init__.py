@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from pytest_agentbench.terminal_text import UnheededStream, visible
 
     streams: Any = (sys.stdout, sys.stderr)  # None where it is closed
-    shown = [stream and UnheededStream(stream) for stream in streams]
+    shown: Any = [stream and UnheededStream(stream) for stream in streams]
     try:
         with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
             code: int = _module(args.command).run(args)
