@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pytest_agentbench.checks.verifying.canary import canary_problems
 from pytest_agentbench.cli.list import cases_below
-from pytest_agentbench.cli.places import session_roots
 from pytest_agentbench.config import RunProfile, SessionRoots
 from pytest_agentbench.engine.sandboxing import case_spec
 from pytest_agentbench.errors import AgentbenchError
@@ -15,13 +14,13 @@ from pytest_agentbench.records import Case
 from pytest_agentbench.workspaces import Sandboxes, Workspaces
 
 
-def try_canaries(paths: list[Path], profile: str | None) -> tuple[list[str], int]:
+def try_canaries(paths: list[Path], roots: SessionRoots, profile: str | None) -> tuple[list[str], int]:
     """Return problems as lines for people, and how many cases were tried, in sandboxes of the run profile of that name.
 
     Raises ConfigError for a profile that is wrong. What cannot be loaded is left to the other checks.
     """
     cases = [case for case in cases_below(paths, []) if case.verify]
-    return asyncio.run(_try(cases, session_roots(paths), profile)), len(cases)
+    return asyncio.run(_try(cases, roots, profile)), len(cases)
 
 
 async def _try(cases: list[Case], roots: SessionRoots, profile: str | None) -> list[str]:

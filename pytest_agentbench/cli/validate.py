@@ -30,13 +30,14 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.cli.places import existing, session_roots
 
     paths, tried = existing(args.paths), ""
-    checker = Checker(session_roots(paths))
+    roots = session_roots(paths)
+    checker = Checker(roots)
     for path in paths:
         checker.check(path)
     if args.canary:
         from pytest_agentbench.cli.canary import try_canaries
 
-        problems, cases = try_canaries(paths, args.run_profile)
+        problems, cases = try_canaries(paths, roots, args.run_profile)
         checker.errors += problems
         tried = f"{_count(cases, 'case')} tried with wrong solutions; "
     errors, warnings = sorted(set(checker.errors), key=_place), sorted(set(checker.warnings), key=_place)

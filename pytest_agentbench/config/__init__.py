@@ -50,7 +50,7 @@ from pytest_agentbench.config.loader import load, load_in, located, validate
 from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
 from pytest_agentbench.config.patterns import DATA_SUFFIXES, match_files
 from pytest_agentbench.config.planner import PlannerSettings
-from pytest_agentbench.config.programs import plain_environment, program_problem
+from pytest_agentbench.config.programs import engine_environment, program_problem
 from pytest_agentbench.config.reports_file import ReportsFile, is_reports_name
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot
 from pytest_agentbench.config.run_profile import (
@@ -147,6 +147,7 @@ __all__ = [
     "decide_roots",
     "described_schema",
     "downloads",
+    "engine_environment",
     "find_commands",
     "find_config_files",
     "find_root",
@@ -168,7 +169,6 @@ __all__ = [
     "parse_template",
     "parse_yaml",
     "pinning_problem",
-    "plain_environment",
     "plain_problem",
     "program_problem",
     "read",

@@ -39,6 +39,6 @@ def program_problem(command: str, folder: str, root: str | None) -> str | None:
     )
 
 
-def plain_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return what a program that a file names is told of this process's environment: no keys."""
+def engine_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what a container engine that a file names is told of this process's environment: no keys."""
     return {name: environ[name] for name in _TOLD if name in environ}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from pytest_agentbench.config import plain_environment
+from pytest_agentbench.config import engine_environment
 from pytest_agentbench.errors import SandboxError, UnavailableError
 
 _ANSWER_SECONDS = 20
@@ -88,7 +88,7 @@ def _run(program: str, arguments: tuple[str, ...], seconds: float) -> subprocess
     try:
         return subprocess.run(
             [program, *arguments],
-            env=plain_environment(),
+            env=engine_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

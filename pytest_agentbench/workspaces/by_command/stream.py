@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import cast
 
-from pytest_agentbench.config import plain_environment
+from pytest_agentbench.config import engine_environment
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.containers.base import STDOUT
 
@@ -177,7 +177,7 @@ async def start_client(argv: Sequence[str], *, with_stdin: bool) -> ClientStream
         transport, pipes = await asyncio.get_running_loop().subprocess_exec(
             lambda: _Pipes(with_stdin=with_stdin),
             *argv,
-            env=plain_environment(),
+            env=engine_environment(),
             stdin=subprocess.PIPE if with_stdin else subprocess.DEVNULL,
             start_new_session=True,
         )
