@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.lazy import lazy_exports
+from pytest_agentbench.errors import lazy_exports
 
 if TYPE_CHECKING:
-    from pytest_agentbench.benchmark import Benchmark, BenchmarkWarning, EvaluationResult, create_benchmark
-    from pytest_agentbench.checks import CheckContext, Unmet, Verdict, excerpt
+    from pytest_agentbench.benchmark.benchmark import Benchmark, BenchmarkWarning, create_benchmark
+    from pytest_agentbench.benchmark.results import EvaluationResult
+    from pytest_agentbench.checks.base import CheckContext, Unmet, Verdict, excerpt
     from pytest_agentbench.errors import (
         AgentbenchError,
         ConfigError,
@@ -16,14 +17,17 @@ if TYPE_CHECKING:
         SandboxError,
         UnavailableError,
     )
-    from pytest_agentbench.judging import JudgeReply
-    from pytest_agentbench.metrics import metric, score
-    from pytest_agentbench.models import ChatReply, ToolCall
+    from pytest_agentbench.judging.asking import JudgeReply
+    from pytest_agentbench.metrics.registry import metric
+    from pytest_agentbench.metrics.scoring import score
+    from pytest_agentbench.models.replies import ChatReply, ToolCall
     from pytest_agentbench.public import Run
-    from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact, Usage
-    from pytest_agentbench.runners import ReportedCall, RunContext, RunOutput
-    from pytest_agentbench.sources import BenchmarkItem
-    from pytest_agentbench.tools import SearchResult, Tool, ToolContext, ToolOutput
+    from pytest_agentbench.records.case import Case, Model
+    from pytest_agentbench.records.evaluation import Evaluation
+    from pytest_agentbench.records.run import RunArtifact, Usage
+    from pytest_agentbench.runners.base import ReportedCall, RunContext, RunOutput
+    from pytest_agentbench.sources.items import BenchmarkItem
+    from pytest_agentbench.tools.base import SearchResult, Tool, ToolContext, ToolOutput
 
 _HOMES = {
     "benchmark": ("Benchmark", "BenchmarkWarning", "EvaluationResult", "create_benchmark"),

@@ -41,10 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = [*(sys.argv[1:] if argv is None else argv)]  # `list` is the command's module here, once it is imported
     args = _parser(arguments).parse_args(arguments)
     from pytest_agentbench.errors import AgentbenchError
-    from pytest_agentbench.terminal_text import UnheededStream, visible
+    from pytest_agentbench.terminal_text import DefusingStream, visible
 
     streams: Any = (sys.stdout, sys.stderr)  # None where it is closed
-    shown: Any = [stream and UnheededStream(stream) for stream in streams]
+    shown: Any = [stream and DefusingStream(stream) for stream in streams]
     try:
         with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
             code: int = _module(args.command).run(args)

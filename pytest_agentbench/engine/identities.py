@@ -11,10 +11,13 @@ from types import MethodType
 from typing import Any
 from uuid import uuid4
 
-from pytest_agentbench.engine.code import Code, CodeReader, Stamp, Untold, changed, is_plain
+from pytest_agentbench.engine.code import Code, CodeReader
+from pytest_agentbench.engine.code.members import is_plain
+from pytest_agentbench.engine.code.modules import Stamp, changed
+from pytest_agentbench.engine.code.values import Untold
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.store import Plain
-from pytest_agentbench.workspaces import template_digest
+from pytest_agentbench.store.fingerprints import Plain
+from pytest_agentbench.workspaces.template import template_digest
 
 Shown = Mapping[str, Any]
 """An identity as JSON, to be part of a fingerprint."""

@@ -20,13 +20,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.engine.code import CodeReader, Untold
+from pytest_agentbench.engine.code import CodeReader
 from pytest_agentbench.engine.code.members import is_secret
 from pytest_agentbench.engine.code.modules import MOST_SHOWN
 from pytest_agentbench.engine.code.outline import outline
-from pytest_agentbench.engine.code.values import DEEPEST, MOST, Values
+from pytest_agentbench.engine.code.values import DEEPEST, MOST, Untold, Values
 from pytest_agentbench.engine.identities import Identities, Origin
-from pytest_agentbench.store import canonical_json
+from pytest_agentbench.store.fingerprints import canonical_json
 
 PROJECT = {
     "bench_fixtures.py": """
@@ -495,7 +495,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from pytest_agentbench.engine.code import CodeReader
-from pytest_agentbench.store import canonical_json
+from pytest_agentbench.store.fingerprints import canonical_json
 sys.path.insert(0, sys.argv[1])
 import bench_fixtures
 reader = CodeReader(Path(sys.argv[1]), time.time_ns())

@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.records import RACE_DIMENSIONS, RaceCriteria
-from pytest_agentbench.research import criteria, model_cleaning, query_judging, race_judging, strategic
-from pytest_agentbench.research.fact import deduplicating, extracting, validating
-from pytest_agentbench.research.prompting import stage_messages
-from pytest_agentbench.research.query_value import QUERY_DIMENSIONS
-from pytest_agentbench.research.wording import WORDINGS, Wording
+from pytest_agentbench.packs.research import articles as model_cleaning
+from pytest_agentbench.packs.research import criteria, race_judging, strategic
+from pytest_agentbench.packs.research import select_queries as query_judging
+from pytest_agentbench.packs.research.asking import WORDINGS, stage_messages
+from pytest_agentbench.packs.research.fact import citations as deduplicating
+from pytest_agentbench.packs.research.fact import citations as extracting
+from pytest_agentbench.packs.research.fact import rows as validating
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceCriteria
+from pytest_agentbench.packs.research.select_queries import QUERY_DIMENSIONS
+from pytest_agentbench.packs.research.wording.judges import Wording
 
 LANGUAGES = ("en", "zh")
 FORMATS = {

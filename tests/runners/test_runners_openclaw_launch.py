@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from support.openclaw_here import OPENCLAW_IMAGE, needs_openclaw
 
-from pytest_agentbench.workspaces import ExecResult, Mount, Sandboxes, SandboxSpec, Workspaces
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 pytestmark = [pytest.mark.slow, needs_openclaw]
 

@@ -12,7 +12,8 @@ from support.docker_here import IMAGE, needs_docker
 from support.processes import running
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.workspaces import ImageBuilder, image_builder
+from pytest_agentbench.workspaces.building.base import ImageBuilder
+from pytest_agentbench.workspaces.building.choice import image_builder
 
 pytestmark = [pytest.mark.slow, needs_docker]
 

@@ -10,7 +10,7 @@ from cli_engine_support import in_cli_container
 from docker_support import until
 from support.processes import running
 
-from pytest_agentbench.workspaces import ExecResult, Mount, Sandbox
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox
 
 
 def executed(base: Path, engine: str, *commands: str) -> list[ExecResult]:

@@ -18,9 +18,7 @@ from pytest_agentbench.engine.code.members import is_plain
 from pytest_agentbench.engine.code.modules import Modules, Stamp, changed, summed
 from pytest_agentbench.engine.code.places import Place, find, kind_of, place_of_class, place_of_function
 from pytest_agentbench.engine.code.values import Untold, Values
-from pytest_agentbench.store import plain
-
-__all__ = ["Code", "CodeReader", "Stamp", "Untold", "changed", "is_plain"]
+from pytest_agentbench.store.fingerprints import plain
 
 
 @dataclass(frozen=True, slots=True)

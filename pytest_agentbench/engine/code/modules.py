@@ -12,11 +12,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from pytest_agentbench.bounded import read_file
+from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.engine.code.outline import Import, Outline, outline
 from pytest_agentbench.engine.code.places import Place, find, kind_of, name_of_file, shown, version_of, ways
 from pytest_agentbench.engine.code.values import Untold, Values
-from pytest_agentbench.store import canonical_json
+from pytest_agentbench.store.fingerprints import canonical_json
 
 Stamp = tuple[int, int]
 """When a file was changed (ns) and its size."""

@@ -36,7 +36,7 @@ from pytest_agentbench.engine.code.members import (
     whose,
 )
 from pytest_agentbench.engine.code.places import Place, has_source, place_of, place_of_class, place_of_function
-from pytest_agentbench.store import canonical_json
+from pytest_agentbench.store.fingerprints import canonical_json
 
 MOST, DEEPEST = 100_000, 100
 """How many values are looked at for one identity, and how deep they may lie in one another."""

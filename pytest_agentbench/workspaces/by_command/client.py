@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from pytest_agentbench.config import engine_environment
+from pytest_agentbench.config.keys import engine_environment
 from pytest_agentbench.errors import SandboxError, UnavailableError
 
 _ANSWER_SECONDS = 20

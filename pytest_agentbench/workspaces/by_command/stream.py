@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import cast
 
-from pytest_agentbench.config import engine_environment
+from pytest_agentbench.config.keys import engine_environment
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.containers.base import STDOUT
 

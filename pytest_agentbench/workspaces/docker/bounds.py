@@ -21,7 +21,7 @@ from pytest_agentbench.workspaces.containers.cell import pids_file
 from pytest_agentbench.workspaces.containers.labels import SERVICE
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
-from pytest_agentbench.workspaces.sandboxes.usage import nameless_files
+from pytest_agentbench.workspaces.sandboxes.watchdog import nameless_files
 
 _LOOK_SECONDS = 0.05
 _SHARE_OF_TIME = 3

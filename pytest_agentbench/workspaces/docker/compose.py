@@ -18,7 +18,7 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import ComposeBuild, ComposeFile, ComposeService, load_compose
+from pytest_agentbench.config.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.containers.images import Image
 from pytest_agentbench.workspaces.containers.labels import SERVICE
