@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from pytest_agentbench.terminal_text import visible
 
@@ -71,18 +69,6 @@ class UnavailableError(AgentbenchError):
 def as_alike(text: str) -> str:
     """Return an error's text without what differs from run to run (numbers, times, ids): equal ones are alike."""
     return _OF_ITS_OWN.sub("#", text)
-
-
-def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__` (PEP 562) for names that live in other modules: `{name: module}`."""
-
-    def find(name: str) -> Any:
-        home = homes.get(name)
-        if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(home), name)
-
-    return find
 
 
 def missing(module: str, extra: str) -> str | None:

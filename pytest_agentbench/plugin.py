@@ -14,6 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_agentbench import hookspecs, options
+from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found here
+    _agentbench_plan,
+    agentbench_case,
+    agentbench_mcp_servers,
+    agentbench_model,
+    agentbench_run,
+    agentbench_runner,
+    agentbench_workspace,
+)
 from pytest_agentbench.session import BEGAN, SessionReport
 
 if TYPE_CHECKING:

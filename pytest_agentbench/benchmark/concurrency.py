@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.models.client import ChatClient, Endpoints
 
 
-Scored = TypeVar("T")
+Scored = TypeVar("Scored")
 
 _LARGEST_CHUNK = 256
 _CHUNKS_PER_WORKER = 4

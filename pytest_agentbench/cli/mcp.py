@@ -1,4 +1,4 @@
-"""`agentbench mcp tools|call|report|ablation|synthesize`: MCP servers, and benchmarks of how agents use them."""
+"""`agentbench mcp ...`: MCP servers and their tools, and benchmarks of how agents use them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.cli.commands import Command, Parts, add_commands, find_commands, run_chosen
 from pytest_agentbench.cli.output import printable
-from pytest_agentbench.cli.subcommands import add_commands, run_chosen
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.servers import Asked, DeclaredServers
@@ -234,21 +234,20 @@ def _fit(tool: ServerTool, arguments: dict[str, Any]) -> str:
     return f"the arguments {'satisfy' if accepted else 'do not satisfy'} the tool's schema"
 
 
+TOOLS = Parts(add_tools_parser, print_tools)
+CALL = Parts(add_call_parser, call_tool)
 _COMMANDS = {
-    "tools": "list the tools of servers, or say why a server does not answer",
-    "call": "call one tool of a server",
-    "report": "print the tables of MCP tasks from report.json",
-    "ablation": "judge the same runs with and without shuffled prompts",
-    "synthesize": "make a file of MCP tasks for servers",
+    "tools": Command("list the tools of servers, or say why a server does not answer", f"{__name__}:TOOLS"),
+    "call": Command("call one tool of a server", f"{__name__}:CALL"),
 }
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command with its own commands."""
     parser = subparsers.add_parser("mcp", help="MCP servers and tasks", description=__doc__)
-    add_commands(parser, "mcp", _COMMANDS)
+    add_commands(parser, "mcp", find_commands(_COMMANDS, "mcp"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of them."""
-    return run_chosen("mcp", args)
+    return run_chosen(find_commands(_COMMANDS, "mcp"), args)

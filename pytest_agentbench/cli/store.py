@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -315,10 +314,20 @@ def _target(path: Path | None) -> Iterator[IO[str]]:
 
 
 _COMMANDS = {
-    "why": "show what differs between two runs, and so why they are two",
-    "prune": "remove what no session needs any more",
-    "verify": "check that everything stored can be read and is what it says it is",
-    "export": "print all runs with their verdicts, a JSON object each",
+    "why": ("show what differs between two runs, and so why they are two", WHY_DESCRIPTION, add_why_options, run_why),
+    "prune": ("remove what no session needs any more", PRUNE_DESCRIPTION, add_prune_options, run_prune),
+    "verify": (
+        "check that everything stored can be read and is what it says it is",
+        VERIFY_DESCRIPTION,
+        add_verify_options,
+        run_verify,
+    ),
+    "export": (
+        "print all runs with their verdicts, a JSON object each",
+        EXPORT_DESCRIPTION,
+        add_export_options,
+        run_export,
+    ),
 }
 
 
@@ -326,10 +335,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Adds the command with its own commands."""
     parser = subparsers.add_parser("store", help="look into the store of runs", description=__doc__)
     commands = parser.add_subparsers(dest="store_command", metavar="COMMAND", required=True)
-    for name, summary in _COMMANDS.items():
-        module = import_module(f"pytest_agentbench.cli.store_{name}")
-        command = commands.add_parser(name, help=summary, description=module.DESCRIPTION)
-        module.add_options(command)
+    for name, (summary, description, add_options, _) in _COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=description)
+        add_options(command)
         command.add_argument(
             "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
         )
@@ -337,5 +345,4 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of them: 0 all is well, 1 something is wrong with the store."""
-    code: int = import_module(f"pytest_agentbench.cli.store_{args.store_command}").run(args)
-    return code
+    return _COMMANDS[args.store_command][3](args)

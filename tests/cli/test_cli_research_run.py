@@ -39,7 +39,9 @@ SET_BY_RUN = {
 def options(command: str) -> set[str]:
     parser = argparse.ArgumentParser()
     added = parser.add_subparsers()
-    import_module(f"pytest_agentbench.packs.research.commands.{command}").add_parser(added)
+    import_module(f"pytest_agentbench.packs.research.{'fact.command' if command == 'fact' else command}").add_parser(
+        added
+    )
     return {action.dest for each in added.choices.values() for action in each._actions}
 
 

@@ -15,7 +15,7 @@ from pytest_agentbench.workspaces.sessions import Workspaces
 
 pytestmark = [pytest.mark.slow, needs_openclaw]
 
-LAUNCHER = Path(str(files("pytest_agentbench.runners.openclaw") / "launch.mjs"))
+LAUNCHER = Path(str(files("pytest_agentbench.packs.openclaw") / "launch.mjs"))
 FETCH = "fetch('http://127.0.0.1:18790/v1').then((it) => it.text()).then(console.log)"
 
 

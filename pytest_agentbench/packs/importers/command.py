@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from pytest_agentbench.terminal_text import visible
 
     (path,) = existing([args.file])
-    gathered: Gathered = import_module(f"pytest_agentbench.cli.foreign.{args.tool}").read(path)
+    gathered: Gathered = import_module(f"pytest_agentbench.packs.importers.{args.tool}").read(path)
     stem = slug(path.name.partition(".")[0])
     folder = (args.output if args.output is not None else Path("cases", stem)).absolute()
     try:

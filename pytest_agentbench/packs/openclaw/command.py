@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_agentbench.cli.subcommands import add_commands, run_chosen
+from pytest_agentbench.cli.commands import Command, add_commands, run_chosen
 
 _COMMANDS = {
-    "image": "build the pinned image that OpenClaw runs in",
-    "capture": "write an agent's folder from a live OpenClaw workspace",
+    "image": Command("build the pinned image that OpenClaw runs in", "pytest_agentbench.packs.openclaw.image"),
+    "capture": Command(
+        "write an agent's folder from a live OpenClaw workspace", "pytest_agentbench.packs.openclaw.capture"
+    ),
 }
 
 
@@ -20,4 +22,4 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of them."""
-    return run_chosen("openclaw", args)
+    return run_chosen(_COMMANDS, args)

@@ -45,7 +45,7 @@ RUN openclaw --version && node /opt/openclaw/compile.mjs /opt/openclaw && rm -rf
 Then a turn leaves compiled code in the image, without which each run's first turn takes half as long again.
 """
 
-_COMPILE = files("pytest_agentbench.cli") / "openclaw_compile.mjs"
+_COMPILE = files("pytest_agentbench.packs.openclaw") / "openclaw_compile.mjs"
 
 RECIPE = hashlib.sha256(
     repr((NODE, _NPM_OPTIONS, _NOT_NEEDED, _DOCKERFILE, _COMPILE.read_text())).encode()

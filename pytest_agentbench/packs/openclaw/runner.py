@@ -221,7 +221,7 @@ def _furnish(folder: Path, examined: Examined, texts: Sequence[str]) -> None:
     """What the container reads there. Raises SandboxError where it cannot be written."""
     given = {
         CONFIG_NAME: examined.config,
-        _LAUNCHER: files("pytest_agentbench.runners.openclaw").joinpath(_LAUNCHER).read_bytes(),
+        _LAUNCHER: files("pytest_agentbench.packs.openclaw").joinpath(_LAUNCHER).read_bytes(),
     }
     given |= {
         _file_of(number): text.encode("utf-8", "replace")

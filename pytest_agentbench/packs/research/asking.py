@@ -214,7 +214,7 @@ class Asking:
 
 
 S = TypeVar("S")
-R = TypeVar("T")
+R = TypeVar("R")
 
 
 async def together(*parts: Awaitable[R]) -> list[R]:

@@ -259,8 +259,8 @@ def _script_case(script: Path | None, file: Path) -> Case:
     )
 
 
-RowT = TypeVar("S")
-ResultT = TypeVar("T")
+RowT = TypeVar("RowT")
+ResultT = TypeVar("ResultT")
 
 
 class Rows(Generic[RowT, ResultT]):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_agentbench.cli.subcommands import add_commands, run_chosen
+from pytest_agentbench.cli.commands import Command, add_commands, run_chosen
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.packs.research.records import Language, QueryRow, RaceCriteria, ReferenceRow, ReportRow
 from pytest_agentbench.packs.research.rows import (
@@ -27,18 +27,27 @@ if TYPE_CHECKING:
     from pytest_agentbench.packs.research.records import Report
 
 
+_HERE = "pytest_agentbench.packs.research"
 _COMMANDS = {
-    "run": "the whole pipeline: queries, criteria, RACE, FACT, efficiency, strategic, interaction, POET",
-    "select-queries": "score queries by seven dimensions and keep the valuable ones",
-    "criteria": "make RACE's criteria for queries",
-    "race": "judge the quality of reports, against references or alone",
-    "fact": "say whether the citations of reports hold: extract, deduplicate, scrape, validate, stat",
-    "efficiency": "compare the time and cost of reports with an expert's",
-    "strategic": "judge what reports are worth beyond their task",
-    "interaction": "say how the agent worked with the web",
-    "poet": "put the parts together and write the business report",
-    "convert": "turn Markdown into JSONL",
-    "lint": "find what is wrong with queries, criteria, annotations, references and reports",
+    "run": Command(
+        "the whole pipeline: queries, criteria, RACE, FACT, efficiency, strategic, interaction, POET",
+        f"{_HERE}.pipeline",
+    ),
+    "select-queries": Command(
+        "score queries by seven dimensions and keep the valuable ones", f"{_HERE}.select_queries"
+    ),
+    "criteria": Command("make RACE's criteria for queries", f"{_HERE}.criteria"),
+    "race": Command("judge the quality of reports, against references or alone", f"{_HERE}.race"),
+    "fact": Command(
+        "say whether the citations of reports hold: extract, deduplicate, scrape, validate, stat",
+        f"{_HERE}.fact.command",
+    ),
+    "efficiency": Command("compare the time and cost of reports with an expert's", f"{_HERE}.efficiency"),
+    "strategic": Command("judge what reports are worth beyond their task", f"{_HERE}.strategic"),
+    "interaction": Command("say how the agent worked with the web", f"{_HERE}.interaction"),
+    "poet": Command("put the parts together and write the business report", f"{_HERE}.poet"),
+    "convert": Command("turn Markdown into JSONL", f"{_HERE}.convert"),
+    "lint": Command("find what is wrong with queries, criteria, annotations, references and reports", f"{_HERE}.lint"),
 }
 
 
@@ -50,7 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of them."""
-    return run_chosen("research", args)
+    return run_chosen(_COMMANDS, args)
 
 
 QUERIES = Path("data/prompt_data/query.jsonl")

@@ -185,7 +185,7 @@ def _short(prompt: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:59]}…")
 
 
-StoredRow = TypeVar("R", ReportRow, RaceCriteria, ReferenceRow)
+StoredRow = TypeVar("StoredRow", ReportRow, RaceCriteria, ReferenceRow)
 
 _RECORDED = frozenset({"task_metadata", "interaction_metrics", "quality_metrics"})
 """Further fields of a report's row that its interaction is told by."""
