@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from pytest_agentbench.engine.agent_code import CodeReader
     from pytest_agentbench.engine.asking import RunLimits, WorkerThrottles
     from pytest_agentbench.engine.budget import Budget, Part, Spending, over_budget, spending
-    from pytest_agentbench.engine.code import CodeReader
     from pytest_agentbench.engine.driver import (
         AHEAD,
         FILE_ID,
@@ -44,7 +44,7 @@ _HOMES = {
     "driver": ("AHEAD", "FILE_ID", "JOB", "RESULT", "RUNNER_FIXTURE", "RunAhead", "overrides_runner", "true_nodeid"),
     "execution": ("execute",),
     "forecast": ("DryRun", "Expected", "Forecast"),
-    "code": ("CodeReader",),
+    "agent_code": ("CodeReader",),
     "identities": ("Identities",),
     "gateways": ("Gateways",),
     "job": ("CHAT_JUDGE", "Given", "Job", "Plan", "Result", "judge_of"),
