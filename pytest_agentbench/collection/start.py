@@ -18,8 +18,8 @@ from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
 from pytest_agentbench.collection.selection import deselect
 from pytest_agentbench.distributed.shares import CHANNEL, ReportPacker
+from pytest_agentbench.engine.agent_code import CodeReader
 from pytest_agentbench.engine.budget import Signals, over_budget
-from pytest_agentbench.engine.code import CodeReader
 from pytest_agentbench.engine.driver import AHEAD, JOB, Origins, RunAhead
 from pytest_agentbench.engine.execution import execute
 from pytest_agentbench.engine.forecast import DryRun

@@ -14,7 +14,7 @@ import yaml
 
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.engine.code import CodeReader
+from pytest_agentbench.engine.agent_code import CodeReader
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.job import Plan
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
