@@ -16,6 +16,8 @@ from pytest_agentbench.errors import ProviderError as ProviderError
 from pytest_agentbench.errors import SandboxError as SandboxError
 from pytest_agentbench.errors import UnavailableError as UnavailableError
 from pytest_agentbench.judging.asking import JudgeReply as JudgeReply
+from pytest_agentbench.metrics.registry import Measured as Measured
+from pytest_agentbench.metrics.registry import MetricContext as MetricContext
 from pytest_agentbench.metrics.registry import metric as metric
 from pytest_agentbench.metrics.scoring import score as score
 from pytest_agentbench.models.replies import ChatReply as ChatReply
