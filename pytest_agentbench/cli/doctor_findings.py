@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.cli.doctor_needs import Needs
+from pytest_agentbench.cli.doctor_needs import Needs, PackNeeds
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.job import CHAT_JUDGE
+from pytest_agentbench.engine.servers import offered_servers
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
-from pytest_agentbench.packs.openclaw.runs import engine_of
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
 from pytest_agentbench.store.remote import without_credentials
 from pytest_agentbench.tools.mcp.launching import problem, server_refusal
@@ -191,12 +192,8 @@ def _of_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Find
 
 
 def _named(case: Case, profile: RunProfile) -> set[str]:
-    """The servers of the case by name, as far as its file says."""
-    if case.mcp_task is None:
-        return {*case.mcp_servers}
-    planner = profile.planner
-    offered = case.mcp_task.distraction_servers[: planner.distraction_servers]
-    return {*case.mcp_servers, *offered, *planner.resident_servers}
+    """Return the servers of the case by name, as far as its file says."""
+    return {*case.mcp_servers, *(offered_servers(case, profile, ()) or ())}
 
 
 def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> Finding:
@@ -255,7 +252,8 @@ async def examine_sandboxes(
 
 def _engines(profiles: Sequence[RunProfile]) -> list[str]:
     """The programs that the profiles name."""
-    return sorted({cli for each in profiles if each.openclaw is not None and (cli := engine_of(each.openclaw))})
+    packs: Iterable[PackNeeds] = load_extensions("doctor").values()
+    return sorted({cli for pack in packs for each in profiles for cli in pack.engines(each)})
 
 
 def _images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,13 +17,15 @@ from pytest_agentbench.config.profiles import RunProfile, pinning_problem
 from pytest_agentbench.config.shared_sections import ServerName
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
-from pytest_agentbench.records.case import Case, McpServer, McpTask, SandboxSettings
+from pytest_agentbench.extensions import find_extension
+from pytest_agentbench.records.case import Case, McpServer, SandboxSettings
 from pytest_agentbench.tools.mcp.catalogue import argument_files
-from pytest_agentbench.tools.mcp.distraction import distraction_servers
 from pytest_agentbench.tools.mcp.launching import sandbox_of, server_refusal
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
+
+OffersServers = Callable[[Case, RunProfile, Collection[str]], set[str]]
+"""The seam `servers PART`: which of the known servers a case with that part is offered."""
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _MAX_HASHED_BYTES = 16 * 2**20
@@ -64,8 +66,8 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
         return {}
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     known = {**job.plan.root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
-    if case.mcp_task is not None:
-        names = sorted({*case.mcp_servers, *_task_servers(case.case_id, case.mcp_task, profile.planner, known)})
+    if (offered := offered_servers(case, profile, known)) is not None:
+        names = sorted({*case.mcp_servers, *offered})
     else:
         names = [*dict.fromkeys([*case.mcp_servers, *profile.mcp_servers, *given])]
     for name in names:
@@ -86,13 +88,13 @@ def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
     return None if image is None or profile.allow_floating_image else pinning_problem(image)
 
 
-def _task_servers(case_id: str, task: McpTask, settings: PlannerSettings, known: Collection[str]) -> set[str]:
-    """Of a task's list of distraction servers the first, else a sample of all that are declared: the same each time."""
-    needed = {*task.servers, *settings.resident_servers}
-    others = [name for name in dict.fromkeys(task.distraction_servers) if name not in needed]
-    if not task.distraction_servers:
-        others = distraction_servers(case_id, known, needed)
-    return {*needed, *others[: settings.distraction_servers]}
+def offered_servers(case: Case, profile: RunProfile, known: Collection[str]) -> set[str] | None:
+    """Return the servers that a pack's case is offered beside those that it names, of the `known` ones.
+
+    None for a case that is offered those of the run profile and of the fixture.
+    """
+    offer: OffersServers | None = find_extension("servers", "mcp_task") if case.mcp_task is not None else None
+    return None if offer is None else offer(case, profile, known)
 
 
 def servers_identity(job: Job, servers: Mapping[str, McpServer], given: Mapping[str, McpServer]) -> dict[str, Any]:

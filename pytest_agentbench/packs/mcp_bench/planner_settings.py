@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
+from pytest_agentbench.config.base import Guest
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.config.sections import Excess, ProfileSection
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds
+from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.tools.mcp.distraction import distraction_servers
 
 
 class PlannerSettings(Record):
@@ -42,3 +48,54 @@ class PlannerSettings(Record):
     def of_a_run(self) -> dict[str, Any]:
         """What `mcp_planner` itself reads, JSON-like: all but what says which servers a task is offered."""
         return self.model_dump(mode="json", exclude={"distraction_servers", "resident_servers"})
+
+
+_LIMITED = (
+    "max_rounds",
+    "plan_tokens",
+    "answer_tokens",
+    "summary_tokens",
+    "parallel_calls_per_server",
+    "call_timeout_seconds",
+    "distraction_servers",
+)
+
+
+def _more(found: PlannerSettings, most: PlannerSettings, guest: Guest) -> Excess:
+    for name in _LIMITED:
+        if getattr(found, name) > getattr(most, name):
+            yield (name,), getattr(found, name), getattr(most, name)
+
+
+PLANNER = ProfileSection[PlannerSettings](
+    "planner",
+    "run_profile",
+    PlannerSettings,
+    "How mcp_planner plans, and what MCP tasks are offered.",
+    default=PlannerSettings,
+    # What only says the defaults is as good as nothing: what ran before there was such a section keeps its place.
+    fingerprint=lambda settings: settings if settings.model_dump(exclude_defaults=True) else None,
+    excess=_more,
+)
+TASK_TEXT = ProfileSection[Literal["fuzzy", "detailed"]](
+    "task_text",
+    "run_profile",
+    Literal["fuzzy", "detailed"],
+    "Which text of an MCP task the agent sees.",
+    default=lambda: "fuzzy",
+    excess=lambda found, most, guest: (),
+)
+
+
+def offered_servers(case: Case, profile: RunProfile, known: Collection[str]) -> set[str]:
+    """Return the servers of an MCP task, those that distract from them and the resident ones.
+
+    Of its list of distraction servers the first, else a sample of all that are known: the same each time.
+    """
+    task, settings = case.mcp_task, profile.section(PLANNER)
+    assert task is not None
+    needed = {*task.servers, *settings.resident_servers}
+    others = [name for name in dict.fromkeys(task.distraction_servers) if name not in needed]
+    if not task.distraction_servers:
+        others = distraction_servers(case.case_id, known, needed)
+    return {*needed, *others[: settings.distraction_servers]}
