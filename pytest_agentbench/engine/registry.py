@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pytest_agentbench.checks.base import CheckKind
 from pytest_agentbench.checks.run import BUILTIN_CHECKS
 from pytest_agentbench.config.base import Known
+from pytest_agentbench.engine.grading import Grader
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import WithExtensions, extension_names
 from pytest_agentbench.judging.panel import JudgeBackend
@@ -37,6 +38,7 @@ class Registry:
     metrics: Mapping[str, Metric]
     judges: Mapping[str, JudgeBackend]
     providers: Mapping[str, Provider]
+    graders: Mapping[str, Grader]
     search: Search | None
 
     def added(self, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
@@ -56,6 +58,7 @@ class Registry:
             "check": self.checks,
             "metric": self.metrics,
             "judge": self.judges,
+            "grader": self.graders,
             "model provider": self.providers,
         }
 
@@ -83,6 +86,7 @@ def build_registry(hook: Any = None) -> Registry:
         providers=_merge(
             "model provider", "model_provider", {}, hook.pytest_agentbench_model_providers() if hook else ()
         ),
+        graders=dict(_merge("grader", "", {}, hook.pytest_agentbench_graders() if hook else ())),  # of packs: by parts
         search=(hook.pytest_agentbench_web_search() if hook else None) or configured_search(os.environ),
     )
 

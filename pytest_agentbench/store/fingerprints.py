@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from pytest_agentbench.records.parts import CasePart
+
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
     from pytest_agentbench.records.case import Case, Message, MetricSpec, Model
@@ -182,8 +184,9 @@ def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -
 
 def rubric_input(case: Case) -> dict[str, Any]:
     """What a case gives judges and people to measure a run by. What the agent was given, the run itself tells."""
-    names = ("title", "expectations", "rubric", "reference", "require_hard", "mcp_task")
-    return {name: getattr(case, name) for name in names}
+    names = ("title", "expectations", "rubric", "reference", "require_hard")
+    parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.measure}
+    return {**_frozen("rubric"), **{name: getattr(case, name) for name in names}, **parts}
 
 
 def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:
