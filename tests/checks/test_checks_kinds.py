@@ -252,6 +252,32 @@ def test_a_file_that_may_be_among_changes_that_are_not_listed_is_told_so(check):
     assert "the agent did not create or change z; 1,200 more changes that are not listed" in result.message
 
 
+@pytest.mark.parametrize("changes", [None, []])
+def test_a_file_is_not_made_where_nobody_knows_what_changed(check, workspace, changes):
+    workspace.write_text("out/report.md", "from before the run")
+    run = {"runner_type": "openclaw", "changes": changes, "metadata": {WORKSPACE_NOTE: {"not_compared": "too large"}}}
+    result = check("openclaw_workspace_file_present", relative_path="out/report.md", run=run)
+    assert (result.outcome, result.actual) == ("failed", "changed: nothing")
+    assert result.message == "the agent did not create or change out/report.md; not compared: too large"
+
+
+@pytest.mark.parametrize("kind", ["file_exists", "path_exists", "file_contains", "regex_match"])
+def test_what_nobody_made_is_not_there(check, kind):
+    """Also where the run made no workspace at all."""
+    fields = {"path": "gone.md", **({"text": "x"} if kind == "file_contains" else {})}
+    fields |= {"pattern": "x"} if kind == "regex_match" else {}
+    result = check(kind, **fields)
+    assert (result.outcome, result.message) == (
+        "failed", "gone.md does not exist in the workspace or in the case folder"
+    )  # fmt: skip
+    result = check(kind, workspace=None, **fields)
+    assert (result.outcome, result.message) == (
+        "failed", "gone.md does not exist in the case folder (the run made no workspace)"
+    )  # fmt: skip
+    result = check(kind, workspace=None, **{**fields, "path": "/tmp/gone.md"})
+    assert (result.outcome, result.message) == ("failed", "/tmp/gone.md does not exist (the run made no workspace)")
+
+
 def added(path: str) -> dict[str, object]:
     """A file that the run made."""
     return {"path": path, "change": "added", "after": {"kind": "file", "mode": 0o644, "size": 1}}
@@ -358,6 +384,8 @@ def test_a_schema_that_would_hold_the_session_up_is_an_error_of_its_check(check,
         ("$.a.b[1]", "2", "failed"),
         ("$.a.b[0]", True, "failed"),
         ("$.a.b[*]", [1, 2], "passed"),
+        ("$.a.b[*]", 1, "failed"),
+        ("$.a.b[*]", 2, "failed"),
         ("$..c", None, "passed"),
         ("$.a", {"c": None, "b": [1, 2]}, "passed"),
         ("$.gone", None, "failed"),
@@ -393,6 +421,7 @@ def test_tool_called(check):
     assert called("write_file", arguments={"path": "a"}, after="read_file") == "failed"
     assert called("read_file", after="exec_shell") == called("read_file", after="gone") == "failed"
     assert called("write_file", after="write_file") == "passed"
+    assert called("write_file", after="write_file", min_count=2) == called("read_file", after="read_file") == "failed"
     result = check("tool_called", name="read_file", arguments={"path": "z"}, calls=calls)
     assert (result.expected, result.actual) == ('call of read_file with {"path": "z"}', 'read_file with {"path": "a"}')
 
@@ -463,7 +492,6 @@ json_values = st.recursive(
 )
 
 
-@pytest.mark.slow
 @given(json_values, json_values)
 def test_json_equality_is_an_equality(one, other):
     assert json_equal(one, one)
@@ -478,7 +506,6 @@ def test_a_mapping_includes_each_of_its_parts(whole, data):
     assert includes(whole, {key: whole[key] for key in keys})
 
 
-@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_any_text_is_json_or_a_value_error(text):
     for wrapped in (text, f"```json\n{text}\n```"):

@@ -39,7 +39,6 @@ def test_hidden_tests_decide(bench: VerifierBench) -> None:
     assert result.actual == "assert 3 == 2 +  where 3 = median([3, 1, 2])"
 
 
-@pytest.mark.slow
 @everywhere
 def test_a_command_decides_by_its_exit_code(bench: VerifierBench) -> None:
     bench.left({"answer.txt": "42\n"})
@@ -56,7 +55,6 @@ def test_a_command_decides_by_its_exit_code(bench: VerifierBench) -> None:
     assert bench.workspace.kind("check.sh") is None
 
 
-@pytest.mark.slow
 @everywhere
 def test_a_command_may_write_a_result(bench: VerifierBench) -> None:
     def result(text: str, **expected: object) -> tuple[str, object]:
@@ -105,7 +103,6 @@ def test_all_that_is_expected_has_to_run(bench: VerifierBench) -> None:
     assert bench.tests("x = 1\n").message == "0 of 0 tests passed: tests/test_hidden.py did not run"
 
 
-@pytest.mark.slow
 @plainly
 def test_only_a_plain_pass_counts(bench: VerifierBench) -> None:
     text = """

@@ -62,7 +62,6 @@ def test_median_mean_and_all_pass_are_what_they_are_called(values, bar):
     assert combine("mean", values, bar) == pytest.approx(statistics.mean(values))
 
 
-@pytest.mark.slow
 @given(st.lists(scores, min_size=1), scores)
 def test_the_majority_decides_and_ties_fail(values, bar):
     passing = sum(value >= bar for value in values)
@@ -119,7 +118,6 @@ def test_nothing_is_made_of_nothing():
         aggregate([failed()])
 
 
-@pytest.mark.slow
 @given(st.lists(scores, min_size=1, max_size=8), st.integers(1, 8), st.text())
 def test_a_sample_is_the_same_every_time_and_as_large_as_it_can_be(values, size, seed):
     made = iterations(*values)

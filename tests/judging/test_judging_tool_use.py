@@ -179,6 +179,9 @@ def test_a_run_of_very_many_calls_is_shown_shorter_but_with_both_ends():
     assert "calls, results or messages left out here]" in text
     assert "tool call 1>>>" in text
     assert "tool call 2001>>>" in text
+    left_out = int(re.search(r"\[(\d+) calls, results or messages left out here\]", text)[1])
+    blocks_shown = re.findall(r"^<<<DATA \w+ (?:result of )?tool call \d+(?:, an error)?>>>$", text, re.MULTILINE)
+    assert left_out + len(blocks_shown) == 2 * 2001
 
 
 def test_a_long_result_gives_way_to_the_number_of_calls():

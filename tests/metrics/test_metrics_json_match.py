@@ -120,3 +120,60 @@ def test_details_say_where_the_values_differ():
     assert result.details == {"leaves": 3, "matched": 1, "differing": ['$.a."b c"', "$.d[1]"]}
     result = measure(MetricSpec(name="json_match"), "1", "It is 1", METRICS)
     assert result.details == {"reason": "the answer is no JSON: Expecting value: line 1 column 1 (char 0)"}
+
+
+def details(ground_truth: str, prediction: str, **args: object) -> dict:
+    return measure(MetricSpec(name="json_match", args=args), ground_truth, prediction, METRICS).details
+
+
+def test_of_many_differences_five_are_named():
+    found = details("[1, 2, 3, 4, 5, 6, 7]", "[0, 0, 0, 0, 0, 0, 7]")
+    assert found == {"leaves": 7, "matched": 1, "differing": [f"$[{n}]" for n in range(5)]}
+
+
+def test_long_keys_are_named_by_their_beginning():
+    forty, longer = "k" * 40, "k" * 41
+    assert details(f'{{"{forty}": 1}}', "{}")["differing"] == [f"$.{forty}"]
+    assert details(f'{{"{longer}": 1}}', "{}")["differing"] == [f'$."{"k" * 39}\\u2026"']
+
+
+def test_without_order_paths_have_no_index_and_the_rest_pairs_by_kind_and_value():
+    """Of 3, 1, "b", [2] against [9], "a", 1, 4 the one is shared; 3 pairs with 4, "b" with "a", [2] with [9]."""
+    found = details('[3, 1, "b", [2]]', '[[9], "a", 1, 4]', ignore_order=True)
+    assert found == {"leaves": 4, "matched": 1, "differing": ["$[*]", "$[*]", "$[*][*]"]}
+    assert details("[3, 1]", "[1.2, 3.4]", ignore_order=True, tolerance=0.5)["matched"] == 2
+    assert details('[[], {}, ""]', '[{}, "", []]', ignore_order=True)["matched"] == 3
+
+
+@pytest.mark.parametrize(
+    ("ground_truth", "prediction", "leaves", "matched"),
+    [
+        ("[]", "[]", 1, 1),
+        ("{}", "[]", 1, 0),
+        ("[]", "[1, 2]", 2, 0),
+        ('{"a": [1, 2, 3]}', "{}", 3, 0),
+        ('{"a": [1, 2, 3]}', '{"a": 1}', 3, 0),
+        ('{"a": {}}', '{"a": {}}', 1, 1),
+        ("1", "true", 1, 0),
+        ("1", "1.0", 1, 1),
+        ("null", "false", 1, 0),
+    ],
+)
+def test_leaves_are_counted_on_the_side_that_has_more(ground_truth, prediction, leaves, matched):
+    found = details(ground_truth, prediction)
+    assert (found["leaves"], found["matched"]) == (leaves, matched)
+
+
+@pytest.mark.parametrize(
+    ("answer", "matched"),
+    [
+        ("```json\n1\n```", True),
+        ("So:\n```\n1\n```\nDone.", True),
+        ("  ```json\n1\n  ```", True),
+        ("```\n1\n```\n```\n1\n```", False),
+        ("```\n1", False),
+        ("<think>```\n2\n```</think>1", True),
+    ],
+)
+def test_the_only_fence_counts(answer, matched):
+    assert (score("json_match", "1", answer) == 1) == matched

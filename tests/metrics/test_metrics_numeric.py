@@ -190,10 +190,64 @@ def test_numbers_agree_by_value(ground_truth, prediction, expected):
     assert score("numeric_match", ground_truth, prediction) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("#### 10-20 items, 7 left", 10, 20),
+        ("#### 10 to 20 to 30", 10, 10),
+        ("#### 7, then 10-20", 7, 7),
+        ("7 left of 10-20", 10, 20),
+        ("10-20-30 is a chain, 5 to 6", 5, 6),
+        ("from 30 to 20", 20, 20),
+        ("between 5 and 6", 5, 6),
+        ("5 and 6", 6, 6),
+        ("2 1/2", 2.5, 2.5),
+        ("-3 1/4", -3.25, -3.25),
+        ("10^-2", 0.01, 0.01),
+        ("3e2", 300, 300),
+        ("1.5 x 10^3", 1500, 1500),
+        ("$-5", -5, -5),
+        ("1.234.567", 1_234_567, 1_234_567),
+        ("1.234,5", 1234.5, 1234.5),
+    ],
+)
+def test_of_several_numbers_the_answer_is_one_or_a_range(text, low, high):
+    found = answered_number(text)
+    assert (float(found.low), float(found.high)) == (low, high)
+
+
+@pytest.mark.parametrize(
+    ("power", "words"),
+    [
+        (-2, ("5 %", "5 percent", "5 per cent", "5 pct")),
+        (3, ("5k", "5K", "5 thousand", "5千", "5 ألف")),
+        (4, ("5万", "5萬", "5만")),
+        (5, ("5 lakh", "5 लाख")),
+        (6, ("5M", "5mn", "5 million", "5百万", "5 مليون")),
+        (7, ("5 crore",)),
+        (8, ("5億", "5亿", "5억")),
+        (9, ("5B", "5bn", "5 billion", "5 مليار")),
+        (12, ("5 trillion", "5兆")),
+    ],
+)
+def test_words_for_powers_of_ten(power, words):
+    for text in words:
+        found = answered_number(text)
+        assert (float(found.low), found.scale) == (5, power), text
+
+
 def test_tolerances():
     assert score("numeric_match", "100", "101", rel_tol=0.01) == 1
     assert score("numeric_match", "100", "102", rel_tol=0.01) == 0
     assert score("numeric_match", "0", "0.05", abs_tol=0.1) == 1
+    for one, other in (("100", "110"), ("110", "100"), ("-100", "-110"), ("-110", "-100")):
+        assert score("numeric_match", one, other, rel_tol=0.0909) == 0  # 10 of 110 are 9.0909 %
+        assert score("numeric_match", one, other, rel_tol=0.091) == 1
+        assert score("numeric_match", one, other, rel_tol=0.01, abs_tol=9.99) == 0
+        assert score("numeric_match", one, other, rel_tol=0.01, abs_tol=10) == 1
+    assert score("numeric_match", "2.5", "2.5000025") == 1  # a millionth of 2.5 is 0.0000025
+    assert score("numeric_match", "2.5", "2.500003") == 0
+    assert score("numeric_match", "2500000", "2500001") == 0  # whole numbers are equal or not
     assert score("numeric_match", "2.5", "2.500001", rel_tol=0) == 0
     for wrong in ({"rel_tol": -1}, {"abs_tol": float("nan")}, {"abs_tol": "1"}):
         with pytest.raises(ValueError, match="expected a number from 0"):

@@ -62,7 +62,6 @@ def squad_tokens(text: str) -> list[str]:
     return re.sub(r"\b(a|an|the)\b", " ", bare).split()
 
 
-@pytest.mark.slow
 @given(sentences, sentences)
 def test_f1_is_that_of_squad_for_english(one, other):
     expected, found = Counter(squad_tokens(one)), Counter(squad_tokens(other))
@@ -139,10 +138,8 @@ MISSING = """
 import sys
 sys.modules.update(dict.fromkeys(["sacrebleu", "rouge_score", "math_verify"]))  # as if they were not installed
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.metrics.builtin import METRICS
-from pytest_agentbench.metrics.registry import measure, missing_extra
-from pytest_agentbench.metrics.scoring import score
-from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.metrics import METRICS, measure, missing_extra, score
+from pytest_agentbench.records import MetricSpec
 
 for name in ("bleu_score", "rouge_score", "math_equal"):
     try:

@@ -12,7 +12,6 @@ from pytest_agentbench.metrics.scoring import pass_at_k, pass_hat_k, score
 from pytest_agentbench.records.case import MetricSpec
 
 
-@pytest.mark.slow
 @given(
     st.lists(st.booleans(), min_size=1, max_size=8).flatmap(lambda ok: st.tuples(st.just(ok), st.integers(1, len(ok))))
 )

@@ -59,6 +59,15 @@ def test_a_task_is_completed_by_an_answer(changes, completed):
     assert evaluated(task("A"), run(**changes)).tool_use.completed is completed
 
 
+@pytest.mark.parametrize(
+    ("called_tools", "used", "crossed"),
+    [(["A:one"], 1, False), (["A:one", "A:two"], 1, False), (["A:one", "B:one"], 2, True)],
+)
+def test_a_run_crosses_servers_from_two_on(called_tools, used, crossed):
+    found = evaluated(task("A", "B"), run(*(use(name) for name in called_tools))).tool_use
+    assert (found.servers_used, found.cross_server) == (used, crossed)
+
+
 def test_a_made_up_tool_uses_no_server():
     artifact = run(called("A:none", offered=False), use("AB:one"))
     assert evaluated(task("A", "B"), artifact).tool_use.servers_used == 0

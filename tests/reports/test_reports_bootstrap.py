@@ -19,7 +19,6 @@ from pytest_agentbench.statistics.estimates import (
     standard_error,
 )
 
-pytestmark = pytest.mark.slow
 NORMAL = NormalDist()
 
 
@@ -91,6 +90,7 @@ def test_the_repetitions_of_a_single_case_are_the_sample():
     assert bootstrap_interval([[1.0] * FEWEST_JUDGED]) is None
 
 
+@pytest.mark.slow
 def test_scores_of_few_cases_do_not_cost_the_import_of_scipy():
     code = (
         "import sys; from pytest_agentbench.reports import build_report, write_summary\n"

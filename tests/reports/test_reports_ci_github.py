@@ -54,7 +54,6 @@ def annotated(found, monkeypatch) -> list[Command]:
     return commands(terminal.text)
 
 
-@pytest.mark.slow
 @given(st.text(max_size=60) | steering, st.text(max_size=60) | steering)
 def test_a_command_says_what_it_is_given_and_is_one(message, title):
     (found,) = commands(command("error", message, title=title, line=3, file=None) + "\n")

@@ -91,7 +91,6 @@ def test_a_text_stays_what_it_is_in_a_paragraph_a_list_and_a_table(text):
         assert "".join(page.outside).replace("\n", " ").split() in (["x"], ["y"], ["b", "b"], [])
 
 
-@pytest.mark.slow
 def test_names_and_messages_of_others_are_text_in_every_part():
     model = Model(model_id=NASTY, requested_model="m", label=NASTY)
     rows = [
@@ -172,7 +171,6 @@ def test_gitlab_has_links_too_and_a_case_outside_of_the_repository_has_none():
     assert Places(Path("/src"), environ).link(row) == "https://gitlab.example/g/p/-/blob/abc/cases/test.yaml"
 
 
-@pytest.mark.slow
 def test_a_comparison_names_what_is_worse_first():
     before = report([make_row("passed", f"c{n}") for n in range(12)])
     now = report([make_row("failed" if n < 9 else "passed", f"c{n}", message="wrong") for n in range(12)])

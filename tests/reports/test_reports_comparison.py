@@ -159,6 +159,17 @@ def test_regressions_are_what_the_test_supports_and_the_rest_may_be_chance():
     every = only_model(compared(repeated([3] * 9 + [1], 3), repeated([2] * 9 + [2], 3)))
     assert every["verdict"] == "worse"
     assert (len(every["regressions"]), [change["case_id"] for change in every["by_chance"]]) == (9, ["c09"])
+    # five lost runs of five: p = 2 / C(10, 5), which six cases make 0.048 of, and seven 0.056
+    for cases, named in ((6, ["c00"]), (7, [])):
+        lost = only_model(compared(repeated([5] * cases, 5), repeated([0] + [5] * (cases - 1), 5)))
+        assert [change["case_id"] for change in lost["regressions"]] == named
+        assert len(lost["by_chance"]) == 1 - len(named)
+    # a case that ran once on a side has no test of its own, whichever side that is
+    for runs in ((1, 5), (5, 1)):
+        once = only_model(compared(repeated([runs[0]], runs[0]), repeated([0], runs[1])))
+        assert [change["p_value"] for change in once["by_chance"]] == [None]
+    twice = only_model(compared(repeated([2], 2), repeated([0], 2)))
+    assert [change["p_value"] for change in twice["by_chance"]] == [pytest.approx(1 / 3)]
     # the runs of one side alone, which the test leaves out, name no case
     more = only_model(compared(repeated([1] * 9, 1), [*repeated([0] * 8, 1), *repeated([0] * 8 + [1], 2)[-2:]]))
     assert more["verdict"] == "worse"

@@ -38,7 +38,6 @@ MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
 differences_of = st.lists(st.floats(-1, 1, allow_subnormal=False).filter(lambda x: abs(x) > 1e-6), max_size=30)
 
 
-@pytest.mark.slow
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_mcnemar_is_that_of_statsmodels(worse, better):
     if worse + better:
@@ -61,14 +60,12 @@ def test_sign_flip_does_not_depend_on_the_unit(scale):
     assert sign_flip([value * scale for value in MAIZE])[1] == pytest.approx(2 * 863 / 2**15)
 
 
-@pytest.mark.slow
 @given(st.integers(0, 8), st.integers(0, 8))
 def test_sign_flip_of_single_runs_is_mcnemar(worse, better):
     _, p_value = sign_flip([-1.0] * worse + [1.0] * better + [0.0] * 3)
     assert p_value == pytest.approx(mcnemar(worse, better))
 
 
-@pytest.mark.slow
 @settings(max_examples=40)
 @given(differences_of)
 def test_sign_flip_looks_alike_from_both_sides_and_past_unchanged_cases(differences):
@@ -76,7 +73,6 @@ def test_sign_flip_looks_alike_from_both_sides_and_past_unchanged_cases(differen
     assert sign_flip([*differences, 0.0, 0.0]) == sign_flip(differences)
 
 
-@pytest.mark.slow
 def test_drawn_patterns_and_the_normal_limit_agree_with_the_binomial():
     for worse, better, test in ((20, 10, SIGN_FLIP_DRAWN), (300, 250, SIGN_FLIP_DRAWN), (700, 610, SIGN_FLIP_LIMIT)):
         found = sign_flip([-1.0] * worse + [1.0] * better)
@@ -122,12 +118,10 @@ def test_cases_needed_are_more_than_there_are_and_none_without_a_difference():
     assert cases_needed([-0.5] * 5, ALPHA) == 6
 
 
-@pytest.mark.slow
 def test_simulated_campaigns_without_a_difference_are_called_different_in_at_most_5_percent():
     assert share_significant(campaigns=1000, cases=120, worse=0.1, better=0.1) <= 0.05
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cases", "changing"), [(20, 0), (50, 0.04), (100, 0.1), (400, 0.2)])
 def test_simulated_campaigns_show_the_smallest_difference_in_about_80_percent(cases, changing):
     """Beside cases that change to and fro as they did before, so many more become worse."""
@@ -152,7 +146,6 @@ def test_simulated_repetitions_show_the_smallest_difference_whichever_cases_it_f
     assert numpy.mean(shown) > 0.8
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("worse", "better"), [(3, 0), (6, 0), (3, 1), (6, 2), (7, 3)], ids=lambda changed: str(changed)
 )
@@ -228,7 +221,6 @@ def test_the_interval_of_many_changed_cases_is_the_normal_one():
     assert (low, high) == pytest.approx((-0.045 - 1.96 * error, -0.045 + 1.96 * error), abs=1e-4)
 
 
-@pytest.mark.slow
 @settings(max_examples=30)
 @given(differences_of.filter(lambda differences: 2 <= len(differences) <= 12))
 def test_sign_flip_is_that_of_scipy(differences):

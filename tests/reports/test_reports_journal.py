@@ -206,7 +206,7 @@ def test_no_journals_where_there_is_no_output(tmp_path):
 @pytest.mark.slow
 def test_a_killed_process_lets_go_of_its_journal(tmp_path):
     source = (
-        "import os, pathlib, sys; from pytest_agentbench.reports.journal import Journal; "
+        "import os, pathlib, sys; from pytest_agentbench.reports import Journal; "
         "journal = Journal(pathlib.Path(sys.argv[1]), {}, print); journal.plan(3); "
         "print('ready', flush=True); sys.stdin.read()"
     )
@@ -235,7 +235,6 @@ def test_a_folder_that_cannot_be_had_is_one_warning(tmp_path, place):
     journal.discard()
 
 
-@pytest.mark.slow
 def test_a_full_disk_is_one_warning_and_what_was_written_is_read(tmp_path):
     with small_disk(tmp_path / "disk", "64k"):
         journal = written(tmp_path / "disk")

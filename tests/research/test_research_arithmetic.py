@@ -14,10 +14,13 @@ from pytest_agentbench.packs.research.arithmetic import (
     Interaction,
     clamped,
     complexity_adaptability,
+    cost_saving,
     efficiency,
     interaction_efficiency,
     interaction_strategy,
     strategic_value,
+    time_saving_hours,
+    versus_expert,
 )
 from pytest_agentbench.packs.research.lint import FEWEST, outliers
 from pytest_agentbench.packs.research.poet import poet, quality_value
@@ -53,7 +56,6 @@ def judged(draw: st.DrawFn, *, pairwise: bool = True) -> tuple[RaceCriteria, dic
     return criteria, scored
 
 
-@pytest.mark.slow
 @given(judged())
 def test_race_is_a_share_and_the_two_reports_shares_sum_to_1(case) -> None:
     criteria, scored = case
@@ -72,7 +74,6 @@ def test_race_is_a_share_and_the_two_reports_shares_sum_to_1(case) -> None:
             assert mine + theirs == pytest.approx(1)
 
 
-@pytest.mark.slow
 @given(judged(pairwise=False))
 def test_pointwise_race_is_the_weighted_mean_of_the_scores_over_10(case) -> None:
     criteria, scored = case
@@ -102,7 +103,6 @@ def test_the_order_case_and_blanks_of_a_reply_change_nothing(case, random) -> No
     assert found.dimensions == pytest.approx(expected.dimensions)
 
 
-@pytest.mark.slow
 @given(judged(), st.sampled_from(["drop", "rename", "repeat"]), st.sampled_from(RACE_DIMENSIONS))
 def test_a_criterion_that_is_missing_renamed_or_repeated_gives_no_score(case, fault, name) -> None:
     criteria, scored = case
@@ -116,7 +116,6 @@ def test_a_criterion_that_is_missing_renamed_or_repeated_gives_no_score(case, fa
         race(criteria, {**scored, name: changed})
 
 
-@pytest.mark.slow
 @given(st.lists(st.integers(0, 100), min_size=4, max_size=4).filter(any), st.lists(st.integers(1, 100), min_size=5))
 def test_full_marks_are_1_and_no_more_whatever_weights_sum_to(dimensions, weights) -> None:
     entries = [{"criterion": str(n), "weight": weight / 100} for n, weight in enumerate(weights)]
@@ -162,6 +161,57 @@ def test_slower_or_dearer_is_never_more_efficient(hours, rate, taken, cost, auto
     dearer = efficiency(expert, hours=taken, cost_usd=cost + more, automation=automation).score
     assert slower <= base + 1e-12
     assert dearer <= base + 1e-12
+
+
+def test_slower_than_the_expert_saves_no_time_and_takes_nothing_away() -> None:
+    """3 hours in place of 2, 50 of 200 USD: 0.4 * 0 + 0.3 * 0.75 + 0.3 * 0.5."""
+    found = efficiency(Expert(2, 100), hours=3, cost_usd=50, automation=0.5)
+    assert (found.time_saving, found.time_saving_hours, found.cost_saving_usd) == (-0.5, -1, 150)
+    assert found.score == pytest.approx(0.375)
+    dearer = efficiency(Expert(2, 100), hours=1, cost_usd=300, automation=0.5)
+    assert (dearer.time_saving, dearer.cost_saving_usd) == (0.5, -100)
+    assert dearer.score == pytest.approx(0.4 * 0.5 + 0.3 * 0.5)
+    assert efficiency(Expert(2, 100), hours=0, cost_usd=0, automation=1).score == pytest.approx(1)
+    paid = efficiency(Expert(2, 100), hours=0, cost_usd=-1000, automation=1)  # nobody saves more than all of it
+    assert paid.score == 1
+
+
+def test_what_was_slower_or_dearer_than_an_expert_saved_nothing() -> None:
+    task = Interaction(
+        expert_time_hours=1, expert_hourly_rate_usd=60, total_duration_seconds=7200, estimated_cost_usd=90
+    )
+    assert (time_saving_hours(task), cost_saving(task), versus_expert(task)) == (0, 0, 0.5)
+    assert interaction_efficiency(task).cost_efficiency == 0
+    task = replace(task, total_duration_seconds=900, estimated_cost_usd=15)
+    assert (time_saving_hours(task), cost_saving(task), versus_expert(task)) == (0.75, 45, 1)
+    assert interaction_efficiency(task).cost_efficiency == pytest.approx(0.75)
+    assert versus_expert(replace(task, total_duration_seconds=0)) == 1
+
+
+def test_a_duration_too_short_to_be_told_in_hours_is_no_slower_than_an_expert() -> None:
+    """5e-324 seconds are 0 hours to a float."""
+    assert versus_expert(Interaction(expert_time_hours=1, total_duration_seconds=5e-324)) == 1
+    assert versus_expert(Interaction(expert_time_hours=1, total_duration_seconds=1e-300)) == 1
+
+
+def test_equal_scores_are_their_own_weighted_mean_whatever_rounding_does() -> None:
+    """Of 6, 6, 6 under weights that make 5.999... or 6.000...1 of it."""
+    for shares_of in (
+        (0.1, 0.2, 0.3, 0.4),
+        (0.7, 0.1, 0.1, 0.1),
+        (1 / 3, 1 / 3, 1 / 6, 1 / 6),
+        (0.15, 0.35, 0.05, 0.45),
+    ):
+        for number in (0.7, 2.3, 6.1, 9.9, 10):
+            listed = {
+                name: [{"criterion": each, "weight": w} for each, w in zip("abc", (0.7, 0.2, 0.1), strict=True)]
+                for name in RACE_DIMENSIONS
+            }
+            weighing = dict(zip(RACE_DIMENSIONS, shares_of, strict=True))
+            criteria = RaceCriteria(id=1, prompt="p", dimension_weight=weighing, criterions=listed)
+            found = race(criteria, {name: [Scored(each, number) for each in "abc"] for name in RACE_DIMENSIONS})
+            assert found.overall == number / 10
+            assert set(found.dimensions.values()) == {number / 10}
 
 
 @given(maybe, maybe, maybe, maybe)
@@ -210,7 +260,6 @@ recorded = {
 }
 
 
-@pytest.mark.slow
 @given(st.builds(Interaction, **recorded))
 def test_interaction_scores_stay_on_their_scales(task: Interaction) -> None:
     found = interaction_efficiency(task)
@@ -248,7 +297,6 @@ def test_clamping(value) -> None:
     assert 0 <= clamped(value) <= 1
 
 
-@pytest.mark.slow
 @given(st.lists(st.integers(300, 500), min_size=FEWEST, max_size=60))
 def test_outliers_do_not_depend_on_the_scores_scale(values) -> None:
     assert outliers([value * 4.0 + 16 for value in values]) == pytest.approx(outliers(values))

@@ -131,7 +131,6 @@ def test_time_grows_with_the_length_only(read) -> None:
     assert slow == []
 
 
-@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(1, 99), st.text("ab *", max_size=8), st.text("ab中 \"'“”", max_size=20)), max_size=5)
 )

@@ -62,7 +62,6 @@ def test_what_is_no_address_stays_what_it_is(text: str) -> None:
     assert canonical_url(text) == text
 
 
-@pytest.mark.slow
 @given(st.one_of(st.text(), st.from_regex(r"https?://[ -~\ud800-\uffff]*", fullmatch=True)))
 @example("http://a/\ud800")
 @example("http://a/%2E")

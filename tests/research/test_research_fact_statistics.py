@@ -15,7 +15,6 @@ FEW = st.integers(0, 5)
 COUNTS = st.builds(Counts, supported=FEW, unsupported=FEW, unknown=FEW, words=st.none() | st.integers(0, 3000))
 
 
-@pytest.mark.slow
 @given(st.lists(COUNTS), FEW)
 def test_what_is_counted_adds_up(counts: list[Counts], failed: int) -> None:
     found = statistics(counts, failed)

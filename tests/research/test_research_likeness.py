@@ -11,7 +11,6 @@ from pytest_agentbench.packs.research.articles import Passages, words_of
 TEXTS = st.text(alphabet="ab1,. 中文！\n", max_size=60)
 
 
-@pytest.mark.slow
 @given(TEXTS, TEXTS)
 def test_likeness_is_symmetric_and_a_share(one: str, other: str) -> None:
     a, b = words_of(one), words_of(other)
@@ -22,7 +21,6 @@ def test_likeness_is_symmetric_and_a_share(one: str, other: str) -> None:
         assert a.likeness(a) == a.stands_in(a) == 1
 
 
-@pytest.mark.slow
 @given(TEXTS, TEXTS)
 def test_what_a_passage_has_the_article_has(text: str, article: str) -> None:
     passages, words = Passages(article), words_of(text)

@@ -131,7 +131,6 @@ def test_nothing_is_asked_about_an_article_without_words() -> None:
         assert judge.bodies == []
 
 
-@pytest.mark.slow
 @given(st.text(min_size=2))
 def test_halves_are_the_whole_text(text: str) -> None:
     first, second = halves(text)

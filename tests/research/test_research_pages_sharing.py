@@ -28,9 +28,8 @@ from pytest_agentbench.packs.research.fact.pages import PAGES, KeptPages, Pages
 SETTINGS = PageSettings(NetworkSettings(allow_private=("127.0.0.1",)))
 OTHER_PROCESS = """
 import asyncio, pathlib, sys
-from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.packs.research.fact.pages import Pages
-from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
+from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.research.pages import Pages, PageSettings
 
 async def main():
     async with Pages(pathlib.Path(sys.argv[1]), PageSettings(NetworkSettings(allow_private=("127.0.0.1",)))) as pages:
@@ -72,7 +71,6 @@ def test_the_next_session_fetches_nothing_and_failures_again(tmp_path: Path) -> 
     assert json.loads(file.read_text())["url"] == f"{site.url}/owls"
 
 
-@pytest.mark.slow
 def test_a_file_that_was_cut_off_is_fetched_again(tmp_path: Path) -> None:
     with page_site() as site:
         [first] = contents(tmp_path, f"{site.url}/owls")

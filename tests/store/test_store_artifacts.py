@@ -21,7 +21,7 @@ from pytest_agentbench.records.evaluation import (
     JudgeVerdict,
     Scored,
 )
-from pytest_agentbench.records.run import FinalOutputEvent, MessageEvent, RunArtifact, ToolCallEvent
+from pytest_agentbench.records.run import FinalOutputEvent, MessageEvent, RunArtifact, RunError, ToolCallEvent
 from pytest_agentbench.store.artifacts import Lane, Store
 from pytest_agentbench.store.documents import load_evaluation, load_run
 from pytest_agentbench.store.files import slug
@@ -191,6 +191,42 @@ def test_nothing_of_an_earlier_evaluation_stays(lane, tmp_path):
     path = tmp_path / lane.write_evaluation(1, evaluation(judged=True), [{"role": "user", "content": "Judge."}])
     lane.write_evaluation(1, evaluation())
     assert files(path.parent) == ["final_result_1.json"]
+
+
+def test_a_judging_that_failed_takes_no_verdict_away(lane, tmp_path):
+    """It is kept beside the failure, with what its judges said, and found again under its fingerprint."""
+    good = evaluation(judged=True, final_score=7.0, fingerprint="c" * 64)
+    lane.write_evaluation(1, good)
+    failed = evaluation(outcome="error", fingerprint="c" * 64)
+    path = lane.write_evaluation(1, failed)
+    assert load_evaluation(tmp_path / path).outcome == "error"
+    folder = (tmp_path / path).parent
+    aside = ["final_result_1.cccccccc.json", "judge_1.cccccccc.json", "summary_1.cccccccc.md"]
+    assert [name for name in sorted(os.listdir(folder)) if ".cccccccc." in name] == aside
+    assert load_evaluation(folder / aside[0]) == good
+    lane.write_evaluation(1, failed)
+    assert load_evaluation(folder / aside[0]) == good
+
+
+def test_a_failure_of_another_verdict_makes_way_without_a_trace(lane, tmp_path):
+    lane.write_evaluation(1, evaluation(outcome="error", fingerprint="c" * 64))
+    path = tmp_path / lane.write_evaluation(1, evaluation(judged=True, fingerprint="d" * 64))
+    assert not [name for name in os.listdir(path.parent) if ".cccccccc." in name]
+    replaced = evaluation(judged=True, final_score=3.0, fingerprint="d" * 64)
+    lane.write_evaluation(1, replaced)
+    assert load_evaluation(path) == replaced
+    assert not [name for name in os.listdir(path.parent) if ".dddddddd." in name]
+
+
+@pytest.mark.parametrize(("status", "kept"), [("provider_error", True), ("failed", False)])
+def test_an_outage_takes_no_run_that_succeeded(lane, tmp_path, status, kept):
+    """A second try of the same fingerprint replaces the first, unless it is an outage after a success."""
+    lane.write_run(artifact("paid"), RUN_INPUT)
+    error = RunError(code="x", message="down")
+    path = tmp_path / lane.write_run(artifact("none", status=status, error=error), RUN_INPUT)
+    assert load_run(path).status == status
+    assert (lane.find_run("sum", 1, "a" * 64, lambda run: run.status == "success") is not None) == kept
+    assert (path.parent / "run_1.aaaaaaaa.json").exists() == kept
 
 
 def test_the_summary_tells_why(lane, tmp_path):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -83,6 +84,23 @@ def test_equal_by_value(one, other):
 )
 def test_different_values_differ(one, other):
     assert fingerprint({"x": one}) != fingerprint({"x": other})
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        ({"b", "a", 10, 9}, b'["a","b",10,9]'),
+        (frozenset({2.0}), b"[2]"),
+        ((1, [2.5, None]), b"[1,[2.5,null]]"),
+        (b"\x01\xff", b'"01ff"'),
+        (float("-inf"), b'"-inf"'),
+        ({1.0: 2, None: 1, False: True}, b'{"1":2,"false":true,"null":1}'),
+        ({"é": "ü"}, b'{"\\u00e9":"\\u00fc"}'),
+    ],
+)
+def test_canonical_forms(value, form):
+    assert canonical_json(value) == form
+    assert fingerprint([value]) == fingerprint(b"[" + form + b"]") == hashlib.sha256(b"[" + form + b"]").hexdigest()
 
 
 def test_canonical_form_is_stable():

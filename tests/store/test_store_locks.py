@@ -8,12 +8,13 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 
 import filelock
 import pytest
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store.locks import LOCKS, allow_open_files, claim
+from pytest_agentbench.store.locks import LOCKS, allow_open_files, claim, writing
 
 KEY = "a" * 64
 COUNT = """
@@ -96,6 +97,36 @@ def test_a_killed_holder_lets_go(tmp_path):
 
         asyncio.run(kill_then_wait())
     assert not held(tmp_path)
+
+
+def test_whoever_may_write_in_the_folder_may_lock(tmp_path):
+    """The umask alone says who that is: sessions of several people may share an output folder."""
+
+    async def mode():
+        async with claim(str(tmp_path), KEY):
+            return (tmp_path / LOCKS / f"{KEY}.lock").stat().st_mode & 0o777
+
+    before = os.umask(0o002)
+    try:
+        assert asyncio.run(mode()) == 0o664
+    finally:
+        os.umask(before)
+
+
+def test_who_writes_is_waited_for(tmp_path):
+    wrote = []
+
+    def write():
+        with writing(str(tmp_path)):
+            wrote.append("second")
+
+    second = threading.Thread(target=write)
+    with writing(str(tmp_path)):
+        second.start()
+        second.join(0.05)
+        wrote.append("first")
+    second.join()
+    assert wrote == ["first", "second"]
 
 
 def test_who_is_cancelled_holds_nothing(tmp_path):

@@ -180,7 +180,8 @@ def versus_expert(task: Interaction) -> float | None:
     hours, seconds = task.expert_time_hours, task.total_duration_seconds
     if hours is None or seconds is None:
         return None
-    return min(1.0, hours / (seconds / 3600)) if seconds else 1.0
+    taken = seconds / 3600  # 0 also of the least of floats
+    return min(1.0, hours / taken) if taken else 1.0
 
 
 def time_saving_hours(task: Interaction) -> float | None:

@@ -1,0 +1,82 @@
+"""The files of an output folder: whole or not there, and never outside of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_agentbench.store.files import lies_below, make_folder, why_unwritable, write_atomically, write_in_place
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "out" / "deep").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "out" / "away").symlink_to(tmp_path / "outside")
+    (tmp_path / "out" / "home").symlink_to(tmp_path / "out" / "deep")
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    ("path", "below"),
+    [
+        ("deep/run.json", True),
+        ("no/such/file", True),
+        ("deep/..run", True),
+        ("", True),
+        ("/etc/passwd", False),
+        ("../outside/x", False),
+        ("deep/../deep/x", False),
+        ("deep\\..\\..\\x", False),
+        ("away/x", False),
+        ("away", False),
+        ("home/x", True),
+    ],
+)
+def test_a_path_is_below_a_folder_by_where_it_leads(folder, path, below):
+    assert lies_below(str(folder), path) == below
+
+
+def test_a_file_is_written_whole_in_place_of_another(tmp_path):
+    large = os.urandom(3 * 2**20)
+    write_atomically(str(tmp_path), "a", b"long content")
+    write_atomically(str(tmp_path), "a", b"short")
+    write_in_place(str(tmp_path), "b", b"long content")
+    write_in_place(str(tmp_path), "b", b"short")
+    write_atomically(str(tmp_path), "c", large)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"short", "b": b"short", "c": large}
+
+
+def test_who_may_read_is_up_to_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomically(str(tmp_path), "a", b"x")
+        write_in_place(str(tmp_path), "b", b"x")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"] == [0o640, 0o640]
+
+
+def test_a_folder_is_made_once_with_its_parents(tmp_path):
+    made = str(tmp_path / "a" / "b" / "c")
+    assert make_folder(made) is True
+    assert make_folder(made) is False
+    assert make_folder(str(tmp_path / "a" / "d")) is True
+    assert os.path.isdir(made)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (errno.EMFILE, "allow more open files"),
+        (errno.ENFILE, "allow more open files"),
+        (errno.ENOSPC, "make room or give write permission"),
+        (errno.EACCES, "make room or give write permission"),
+    ],
+)
+def test_what_to_do_depends_on_why_nothing_can_be_written(error, advice):
+    said = why_unwritable("out", OSError(error, os.strerror(error)))
+    assert said.startswith(f"cannot write to out: {os.strerror(error)}. What was written before is kept; {advice}")
