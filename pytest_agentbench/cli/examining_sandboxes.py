@@ -18,10 +18,12 @@ from pytest_agentbench.workspaces import (
     closes_abstract_sockets,
     compose_problem,
     docker_problem,
+    engine_problem,
     has_image,
+    is_local,
+    missing_engine,
+    not_built,
 )
-from pytest_agentbench.workspaces.by_command.client import engine_problem, missing_engine
-from pytest_agentbench.workspaces.containers.images import is_local, not_built
 
 _AREA = "sandboxes"
 _SECONDS = 30.0

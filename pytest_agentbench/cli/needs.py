@@ -25,8 +25,7 @@ from pytest_agentbench.sources import (
     row_case,
 )
 from pytest_agentbench.tools import web_fetcher
-from pytest_agentbench.workspaces import Sandboxes, SandboxSpec
-from pytest_agentbench.workspaces.containers.images import is_local
+from pytest_agentbench.workspaces import Sandboxes, SandboxSpec, is_local
 
 
 @dataclass

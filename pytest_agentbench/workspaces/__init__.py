@@ -1,16 +1,14 @@
 """The run's own folder, and the sandbox its commands run in. What an agent names is opened here, and only here."""
 
 from pytest_agentbench.workspaces.archive import ArchiveError, pack, unpack
-from pytest_agentbench.workspaces.building.base import ImageBuilder, LocalImage
-from pytest_agentbench.workspaces.building.choice import image_builder
-from pytest_agentbench.workspaces.by_command.client import engine_problem
 from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
+from pytest_agentbench.workspaces.containers.builder import ImageBuilder, LocalImage, image_builder
+from pytest_agentbench.workspaces.containers.compose import compose_digest, compose_problem
+from pytest_agentbench.workspaces.containers.daemon import docker_problem
+from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
+from pytest_agentbench.workspaces.containers.images import build_digest, has_image, is_local, not_built
 from pytest_agentbench.workspaces.copying import copy_tree
 from pytest_agentbench.workspaces.diff import compare
-from pytest_agentbench.workspaces.docker.compose import compose_digest, compose_problem
-from pytest_agentbench.workspaces.docker.daemon import docker_problem
-from pytest_agentbench.workspaces.docker.images import build_digest
-from pytest_agentbench.workspaces.docker.local_images import has_image
 from pytest_agentbench.workspaces.sandboxes.base import (
     ExecResult,
     Mount,
@@ -70,6 +68,9 @@ __all__ = [
     "has_image",
     "host_mark",
     "image_builder",
+    "is_local",
+    "missing_engine",
+    "not_built",
     "pack",
     "session_is_dead",
     "shown_program",
