@@ -20,7 +20,7 @@ from pytest_agentbench.records import Model
 from pytest_agentbench.research.pages.jina import Jina
 from pytest_agentbench.research.pages.settings import PageSettings
 from pytest_agentbench.tools.search import brave, tavily
-from pytest_agentbench.workspaces.by_command.client import engine_problem
+from pytest_agentbench.workspaces import engine_problem
 
 SECRET = "zebra-crossing-4711"
 

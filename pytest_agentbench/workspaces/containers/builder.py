@@ -46,14 +46,16 @@ class ImageBuilder:
 
     def find(self, name: str) -> LocalImage | None:
         """Return the image of that name, None where the engine has none. Nothing is pulled."""
-        from docker.errors import ImageNotFound
+        from docker.errors import NotFound  # podman has no words for it by which the SDK knows ImageNotFound
 
         with self._daemon.errors():
             try:
                 found = self._daemon.client.images.get(name)
-            except ImageNotFound:
+            except NotFound:
                 return None
-            return LocalImage(str(found.id), found.labels)
+            # podman's program gives ids without it, and images say by such a one what they were built on
+            image_id = str(found.id).removeprefix("sha256:") if self._daemon.is_podman else str(found.id)
+            return LocalImage(image_id, found.labels)
 
     def pull(self, name: str) -> None:
         """Get the image of that name from its registry. Raises UnavailableError where it is not to be had."""
@@ -108,9 +110,9 @@ class ImageBuilder:
 
     def remove(self, name: str) -> None:
         """Take the name away, and the image with its last one. No such image is no error."""
-        from docker.errors import ImageNotFound
+        from docker.errors import NotFound  # podman has no words for it by which the SDK knows ImageNotFound
 
-        with self._daemon.errors(), suppress(ImageNotFound):
+        with self._daemon.errors(), suppress(NotFound):
             self._daemon.client.api.remove_image(name)
 
     def close(self) -> None:

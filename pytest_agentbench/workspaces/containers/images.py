@@ -71,11 +71,11 @@ def not_built(name: str, program: str = "docker") -> UnavailableError:
 
 def has_image(name: str) -> bool:
     """Return whether docker has an image of that name. Nothing is pulled. Raises SandboxError where it does not say."""
-    from docker.errors import ImageNotFound
+    from docker.errors import NotFound
 
     daemon = Daemon()
     try:
-        with daemon.errors(), suppress(ImageNotFound):
+        with daemon.errors(), suppress(NotFound):
             daemon.client.images.get(name)
             return True
     finally:
@@ -134,18 +134,18 @@ class Images:
         raise found.with_traceback(None)
 
     def _named(self, name: str) -> Image:
-        from docker.errors import ImageNotFound
+        from docker.errors import NotFound
 
         try:
             return _image(name, self._daemon.client.images.get(name))
-        except ImageNotFound as error:
+        except NotFound as error:
             if is_local(name):
                 raise not_built(name, self._daemon.program) from error
         pull_image(self._daemon, name)
         return _image(name, self._daemon.client.images.get(name))
 
     def _built(self, dockerfile: Path, network: bool, limits: ResourceLimits) -> Image:
-        from docker.errors import ImageNotFound
+        from docker.errors import NotFound
         from filelock import FileLock
 
         if not network and (found := downloads(dockerfile)):
@@ -163,7 +163,7 @@ class Images:
         with FileLock(lock):
             try:
                 return _image(tag, self._daemon.client.images.get(tag))
-            except ImageNotFound:
+            except NotFound:
                 return _image(tag, self._build(dockerfile, tag, network, limits))
             finally:
                 lock.unlink(missing_ok=True)  # who waits, or comes from now on, finds the image

@@ -114,8 +114,7 @@ class ContainerPool:
         left = self._refuse_more()
         if self._daemon.is_used:
             await asyncio.gather(*(self._daemon.call(remove) for remove in left))
-            await self._daemon.call(self._await_makers)
-        self._daemon.close()
+            await self._daemon.call(self._end)
 
     def _find_images(self, spec: SandboxSpec) -> Image:
         """Return the image of a container, with those of its services here too."""
@@ -189,8 +188,7 @@ class ContainerPool:
         """Close at the end of a process that did not: no thread can be started any more."""
         for remove in self._refuse_more():
             remove()
-        self._await_makers()
-        self._daemon.close()
+        self._end()
 
     def _refuse_more(self) -> list[Callable[[], None]]:
         """Return what removes the containers that there are. From now on none is made."""
@@ -199,10 +197,11 @@ class ContainerPool:
             self._closed.set()
             return list(self._made.values())
 
-    def _await_makers(self) -> None:
-        """Wait for the containers that were being made, which are removed then."""
+    def _end(self) -> None:
+        """Wait for the containers that were being made, which are removed then, and end the way to the daemon."""
         with self._state:
             self._state.wait_for(lambda: not self._making, _CLOSE_SECONDS)
+        self._daemon.close()
 
 
 def remove_orphans(daemon: Daemon) -> None:
