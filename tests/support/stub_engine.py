@@ -10,8 +10,8 @@ command leaves behind is killed at its end, and all of a container by `kill` and
 none of its business.
 
 The engine's folder is what its program and all of its services share. In it, a file `pulls` tells what was asked to be
-pulled; where there is a file `unfiltered`, containers are listed whatever their labels are, and while there is one
-`slow-start`, no start of a container ends.
+pulled; where there is a file `unfiltered`, containers are listed whatever their labels are; while there is one
+`slow-start`, no start of a container ends; and of what one `said.json` holds, it says that containers are so.
 """
 
 from __future__ import annotations
@@ -126,8 +126,17 @@ class _Engine:
 
     def inspected(self, name: str) -> dict[str, Any]:
         made = self.made(name)
-        config = {key: made[key] for key in ("Env", "Labels")}
-        return {"Id": made["Id"], "State": {"Pid": 0}, "HostConfig": made["HostConfig"], "Config": config, "Mounts": []}
+        said: dict[str, Any] = {
+            "Id": made["Id"],
+            "State": {"Pid": 0},
+            "HostConfig": made["HostConfig"],
+            "Config": {key: made[key] for key in ("Env", "Labels", "User")},
+            "Mounts": [],
+        }
+        if (lies := self._folder / "said.json").exists():
+            for part, found in json.loads(lies.read_text()).items():
+                said[part] = said[part] | found if isinstance(found, dict) else found
+        return said
 
     def containers(self, labels: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         if (self._folder / "unfiltered").exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import stat
@@ -14,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from docker_support import in_session, until
+from docker_support import docker_spec, in_container, in_session, until
 from podman_support import called, containers_at, in_podman, podman_spec
 from support.docker_here import IMAGE
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.records import SandboxSettings
+from pytest_agentbench.records import SandboxNeeds, SandboxSettings
 from pytest_agentbench.workspaces import ExecResult, Mount, Sandbox, Sandboxes, engine_problem
 from pytest_agentbench.workspaces.containers.engines import find_engine, start_service
 
@@ -301,6 +302,75 @@ def test_a_service_that_runs_already_is_used_and_stays(
     finally:
         service.end()
     assert services_of(stub) == []
+
+
+@pytest.mark.slow
+def test_a_podman_that_docker_host_names_is_told_what_podman_is(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = start_service(find_engine(engine))
+    try:
+        monkeypatch.setenv("DOCKER_HOST", service.address)
+
+        async def act(sandbox: Sandbox) -> str:
+            return (await sandbox.exec(["sh", "-c", "echo x > made; ls"], seconds=20)).output
+
+        assert in_container(tmp_path, act) == "made\n"
+
+        async def build(sandboxes: Sandboxes) -> None:
+            await sandboxes.prepare(docker_spec(sandboxes, SandboxNeeds(dockerfile=tmp_path / "Dockerfile")))
+
+        with pytest.raises(UnavailableError, match="dockerfile or compose needs docker"):
+            in_session(tmp_path, build)
+    finally:
+        service.end()
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({"HostConfig": {"Memory": 0}}, "Memory: found 0, expected 2147483648"),
+        ({"HostConfig": {"MemorySwap": -1}}, "MemorySwap: found -1"),
+        ({"HostConfig": {"NanoCpus": None}}, "NanoCpus: found None"),
+        ({"HostConfig": {"PidsLimit": 2048}}, "PidsLimit: found 2048, expected 528"),
+        ({"HostConfig": {"ReadonlyRootfs": False}}, "ReadonlyRootfs: found False, expected True"),
+        ({"HostConfig": {"NetworkMode": "slirp4netns"}}, "NetworkMode: found 'slirp4netns', expected 'none'"),
+        ({"HostConfig": {"SecurityOpt": ["no-new-privileges", "label=disable"]}}, "SecurityOpt: found .*seccomp="),
+        ({"HostConfig": {"Tmpfs": None}}, "Tmpfs of /run: found None, expected 'ro'"),
+        ({"HostConfig": {"Tmpfs": {"/run": "ro", "/var/tmp": "rw"}}}, "Tmpfs of /var/tmp: found 'rw', expected 'ro'"),
+        ({"HostConfig": {"CapAdd": ["SYS_ADMIN"]}}, "CapAdd: found .*SYS_ADMIN"),
+        ({"HostConfig": {"Privileged": True}}, "CapAdd"),
+        ({"Config": {"User": "root"}}, "User: found 'root'"),
+        ({"Config": {"Env": ["https_proxy=http://me:secret@proxy"]}}, 'Env https_proxy: found "this user\'s proxy"'),
+        ({"Mounts": [{"Type": "volume", "Destination": "/data"}]}, "Mounts: found .*/data"),
+    ],
+)
+def test_a_container_that_is_not_as_it_was_ordered_runs_nothing(
+    tmp_path: Path, stub: str, monkeypatch: pytest.MonkeyPatch, said: dict[str, object], found: str
+) -> None:
+    """Podman's API leaves out without a word what it does not know."""
+    monkeypatch.setenv("https_proxy", "http://me:secret@proxy")
+    Path(stub).with_name("said.json").write_text(json.dumps(said))
+
+    async def act(sandbox: Sandbox) -> None:
+        pytest.fail("it was started")
+
+    with pytest.raises(SandboxError, match=f"otherwise than it was told to, so nothing was run in it: {found}"):
+        in_podman(tmp_path, stub, act)
+    assert containers_at(stub, tmp_path) == []
+
+
+@pytest.mark.parametrize("odd", ["a:b", "none"])
+def test_folders_that_podman_would_take_for_others_are_refused(tmp_path: Path, stub: str, odd: str) -> None:
+    """It would split the one at the colon, and make the other."""
+    (tmp_path / "a:b").mkdir()
+
+    async def act(sandbox: Sandbox) -> None:
+        pytest.fail("it was started")
+
+    with pytest.raises(SandboxError, match=f"{odd}.* (for /given|no such file)"):
+        in_podman(tmp_path, stub, act, mounts=[Mount(tmp_path / odd, "/given")])
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_service_listens_for_this_user_alone_and_ends_with_the_session(tmp_path: Path, stub: str) -> None:

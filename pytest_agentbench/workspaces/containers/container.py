@@ -168,7 +168,7 @@ def start_container(daemon: Daemon, spec: ContainerSpec, image: Image, network: 
     """
     from docker.errors import APIError
 
-    api, sandbox = daemon.client.api, spec.sandbox
+    api, sandbox, user = daemon.client.api, spec.sandbox, _keeper_of(daemon, spec.workspace)
     host = _host_config(daemon, spec, image, network)
     try:
         made = api.create_container(
@@ -176,7 +176,7 @@ def start_container(daemon: Daemon, spec: ContainerSpec, image: Image, network: 
             ["-c", podman.KEEP_ALIVE] if daemon.is_podman else [str(KEEP_ALIVE_SECONDS)],
             entrypoint=["sh" if daemon.is_podman else "sleep"],
             name=spec.name,
-            user=_keeper_of(daemon, spec.workspace),
+            user=user,
             labels=dict(spec.labels),
             environment={"HOME": WORKSPACE, "LANG": "C.UTF-8", "TERM": "dumb"},
             working_dir=WORKSPACE,
@@ -194,7 +194,7 @@ def start_container(daemon: Daemon, spec: ContainerSpec, image: Image, network: 
         ) from error
     container_id = str(made["Id"])
     if daemon.is_podman:
-        podman.check_made(api.inspect_container(container_id), host, daemon.info)
+        podman.check_made(api.inspect_container(container_id), host, user, daemon.info)
     try:
         api.start(container_id)
     except APIError as error:

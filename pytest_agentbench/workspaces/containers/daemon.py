@@ -45,8 +45,8 @@ class Daemon:
     def __init__(self, program: str | None = None) -> None:
         self.program = program or "docker"
         self._is_stock = program is None
-        self._connecting = threading.RLock()
-        self._client: DockerClient | None = None
+        self._connecting = threading.Lock()
+        self._connection: tuple[DockerClient, bool] | None = None
         self._service: Service | None = None
         self._address = ""
         self._threads_changing = threading.Lock()
@@ -56,27 +56,22 @@ class Daemon:
     @property
     def client(self) -> DockerClient:
         """Return the SDK's client. Raises SandboxError where no daemon answers, UnavailableError without a program."""
-        with self._connecting:
-            if self._client is None:
-                self._address = self._find_address()
-                self._client = _connect(self.socket_path)
-            return self._client
+        return self._connect()[0]
+
+    @property
+    def is_podman(self) -> bool:
+        """Return whether podman's service answers, whatever the program or the socket is called. Raises as `client`."""
+        return self._connect()[1]
 
     @property
     def socket_path(self) -> str:
-        """Return where the daemon listens."""
-        return (self._address or _docker_address()).removeprefix("unix://")
+        """Return where the daemon listens, once `client` has been asked for."""
+        return self._address.removeprefix("unix://")
 
     @property
     def api_version(self) -> str:
         """Return the version of the HTTP interface that both sides speak."""
         return self.client.api.api_version
-
-    @cached_property
-    def is_podman(self) -> bool:
-        """Return whether it is podman's service that answers, whatever the program's or the socket's name is."""
-        assert self.client
-        return _ping(self.socket_path).getheader(_PODMAN_HEADER) is not None
 
     @cached_property
     def info(self) -> Mapping[str, Any]:
@@ -122,12 +117,19 @@ class Daemon:
         for _ in range(ended):
             self._calls.put(None)
         with self._connecting:
-            client, self._client = self._client, None
+            connection, self._connection = self._connection, None
             service, self._service = self._service, None
-        if client is not None:
-            client.close()
+        if connection is not None:
+            connection[0].close()
         if service is not None:
             service.end()
+
+    def _connect(self) -> tuple[DockerClient, bool]:
+        with self._connecting:
+            if self._connection is None:
+                self._address = self._find_address()
+                self._connection = _connect(self.socket_path)
+            return self._connection
 
     def _find_address(self) -> str:
         if self._is_stock:
@@ -170,11 +172,8 @@ def _docker_address() -> str:
     return os.environ.get("DOCKER_HOST") or _SOCKET
 
 
-def _connect(path: str) -> DockerClient:
-    """Return a client that does not look at the environment: to iterate over it fails where another thread changes it.
-
-    Raises SandboxError.
-    """
+def _connect(path: str) -> tuple[DockerClient, bool]:
+    """Return a client, and whether it is podman's service that answers it. Raises SandboxError."""
     from http.client import HTTPException
 
     from docker import DockerClient
@@ -182,13 +181,14 @@ def _connect(path: str) -> DockerClient:
     from docker.utils import version_lt
 
     try:
-        spoken = _ping(path).getheader("Api-Version") or DEFAULT_DOCKER_API_VERSION
+        head = _ping(path)
     except (OSError, HTTPException) as error:
         raise SandboxError(f"the docker daemon at {path} does not answer: {error}") from error
+    spoken = head.getheader("Api-Version") or DEFAULT_DOCKER_API_VERSION
     version = spoken if version_lt(spoken, DEFAULT_DOCKER_API_VERSION) else DEFAULT_DOCKER_API_VERSION
     client = DockerClient(f"unix://{path}", version=version, timeout=_CALL_SECONDS, max_pool_size=_CONNECTIONS)
-    client.api.trust_env = False
-    return client
+    client.api.trust_env = False  # to iterate over the environment fails where another thread changes it
+    return client, head.getheader(_PODMAN_HEADER) is not None
 
 
 def _ping(path: str) -> HTTPResponse:

@@ -175,8 +175,7 @@ def _try(program: str) -> Engine | str:
         return Engine(program, named.lower().startswith("podman"))
     return (
         f"the container engine {program!r} has no use here: `{program} --version`: found {named[:_SHOWN_NAME]!r}, "
-        "expected podman or docker, or what tells itself so; another engine that serves docker's API is used by its "
-        "socket, as DOCKER_HOST"
+        "expected podman or docker; another engine that serves docker's API is used by its socket, as DOCKER_HOST"
     )
 
 

@@ -84,8 +84,10 @@ def own_limits() -> list[dict[str, Any]]:
     return [{"Name": name, "Soft": most, "Hard": most} for name, most in highest.items()]
 
 
-def check_made(made: Mapping[str, Any], told: Mapping[str, Any], info: Mapping[str, Any]) -> None:
+def check_made(made: Mapping[str, Any], told: Mapping[str, Any], user: str, info: Mapping[str, Any]) -> None:
     """Raise SandboxError where a container that was made is not what was told. `made` is what podman says of it."""
+    if made["Config"].get("User") != user:
+        raise _unlike("User", made["Config"].get("User"), user)
     host = made["HostConfig"]
     # with cgroups of version 1 the kernel lets no ordinary user set them: the watchdog alone counts
     counted = () if is_rootless(info) and info.get("CgroupVersion") == "1" else _COUNTED
@@ -95,9 +97,12 @@ def check_made(made: Mapping[str, Any], told: Mapping[str, Any], info: Mapping[s
     for name in ("ReadonlyRootfs", "NetworkMode"):
         if host.get(name) != told[name]:
             raise _unlike(name, host.get(name), told[name])
-    for name in ("SecurityOpt", "Tmpfs"):
-        if missing := {*told[name]} - {*(host.get(name) or ())}:
-            raise _unlike(name, host.get(name), sorted(missing))
+    if missing := {*told["SecurityOpt"]} - {*(host.get("SecurityOpt") or ())}:
+        raise _unlike("SecurityOpt", host.get("SecurityOpt"), sorted(missing))
+    in_memory = host.get("Tmpfs") or {}
+    for path, options in told["Tmpfs"].items():
+        if path not in in_memory or not {*options.split(",")} - {""} <= {*in_memory[path].split(",")}:
+            raise _unlike(f"Tmpfs of {path}", in_memory.get(path), options)
     if host.get("Privileged") or host.get("CapAdd"):
         raise _unlike("CapAdd", host.get("CapAdd"), [])
     if volumes := [each["Destination"] for each in made.get("Mounts") or () if each["Type"] == "volume"]:
