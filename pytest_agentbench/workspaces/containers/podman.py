@@ -103,8 +103,9 @@ def check_made(made: Mapping[str, Any], told: Mapping[str, Any], user: str, info
     for path, options in told["Tmpfs"].items():
         if path not in in_memory or not {*options.split(",")} - {""} <= {*in_memory[path].split(",")}:
             raise _unlike(f"Tmpfs of {path}", in_memory.get(path), options)
-    if host.get("Privileged") or host.get("CapAdd"):
-        raise _unlike("CapAdd", host.get("CapAdd"), [])
+    for name in ("Privileged", "CapAdd"):
+        if host.get(name):
+            raise _unlike(name, host[name], None)
     if volumes := [each["Destination"] for each in made.get("Mounts") or () if each["Type"] == "volume"]:
         raise _unlike("Mounts", volumes, "no volume, which would have no limit")
     for variable in made["Config"].get("Env") or ():
