@@ -58,10 +58,11 @@ asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))
 CONNECTED = """
 import asyncio, os, sys, time
 import mcp
-from pytest_agentbench.records import McpServer, SandboxSettings
+from pytest_agentbench.records.case import McpServer, SandboxSettings
 from pytest_agentbench.tools.mcp.connection import Connection
-from pytest_agentbench.tools.mcp.launching import launch
-from pytest_agentbench.workspaces import Sandboxes, Workspaces
+from pytest_agentbench.tools.mcp.launching import launch_server as launch
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 async def main(server, tasks, calls, concurrency):
     free, workspaces = asyncio.Semaphore(concurrency), Workspaces()

@@ -35,13 +35,14 @@ PAIRS = [tuple(" ".join(rng.choices(VOCABULARY, k=20)) + "." for _ in range(2)) 
 
 LIBRARY = PAIRS + "from rouge_score.rouge_scorer import RougeScorer\nscorer = RougeScorer(['rougeL'])"
 
-SCORE = PAIRS + "from pytest_agentbench.metrics import score\nscore('rouge_score', 'a', 'a')"
+SCORE = PAIRS + "from pytest_agentbench.metrics.scoring import score\nscore('rouge_score', 'a', 'a')"
 
 MEASURE = (
     PAIRS
     + """
-from pytest_agentbench.metrics import METRICS, measure
-from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import measure
+from pytest_agentbench.records.case import MetricSpec
 NAME = sys.argv[2]
 SPEC = MetricSpec(name=NAME, threshold=1.0)
 SAMPLES = {
@@ -138,7 +139,7 @@ def benchmark(bench: Bench) -> Iterator[Row]:
 
 def agreement(vectors: Path) -> str:
     """Markdown: of how many recorded rows each definition gives the very score."""
-    from pytest_agentbench.metrics import score
+    from pytest_agentbench.metrics.scoring import score
 
     rows = [json.loads(line) for line in vectors.read_text(encoding="utf-8").splitlines()]
     lines = ['| metric | rows | `compat="v1"` equal | default equal | default higher | default lower |']

@@ -21,8 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.browser import PROGRAM, Shown, browser, new_page
 from support.random_reports import MODELS, SESSION, random_rows
 
-from pytest_agentbench.reports import build_report, read_report, write_report
-from pytest_agentbench.reports.html import write_page
+from pytest_agentbench.reports.html.page import write_page
+from pytest_agentbench.reports.reading import read_report
+from pytest_agentbench.reports.report import build_report, write_report
 
 REPETITIONS = 3
 SECONDS, MEGABYTES, LOOKING_SECONDS = 10.0, 30.0, 1.0

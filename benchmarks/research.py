@@ -20,8 +20,8 @@ from pathlib import Path
 from tables import Measured, Section, print_table
 
 from pytest_agentbench.cli import main as agentbench
-from pytest_agentbench.records import RACE_DIMENSIONS, RaceCriteria, RaceCriterion
-from pytest_agentbench.research.race import Scored, race
+from pytest_agentbench.packs.research.race_judging import Scored, race
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceCriteria, RaceCriterion
 
 TASKS, CRITERIA = 10_000, 25
 ROUNDS = 5

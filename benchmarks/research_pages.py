@@ -97,8 +97,9 @@ READING = BARE.replace(
 CLIENT = """
 import asyncio, sys, time
 import httpx2
-from pytest_agentbench.config import NetworkSettings
-from pytest_agentbench.tools import WebClient, checked_url, system_resolver
+from pytest_agentbench.config.profiles import NetworkSettings
+from pytest_agentbench.tools.web_client import WebClient
+from pytest_agentbench.tools.network import checked_url, system_resolver
 
 async def main(site, pages, concurrency):
     free, network = asyncio.Semaphore(concurrency), NetworkSettings(allow_private=("127.0.0.1",))
@@ -118,8 +119,9 @@ asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:4])))
 OURS = """
 import asyncio, pathlib, sys, time
 import httpx2
-from pytest_agentbench.config import NetworkSettings
-from pytest_agentbench.research.pages import Pages, PageSettings
+from pytest_agentbench.config.profiles import NetworkSettings
+from pytest_agentbench.packs.research.fact.pages import Pages
+from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
 
 async def main(site, pages, concurrency, output):
     settings = PageSettings(NetworkSettings(allow_private=("127.0.0.1",)), concurrency=concurrency)

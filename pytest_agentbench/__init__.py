@@ -1,88 +1,34 @@
-"""pytest-agentbench: agent benchmarks are tests. Here is what users import; each name is loaded at first use."""
+"""pytest-agentbench: agent benchmarks are tests. What users import is listed in `__init__.pyi`, loaded at first use."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-from pytest_agentbench.lazy import lazy_exports
+from typing import Any
 
-if TYPE_CHECKING:
-    from pytest_agentbench.benchmark import Benchmark, BenchmarkWarning, EvaluationResult, create_benchmark
-    from pytest_agentbench.checks import CheckContext, Unmet, Verdict, excerpt
-    from pytest_agentbench.errors import (
-        AgentbenchError,
-        ConfigError,
-        InfrastructureError,
-        JudgeError,
-        ProviderError,
-        SandboxError,
-        UnavailableError,
-    )
-    from pytest_agentbench.judging import JudgeReply
-    from pytest_agentbench.metrics import metric, score
-    from pytest_agentbench.models import ChatReply, ToolCall
-    from pytest_agentbench.public import Run
-    from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact, Usage
-    from pytest_agentbench.runners import ReportedCall, RunContext, RunOutput
-    from pytest_agentbench.sources import BenchmarkItem
-    from pytest_agentbench.tools import SearchResult, Tool, ToolContext, ToolOutput
+_names: dict[str, str] = {}
 
-_HOMES = {
-    "benchmark": ("Benchmark", "BenchmarkWarning", "EvaluationResult", "create_benchmark"),
-    "checks": ("CheckContext", "Unmet", "Verdict", "excerpt"),
-    "errors": (
-        "AgentbenchError",
-        "ConfigError",
-        "InfrastructureError",
-        "JudgeError",
-        "ProviderError",
-        "SandboxError",
-        "UnavailableError",
-    ),
-    "judging": ("JudgeReply",),
-    "metrics": ("metric", "score"),
-    "models": ("ChatReply", "ToolCall"),
-    "public": ("Run",),
-    "records": ("Case", "Evaluation", "Model", "RunArtifact", "Usage"),
-    "runners": ("ReportedCall", "RunContext", "RunOutput"),
-    "sources": ("BenchmarkItem",),
-    "tools": ("SearchResult", "Tool", "ToolContext", "ToolOutput"),
-}
-__getattr__ = lazy_exports(
-    __name__, {name: f"pytest_agentbench.{home}" for home, names in _HOMES.items() for name in names}
-)
 
-__all__ = [
-    "AgentbenchError",
-    "Benchmark",
-    "BenchmarkItem",
-    "BenchmarkWarning",
-    "Case",
-    "ChatReply",
-    "CheckContext",
-    "ConfigError",
-    "Evaluation",
-    "EvaluationResult",
-    "InfrastructureError",
-    "JudgeError",
-    "JudgeReply",
-    "Model",
-    "ProviderError",
-    "ReportedCall",
-    "Run",
-    "RunArtifact",
-    "RunContext",
-    "RunOutput",
-    "SandboxError",
-    "SearchResult",
-    "Tool",
-    "ToolCall",
-    "ToolContext",
-    "ToolOutput",
-    "UnavailableError",
-    "Unmet",
-    "Usage",
-    "Verdict",
-    "create_benchmark",
-    "excerpt",
-    "metric",
-    "score",
-]
+def _homes() -> dict[str, str]:
+    """Return the module of each public name, read from the stub beside this file: names are stated only there."""
+    if not _names:
+        import re
+        from pathlib import Path
+
+        for line in Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8").splitlines():
+            if found := re.fullmatch(r"from (\S+) import (\w+) as \2", line):
+                _names[found[2]] = found[1]
+    return _names
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return sorted(_homes())
+    if (home := _homes().get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for completion."""
+    return sorted(_homes())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import re
 
-from pytest_agentbench.terminal_text import visible as visible
+from pytest_agentbench.terminal_text import visible
 
 _OF_ITS_OWN = re.compile(r"(?<!HTTP )(?<!\w)[\w.-]*\d[\w.-]*")
 
@@ -67,3 +69,10 @@ class UnavailableError(AgentbenchError):
 def as_alike(text: str) -> str:
     """Return an error's text without what differs from run to run (numbers, times, ids): equal ones are alike."""
     return _OF_ITS_OWN.sub("#", text)
+
+
+def missing(module: str, extra: str) -> str | None:
+    """What to do where the module of an extra is not installed; None where it is."""
+    if importlib.util.find_spec(module) is not None:
+        return None
+    return f"needs the module {module}; install it with: pip install 'pytest-agentbench[{extra}]'"

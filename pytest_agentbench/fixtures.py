@@ -9,10 +9,10 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_agentbench.engine import Job
+    from pytest_agentbench.engine.job import Job
     from pytest_agentbench.public import Run
-    from pytest_agentbench.records import Case, McpServer, Model
-    from pytest_agentbench.workspaces import Workspace
+    from pytest_agentbench.records.case import Case, McpServer, Model
+    from pytest_agentbench.workspaces.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +23,7 @@ def agentbench_runner() -> Any:
     `RunOutput`. With session scope its runs start ahead of pytest; with a narrower scope they are made one at a time.
     Function-scoped autouse fixtures do not surround a run that has started ahead.
     """
-    from pytest_agentbench.engine import CaseRunner
+    from pytest_agentbench.engine.services import CaseRunner
 
     return CaseRunner()
 
@@ -57,7 +57,7 @@ def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any, agent
     What kept the run from a result (a provider's error, a missing key) is an error or a skip of the test, as for cases.
     """
     __tracebackhide__ = True
-    from pytest_agentbench.collection import finished_run
+    from pytest_agentbench.collection.marks import finished_run
 
     return finished_run(request.node, agentbench_runner, agentbench_mcp_servers)
 
@@ -75,7 +75,7 @@ def _agentbench_plan(request: pytest.FixtureRequest) -> Any:
 
 
 def _job(request: pytest.FixtureRequest) -> Job:
-    from pytest_agentbench.engine import JOB
+    from pytest_agentbench.engine.driver import JOB
 
     job: Job | None = request.node.stash.get(JOB, None)
     if job is None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_agentbench.lazy import missing
+from pytest_agentbench.errors import missing
 
 if TYPE_CHECKING:
-    from pytest_agentbench.records import CassetteMode
+    from pytest_agentbench.records.case import CassetteMode
 
 CASSETTE_MODES = ("off", "record", "replay", "auto")
 

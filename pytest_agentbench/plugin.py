@@ -26,7 +26,7 @@ from pytest_agentbench.fixtures import (  # noqa: F401  # fixtures are found her
 from pytest_agentbench.session import BEGAN, SessionReport
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine import Sharding
+    from pytest_agentbench.distributed.sharding import Sharding
 
 SETTINGS = pytest.StashKey[options.Settings]()
 CASES = pytest.StashKey[bool]()
@@ -74,14 +74,15 @@ def pytest_configure(config: pytest.Config) -> None:
     report = SessionReport(config, settings, sharding)
     config.pluginmanager.register(report, SESSION)
     if config.getoption("dist", "no") != "no":
-        from pytest_agentbench.engine import ControllerLink, Gateways, Parcels
+        from pytest_agentbench.distributed.gateways import Gateways
+        from pytest_agentbench.distributed.shares import ControllerLink, ReportPacker
 
         report.open_budget()
         report.link = ControllerLink(report.spend, report.drain, report.expect)
         config.pluginmanager.register(report.link)
         config.add_cleanup(report.link.close)
         config.pluginmanager.register(Gateways())
-        config.pluginmanager.register(Parcels())
+        config.pluginmanager.register(ReportPacker())
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -93,7 +94,7 @@ def pytest_configure_node(node: Any) -> None:
     if settings.trust or (user_folder() / TRUST_FILE).exists():  # else its rooms would be imported for nothing
         from dataclasses import astuple
 
-        from pytest_agentbench.collection import TRUST, session_trust
+        from pytest_agentbench.collection.planning import TRUST, session_trust
 
         node.workerinput[TRUST] = astuple(session_trust(node.config, settings))
 
@@ -120,7 +121,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """Case files and datasets."""
     if not _may_hold_cases(file_path, parent):
         return None
-    from pytest_agentbench.collection import collect_file
+    from pytest_agentbench.collection.selection import collect_file
 
     _prepare(parent.config)
     return collect_file(file_path, parent)
@@ -129,7 +130,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Hand-written tests that name a case run once per model and repetition."""
     if metafunc.definition.get_closest_marker("agentbench") is not None:
-        from pytest_agentbench.collection import parametrize
+        from pytest_agentbench.collection.marks import parametrize
 
         _prepare(metafunc.config)
         parametrize(metafunc)
@@ -142,7 +143,7 @@ def pytest_make_collect_report(
     """A case file that failed is told apart from other files: the other cases still run."""
     report = yield
     if report.failed and CASES in collector.config.stash:
-        from pytest_agentbench.collection import tell_apart
+        from pytest_agentbench.collection.selection import tell_apart
 
         tell_apart(collector, report)
     return report
@@ -175,7 +176,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     """Suites, and cases that run only when they are named; a dry run leaves out what is no case."""
     settings = session.config.stash[SETTINGS]
     if CASES in session.config.stash:
-        from pytest_agentbench.collection import choose
+        from pytest_agentbench.collection.start import choose
 
         choose(session, items, dry_run=settings.dry_run)
     elif settings.dry_run:
@@ -186,7 +187,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The engine starts; a session without cases gets nothing more."""
     if CASES in session.config.stash:
-        from pytest_agentbench.collection import begin
+        from pytest_agentbench.collection.start import begin
 
         begin(session, session.config.stash[SETTINGS], session.config.pluginmanager.get_plugin(SESSION))
 
@@ -209,7 +210,7 @@ def _holds_cassettes(folder: Path) -> bool:
 
 def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
     """A suite without path arguments is looked for among all cases of its config root."""
-    from pytest_agentbench.collection import session_roots
+    from pytest_agentbench.collection.planning import session_roots
     from pytest_agentbench.errors import ConfigError
 
     try:
@@ -223,7 +224,7 @@ def _sharding(config: pytest.Config, settings: options.Settings) -> Sharding | N
     """Where one part of the session is asked for: what deselects the others, in every process."""
     if settings.shard is None:
         return None
-    from pytest_agentbench.engine import Sharding
+    from pytest_agentbench.distributed.sharding import Sharding
 
     config.pluginmanager.register(sharding := Sharding(*settings.shard))
     return sharding
@@ -233,7 +234,8 @@ def _prepare(config: pytest.Config) -> None:
     """Once per session, when the first file with cases is met."""
     if CASES in config.stash:
         return
-    from pytest_agentbench.collection import PLANNER, prepare
+    from pytest_agentbench.collection.items import PLANNER
+    from pytest_agentbench.collection.planning import prepare
 
     gc.disable()  # until pytest_collection ends
     config.stash[PLANNER] = prepare(config, config.stash[SETTINGS])
@@ -251,7 +253,7 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
         return False
     if parent.session.isinitpath(path) or (CASES in parent.config.stash and not yaml):
         return True
-    from pytest_agentbench.bounded import MAX_TEXT, open_file
+    from pytest_agentbench.bounded.files import MAX_TEXT, open_file
 
     try:
         with open_file(path, MAX_TEXT if yaml else None) as file:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.records import Case, Evaluation, FileChange, RunArtifact, ToolCallEvent, Usage
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.records.run import FileChange, RunArtifact, ToolCallEvent, Usage
 
 if TYPE_CHECKING:
-    from pytest_agentbench.workspaces import Workspace
+    from pytest_agentbench.workspaces.workspace import Workspace
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine import Budget, ControllerLink, DryRun, Part, RunAhead, Sharding, Spending
+    from pytest_agentbench.distributed.sharding import Sharding
+    from pytest_agentbench.distributed.shares import ControllerLink
+    from pytest_agentbench.engine.budget import Budget, Part, Spending
+    from pytest_agentbench.engine.driver import RunAhead
+    from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.options import Settings
-    from pytest_agentbench.reports import Campaign, Gate, Journal
+    from pytest_agentbench.reports.comparison.campaigns import Campaign
+    from pytest_agentbench.reports.gate import Gate
+    from pytest_agentbench.reports.journal import Journal
 
 BEGAN = pytest.StashKey[int]()
 """When the session did, in ns since the epoch: before any conftest was loaded."""
@@ -63,7 +69,7 @@ class SessionReport:
         """Remembers the session, whose flags stop it, and looks at the clock."""
         self.session = session
         if (link := self.link) is not None:
-            from pytest_agentbench.engine import Signals
+            from pytest_agentbench.engine.budget import Signals
 
             Signals(link.ended, lambda: link.cases > 0).install(session)
         if (seconds := self.settings.max_seconds) is not None:
@@ -134,21 +140,22 @@ class SessionReport:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What people see at the end."""
         if self.dry_run is not None:
-            from pytest_agentbench.reports import write_forecast
+            from pytest_agentbench.reports.progress import write_forecast
 
             write_forecast(terminalreporter, list(self.dry_run.forecasts.values()))
         if self.report is not None:
-            from pytest_agentbench.reports import write_summary
-            from pytest_agentbench.reports.ci import Unheeded, write_annotations
+            from pytest_agentbench.reports.ci.github import write_annotations
+            from pytest_agentbench.reports.ci.jobs import CommandFreeTerminal
+            from pytest_agentbench.reports.terminal import write_summary
 
-            write_summary(Unheeded(terminalreporter), self.report, self.written)
+            write_summary(CommandFreeTerminal(terminalreporter), self.report, self.written)
             write_annotations(terminalreporter, self.report, self.config.rootpath)
 
     # -- what runs tell, from any thread
 
     def open_budget(self) -> Budget:
         """What the session pays for, all workers together: opened before the first run starts."""
-        from pytest_agentbench.engine import Budget
+        from pytest_agentbench.engine.budget import Budget
 
         self.budget = Budget(self.settings.max_cost, self.settings.max_tokens)
         return self.budget
@@ -161,7 +168,7 @@ class SessionReport:
 
     def expect(self, runs: int) -> None:
         """How many runs the session is to report: from here on it has a journal. From any thread."""
-        from pytest_agentbench.reports import Journal
+        from pytest_agentbench.reports.journal import Journal
 
         with self._opening:
             if self.journal is None:
@@ -203,13 +210,10 @@ class SessionReport:
             self.link.tell("stop", str(stop))
 
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
-        from pytest_agentbench.reports import (
-            FoldedErrors,
-            add_session_labels,
-            build_report,
-            case_failures,
-            suite_properties,
-        )
+        from pytest_agentbench.reports.gate import case_failures
+        from pytest_agentbench.reports.human_agreement import add_session_labels
+        from pytest_agentbench.reports.report import build_report, suite_properties
+        from pytest_agentbench.reports.terminal import FoldedErrors
 
         nodeids = sorted(self.rows, key=lambda nodeid: self.order[nodeid])
         rows = [self.rows[nodeid] for nodeid in nodeids]
@@ -235,7 +239,7 @@ class SessionReport:
                     plugin.add_global_property(name, value)
 
     def _write_outputs(self, session: pytest.Session, report: dict[str, Any]) -> None:
-        from pytest_agentbench.reports import write_outputs
+        from pytest_agentbench.reports.report import write_outputs
 
         written, complete = write_outputs(report, self.settings, self.config.rootpath)
         self.written.update(written)
@@ -246,7 +250,7 @@ class SessionReport:
 
     def _write_report(self, session: pytest.Session, report: dict[str, Any]) -> None:
         from pytest_agentbench.errors import InfrastructureError
-        from pytest_agentbench.reports import write_report
+        from pytest_agentbench.reports.report import write_report
 
         path = self.settings.json or self.settings.output / "report.json"
         try:
@@ -271,7 +275,7 @@ class SessionReport:
         return max(0, session.testscollected - len(self.rows.keys() | reported))
 
     def _gate(self, rows: Sequence[dict[str, Any]], failures: Sequence[str]) -> Gate:
-        from pytest_agentbench.reports import Counts, gate
+        from pytest_agentbench.reports.gate import Counts, gate
 
         idle = self.sharding is not None and self.sharding.is_empty
         fail_under = None if idle else self.settings.fail_under  # there is nothing to decide
@@ -282,7 +286,8 @@ class SessionReport:
         """Compares with the baseline where there is one: why that fails the gate, in sentences."""
         if self.baseline is None:
             return []
-        from pytest_agentbench.reports import campaign, compare
+        from pytest_agentbench.reports.comparison.campaigns import campaign
+        from pytest_agentbench.reports.comparison.comparing import compare
 
         comparison = compare(
             self.baseline, campaign(report), self.settings.max_regressions, self.settings.min_completion
@@ -346,7 +351,7 @@ class SessionReport:
 
     def _spoilers(self) -> Iterator[str]:
         """What only the end shows, and a reader of the figures has to know."""
-        from pytest_agentbench.reports import family_warnings
+        from pytest_agentbench.reports.judge_agreement import family_warnings
 
         yield from self.budget.gaps() if self.budget is not None else ()
         for reason, count in self.not_run.items():
@@ -394,7 +399,7 @@ def _baseline(config: pytest.Config, settings: Settings) -> Campaign | None:
     if settings.compare is None:
         return None
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.reports import read_campaign
+    from pytest_agentbench.reports.comparison.campaigns import read_campaign
 
     try:
         return read_campaign(str(settings.compare), config.invocation_params.dir)[0]

@@ -1,7 +1,4 @@
-"""Text of others as a terminal, a CI's log or a judge may have it: nothing in it steers them or hides from a reader.
-
-What would is escaped and never left out, so that people see that it is there.
-"""
+"""Text of others as a terminal, a CI's log or a judge may have it: nothing in it steers them or hides from a reader."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def visible(text: str) -> str:
 
     Lines and tabs stay.
     """
-    return unheeded(legible(text))
+    return defuse_ci_commands(legible(text))
 
 
 def legible(text: str) -> str:
@@ -47,7 +44,7 @@ def legible(text: str) -> str:
 
 def visible_line(text: str) -> str:
     """Return the text like `visible`, on one line."""
-    return unheeded(legible(text.expandtabs(4)).replace("\n", "\\n"))
+    return defuse_ci_commands(legible(text.expandtabs(4)).replace("\n", "\\n"))
 
 
 def wholly_visible(text: str) -> str:
@@ -58,7 +55,7 @@ def wholly_visible(text: str) -> str:
     return _UNSEEN.sub(_escape, text)
 
 
-def unheeded(text: str) -> str:
+def defuse_ci_commands(text: str) -> str:
     """Return the text with escapes where a CI would take a line for a command of its own.
 
     Within JSON the escapes are JSON's, so that a document stays what it was.
@@ -67,7 +64,7 @@ def unheeded(text: str) -> str:
     return _FOLDED.sub(_defuse, shown) if "BUILDKITE" in os.environ else shown
 
 
-class UnheededStream:
+class DefusingStream:
     """A stream of text, no line of which a CI takes for a command. All else is the stream's own."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -78,7 +75,7 @@ class UnheededStream:
 
     def write(self, text: str) -> int:
         """Write the text with escapes in it."""
-        return self.heeded.write(unheeded(text))
+        return self.heeded.write(defuse_ci_commands(text))
 
 
 def _escape(match: re.Match[str]) -> str:

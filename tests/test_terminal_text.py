@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.ci_logs import FORGED, heeded
 from support.github_runner import commands
 
-from pytest_agentbench.terminal_text import UnheededStream, unheeded, visible, visible_line, wholly_visible
+from pytest_agentbench.terminal_text import DefusingStream, defuse_ci_commands, visible, visible_line, wholly_visible
 
 pieces = st.lists(
     st.sampled_from([*FORGED, "\n", "\r\n", " ", "#", ":", "-", "+", "\t", "x"]) | st.text(max_size=3)
@@ -39,7 +39,7 @@ def test_whatever_is_put_together_is_no_command(text):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BUILDKITE", "true")
         assert heeded(visible(text), buildkite=True) == []
-    assert heeded(unheeded(visible(text))) == []
+    assert heeded(defuse_ci_commands(visible(text))) == []
     assert commands(visible(text)) == []
 
 
@@ -54,7 +54,7 @@ def test_text_that_is_no_command_stays(monkeypatch):
 def test_a_document_on_a_streams_way_stays_the_same_document():
     document = {"a": "##vso[x]y", "b": ["##teamcity[z]", "::error::x"]}
     file = io.StringIO()
-    print(json.dumps(document, indent=2), file=UnheededStream(file))
+    print(json.dumps(document, indent=2), file=DefusingStream(file))
     assert heeded(file.getvalue()) == []
     assert json.loads(file.getvalue()) == document
 

@@ -1,11 +1,17 @@
-"""What an evaluation finds: one result for each item, and what they come to."""
+"""What an evaluation finds, one result for each item, and its file (seed 001)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from math import fsum
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from pytest_agentbench.bounded.files import MAX_DOCUMENT, read_file
+from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.store.files import write_atomically
 
 Prediction = str | tuple[str, ...] | None
 """A text, several (one per repetition), or None where there is none."""
@@ -75,3 +81,91 @@ def summarize(
 
 def _agrees(result: EvaluationResult) -> bool:
     return isinstance(result.details.get("agreement"), (int, float))
+
+
+_SECTIONS: Mapping[str, type] = {"benchmark_info": dict, "evaluation_results": list, "summary": dict}
+_FIELDS = ("item_id", "question", "ground_truth", "prediction", "score", "metric_name")
+_TEXTS = ("item_id", "question", "ground_truth", "metric_name")
+
+
+class Saved(NamedTuple):
+    """What the file holds. `info` has name, description, data_path and total_items, as far as they are known."""
+
+    info: dict[str, Any]
+    results: list[EvaluationResult]
+    summary: dict[str, Any]
+
+
+def write_results(
+    path: Path, info: Mapping[str, Any], results: Sequence[EvaluationResult], summary: Mapping[str, Any]
+) -> None:
+    """Writes the file whole or not at all, with the folders above it. Raises InfrastructureError where it cannot."""
+    document = {
+        "benchmark_info": dict(info),
+        "evaluation_results": [asdict(result) for result in results],
+        "summary": dict(summary),
+    }
+    text = json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape.
+        write_atomically(str(path.parent), path.name, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise InfrastructureError(f"{path}: the results could not be written ({error.strerror or error})") from error
+
+
+def read_results(path: Path) -> Saved:
+    """Raises ConfigError, naming what is missing, for a file that is none."""
+    try:
+        document = json.loads(read_file(path, MAX_DOCUMENT), parse_constant=_refuse)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}:1:1: not readable as JSON: {error}") from error
+    problems = list(_problems(document))
+    if problems:
+        raise ConfigError(f"{path}:1:1: these are no saved results: {'; '.join(problems[:5])}")
+    results = [_result(entry) for entry in document["evaluation_results"]]
+    return Saved(document["benchmark_info"], results, document["summary"])
+
+
+def _problems(document: Any) -> Iterator[str]:
+    if not isinstance(document, dict):
+        yield f"found {type(document).__name__}, expected an object with {', '.join(_SECTIONS)}"
+        return
+    for section, kind in _SECTIONS.items():
+        if section not in document:
+            yield f"{section} is missing"
+        elif not isinstance(document[section], kind):
+            yield f"{section}: found {type(document[section]).__name__}, expected {kind.__name__}"
+    results = document.get("evaluation_results")
+    for index, entry in enumerate(results if isinstance(results, list) else ()):
+        yield from (f"evaluation_results[{index}]{problem}" for problem in _entry_problems(entry))
+
+
+def _entry_problems(entry: Any) -> Iterator[str]:
+    if not isinstance(entry, dict):
+        yield f": found {type(entry).__name__}, expected an object"
+        return
+    yield from (f".{name} is missing" for name in _FIELDS if name not in entry)
+    for name in _TEXTS:
+        if not isinstance(entry.get(name, ""), str):
+            yield f".{name}: found {type(entry[name]).__name__}, expected a text"
+    score = entry.get("score")
+    if score is not None and (isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 1):
+        yield f".score: found {score!r}, expected a number from 0 to 1, or null"
+    if not isinstance(entry.get("details", {}), dict):
+        yield f".details: found {type(entry['details']).__name__}, expected an object"
+
+
+def _result(entry: Mapping[str, Any]) -> EvaluationResult:
+    values = {name: entry[name] for name in _FIELDS}
+    if isinstance(values["prediction"], list):
+        values["prediction"] = tuple(values["prediction"])
+    return EvaluationResult(**values, details=entry.get("details", {}))
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON value")

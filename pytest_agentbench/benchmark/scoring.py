@@ -1,27 +1,130 @@
-"""One item and its prediction to one result."""
+"""Score one item and its prediction: by a metric found by its name, or by what the row itself names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
-from pytest_agentbench.benchmark.asking import Desk, Pending
-from pytest_agentbench.benchmark.deciding import check_output, decide
+from pytest_agentbench.benchmark.concurrency import Desk, Pending
 from pytest_agentbench.benchmark.results import EvaluationResult
+from pytest_agentbench.checks.base import CheckContext
+from pytest_agentbench.checks.run import run_checks
+from pytest_agentbench.config.profiles import SecurityPolicy
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics import (
-    BUILTIN_METRICS,
-    METRICS,
-    Metric,
-    asks_model,
-    find_metric,
-    measure,
-    measure_async,
-    takes_trace,
-)
-from pytest_agentbench.records import Check, MetricResult, MetricSpec
-from pytest_agentbench.sources import BenchmarkItem, Dataset, as_prediction
+from pytest_agentbench.metrics.builtin import BUILTIN_METRICS, METRICS
+from pytest_agentbench.metrics.registry import Metric, asks_model, find_metric, measure, measure_async, takes_trace
+from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
+from pytest_agentbench.records.check_specs import Check
+from pytest_agentbench.records.evaluation import CheckResult, MetricResult
+from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
+from pytest_agentbench.sources.dataset import Dataset
+from pytest_agentbench.sources.items import BenchmarkItem
+from pytest_agentbench.sources.predictions import as_prediction
+from pytest_agentbench.sources.rows import deciders
+
+Lookup = Callable[[str], Metric | None]
+
+_NONE: Mapping[int, int] = {}
+_running: ContextVar[Mapping[int, int]] = ContextVar("agentbench_metric_lookups", default=_NONE)
+"""By a benchmark's id(): how many of its assigned lookups lie below the one that runs now, in this thread."""
+
+
+class MetricLookup:
+    """A data descriptor: the metric's function by its name, from the registry and what was assigned over it.
+
+    Seed 001 assigns a lambda that falls back to the attribute which it replaces:
+
+        benchmark._get_metric_function = lambda metric: {
+            "mine": mine
+        }.get(metric, benchmark._get_metric_function(metric))
+
+    While an assigned function runs, the attribute is therefore the one before it, and gives None for an unknown name.
+    Only the outermost lookup raises ConfigError. Assignments stack; `base` is what lies below them all.
+    """
+
+    def __init__(self, base: Callable[[Any, str], Metric | None]) -> None:
+        self._base = base
+
+    def __get__(self, benchmark: Any, owner: type | None = None) -> Any:
+        if benchmark is None:
+            return self
+        level = _running.get().get(id(benchmark), len(_assigned(benchmark)))
+        return partial(self._find, benchmark, level)
+
+    def __set__(self, benchmark: Any, function: Lookup) -> None:
+        if not callable(function):
+            raise TypeError(f"_get_metric_function: found {type(function).__name__}, expected a function of a name")
+        benchmark.__dict__[_ASSIGNED] = (*_assigned(benchmark), function)
+
+    def _find(self, benchmark: Any, level: int, name: str) -> Metric | None:
+        running = _running.get()
+        token = _running.set({**running, id(benchmark): level - 1})
+        try:
+            found = _assigned(benchmark)[level - 1](name) if level > 0 else self._base(benchmark, name)
+        finally:
+            _running.reset(token)
+        if id(benchmark) in running:
+            return found
+        if found is None:
+            return find_metric(name, METRICS)  # raises, and says what there is
+        if not callable(found):
+            raise ConfigError(f"metric {name!r}: the lookup gave {type(found).__name__}, expected a function")
+        return found
+
+
+def registered(_: object, name: str) -> Metric | None:
+    """The metric that is registered under the name."""
+    return METRICS.get(name)
+
+
+_ASSIGNED = "_metric_lookups"
+
+
+def _assigned(benchmark: Any) -> tuple[Lookup, ...]:
+    lookups: tuple[Lookup, ...] = benchmark.__dict__.get(_ASSIGNED, ())
+    return lookups
+
+
+_RUNNER = "predictions"
+
+
+def decide(dataset: Dataset, item: BenchmarkItem) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]:
+    """Checks, metrics with their arguments from the row, and the reference. Raises ValueError for what is unusable."""
+    metadata = item.metadata or {}
+    row = {"id": item.id, "question": item.question, "answer": item.answer, "metadata": metadata}
+    return deciders(dataset, row, metadata)
+
+
+async def check_output(check: Check, item: BenchmarkItem, output: str, compat: Literal["v1"] | None) -> CheckResult:
+    """What the check finds in a prediction. Never raises: its own error is an outcome."""
+    case = Case(
+        case_id=item.id,
+        title=item.id,
+        path=Path(item.id),
+        runner=RunnerSpec(type=_RUNNER),
+        messages=(Message(role="user", content=item.question),),
+        checks=(check,),
+        reference=item.answer,
+    )
+    artifact = RunArtifact(
+        run_id=item.id,
+        case_id=item.id,
+        runner_type=_RUNNER,
+        model={},
+        repetition=1,
+        status="success",
+        started_at=datetime.now(UTC),
+        duration_seconds=0.0,
+        trace=(FinalOutputEvent(sequence=0, at=0.0, content=output),),
+    )
+    [result] = await run_checks(CheckContext(case, artifact, None, METRICS, compat), SecurityPolicy())
+    return result
+
 
 _NOTHING = "there is nothing to score against: the item has neither an answer nor an evaluator"
 

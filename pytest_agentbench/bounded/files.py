@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from io import BufferedReader
 from typing import BinaryIO, TypeAlias
 
-from pytest_agentbench.errors import AgentbenchError, visible
+from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.terminal_text import visible
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 

@@ -1,15 +1,85 @@
-"""What a check is: a function `(spec, context) -> Verdict`, plain or a coroutine function; also for plugins."""
+"""What a check is and is given: its context and verdict, files by path, and JSON values."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+import stat
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NoReturn
 
-from pytest_agentbench.metrics import Metric
-from pytest_agentbench.records import Case, CheckOutcome, RunArtifact
-from pytest_agentbench.workspaces import Workspace
+from pytest_agentbench.bounded.files import FileRefusedError, read_file
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.metrics.registry import Metric
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.evaluation import CheckOutcome
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.sources.json_files import lies_deep
+from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
+from pytest_agentbench.workspaces.workspace import Kind, Workspace
+
+MAX_DEPTH = 64
+"""How deep a text's JSON may nest: what looks into it recurses, and no agent shall break a check by its answer."""
+
+_FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+
+
+def parse_json(text: str) -> Any:
+    """The text as JSON, or the last fenced block of it. Raises ValueError with the reason where there is none."""
+    try:
+        return loads(text)
+    except ValueError as error:
+        fenced = _FENCE.findall(text)
+        if not fenced:
+            raise ValueError(f"not JSON: {error}") from error
+    try:
+        return loads(fenced[-1])
+    except ValueError as error:
+        raise ValueError(f"its last fenced block is not JSON: {error}") from error
+
+
+def json_equal(one: Any, other: Any) -> bool:
+    """Equality of JSON values: 1 equals 1.0, but true is no number."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(json_equal(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(json_equal, one, other))
+    return bool(one == other)
+
+
+def includes(whole: Any, part: Any) -> bool:
+    """Whether `whole` has every pair of the mapping `part`, at any depth; other values must be equal."""
+    if isinstance(part, Mapping):
+        return isinstance(whole, Mapping) and all(
+            key in whole and includes(whole[key], value) for key, value in part.items()
+        )
+    return json_equal(whole, part)
+
+
+def compact(value: Any) -> str:
+    """The value on one line, for messages."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def loads(text: str) -> Any:
+    """The text as JSON: no NaN, nothing that nests too deep. Raises ValueError."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if lies_deep(value, MAX_DEPTH):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON value")
+
 
 _MAX_EXCERPT = 400
 _MAX_LINES = 8
@@ -67,3 +137,92 @@ def excerpt(text: str) -> str:
 
 def _short(text: str | None) -> str | None:
     return text if text is None or len(text) <= _MAX_EXCERPT else f"{text[: _MAX_EXCERPT - 1]}…"
+
+
+# Where a check's path lies: in the workspace, where agents write, else in the case folder.
+#
+# A relative path is looked up in both, `/tmp/...` only in the run's private temporary folder. No path leads out of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something that exists: `name` is the place for messages, `file` is set where it lies in the case folder."""
+
+    name: str
+    kind: Kind
+    file: Path | None = None
+
+
+def find(context: CheckContext, path: str) -> Place | None:
+    """What lies at the path. Raises ConfigError for a path that no check may look at, Unmet where the agent bars it."""
+    absolute = path.startswith("/")
+    if ".." in path.split("/") or "\0" in path or (absolute and not path.startswith("/tmp/")):  # noqa: S108
+        raise ConfigError(
+            f"path: found {path!r}, expected one below the workspace without `..`, or below its private /tmp"
+        )
+    if context.workspace is not None:
+        try:
+            kind = context.workspace.kind(path)
+        except PathRefusedError as refused:
+            raise Unmet(f"{path} in the workspace: {refused}") from refused
+        except PermissionError as error:
+            raise Unmet(f"{path} in the workspace cannot be looked at: {error.strerror}") from error
+        if kind is not None:
+            return Place("the workspace", kind)
+    return None if absolute else _find_beside(context.case.path.parent, path)
+
+
+def read_text(context: CheckContext, path: str) -> tuple[str, str]:
+    """The file's text, and the file and its place as messages name it.
+
+    Raises Unmet where there is no such file, or the agent made it unreadable, ValueError where it is not UTF-8 or too
+    large.
+    """
+    place = find(context, path)
+    if place is None:
+        raise Unmet(missing(context, path))
+    name = f"{path} in {place.name}"
+    if place.kind != "file":
+        raise Unmet(f"{name} is a {place.kind}, no regular file")
+    try:
+        if place.file is not None:
+            return _read_beside(place.file), name
+        assert context.workspace is not None
+        return context.workspace.read_text(path), name
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name} is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}") from error
+    except PathRefusedError as refused:
+        raise Unmet(f"{name}: {refused}") from refused
+    except PermissionError as error:
+        if place.file is not None:
+            raise
+        raise Unmet(f"{name} cannot be read: {error.strerror}") from error
+
+
+def missing(context: CheckContext, path: str) -> str:
+    """The sentence for a path where nothing lies."""
+    places = ["the workspace"] if context.workspace is not None else []
+    if not path.startswith("/"):
+        places.append("the case folder")
+    made = "" if context.workspace is not None else " (the run made no workspace)"
+    return f"{path} does not exist" + (f" in {' or in '.join(places)}" if places else "") + made
+
+
+def _find_beside(folder: Path, path: str) -> Place | None:
+    top = folder.resolve()
+    target = (top / path).resolve()
+    if not target.is_relative_to(top):
+        raise ConfigError(f"path: {path!r} leads out of the case folder, to {target}")
+    try:
+        mode = target.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    kind: Kind = "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
+    return Place("the case folder", kind, target)
+
+
+def _read_beside(file: Path) -> str:
+    try:
+        return read_file(file, MAX_FILE_BYTES).decode()
+    except FileRefusedError as error:
+        raise ValueError(f"{file}: {error.strerror}") from error

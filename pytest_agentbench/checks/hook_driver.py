@@ -81,7 +81,8 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
 def _arguments(request: Mapping[str, Any], wanted: int) -> Iterator[Any]:
     """The artifact and the context, as far as the hook wants them: making them takes most of a hook's time."""
     if wanted > 0:
-        from pytest_agentbench.records import Case, RunArtifact
+        from pytest_agentbench.records.case import Case
+        from pytest_agentbench.records.run import RunArtifact
 
         yield RunArtifact.model_validate(request["artifact"])
     if wanted > 1:

@@ -16,20 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.checks.base import CheckContext, Verdict, excerpt, verdict
-from pytest_agentbench.config import SecurityPolicy
+from pytest_agentbench.config.profiles import SecurityPolicy
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.records import Case, PythonHook
-from pytest_agentbench.workspaces import (
-    ResourceLimits,
-    TreeError,
-    Workspace,
-    Workspaces,
-    bubblewrap_problem,
-    copy_tree,
-)
-from pytest_agentbench.workspaces.sandboxes.base import Killed
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.check_specs import PythonHook
+from pytest_agentbench.workspaces.sandboxes.base import Killed, ResourceLimits
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.isolated import Isolated, Isolation, run_isolated
-from pytest_agentbench.workspaces.walking import walk
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.template import copy_tree
+from pytest_agentbench.workspaces.workspace import TreeError, Workspace, walk
 
 HOOK_SECONDS = 30.0
 """How long one hook may run."""

@@ -6,32 +6,30 @@ import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pytest_agentbench.checks.answer import (
+from pytest_agentbench.checks.base import CheckContext, CheckFunction, Unmet, Verdict
+from pytest_agentbench.checks.declarative import (
+    file_contains,
+    file_exists,
     final_response_present,
     json_path_equals,
     json_schema,
-    metric_at_least,
-    regex_match,
-)
-from pytest_agentbench.checks.base import CheckContext, CheckFunction, Unmet, Verdict
-from pytest_agentbench.checks.files import (
-    file_contains,
-    file_exists,
-    openclaw_workspace_file_present,
-    output_artifact_present,
-    path_exists,
-)
-from pytest_agentbench.checks.trace import (
     max_cost_usd,
     max_seconds,
     max_turns,
+    metric_at_least,
+    openclaw_workspace_file_present,
+    output_artifact_present,
+    path_exists,
+    regex_match,
     status_is,
     tool_call_count,
     tool_called,
     tool_not_called,
 )
-from pytest_agentbench.config import SecurityPolicy
-from pytest_agentbench.records import Check, CheckResult, Dimension
+from pytest_agentbench.config.profiles import SecurityPolicy
+from pytest_agentbench.records.base import Dimension
+from pytest_agentbench.records.check_specs import Check
+from pytest_agentbench.records.evaluation import CheckResult
 
 BUILTIN_CHECKS: Mapping[str, CheckFunction] = MappingProxyType(
     {

@@ -7,13 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from importlib import import_module
-from keyword import iskeyword
 from typing import Any
 
-COMMANDS = {
+from pytest_agentbench.cli.commands import Command, find_commands
+
+_SUMMARIES = {
     "init": "begin a project, or a dataset's descriptor",
-    "import": "turn case files of DeepEval, Inspect or promptfoo into cases",
     "validate": "check configuration files, cases and datasets",
     "evaluate": "score a file of predictions against a dataset",
     "list": "show the cases of a folder",
@@ -28,9 +27,9 @@ COMMANDS = {
     "doctor": "say what works on this machine of what the cases need",
     "mcp": "list and call tools of MCP servers; report on, judge and make MCP tasks",
     "serve": "answer chat completions from the scripts beside the cases, on loopback",
-    "research": "score research reports: POET, RACE, FACT; select queries, make criteria",
-    "openclaw": "build OpenClaw's image; make an agent from a live workspace",
 }
+COMMANDS = {name: Command(summary, f"{__name__}.{name}") for name, summary in _SUMMARIES.items()}
+"""The package's own; packs add theirs."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,13 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = [*(sys.argv[1:] if argv is None else argv)]  # `list` is the command's module here, once it is imported
     args = _parser(arguments).parse_args(arguments)
     from pytest_agentbench.errors import AgentbenchError
-    from pytest_agentbench.terminal_text import UnheededStream, visible
+    from pytest_agentbench.terminal_text import DefusingStream, visible
 
     streams: Any = (sys.stdout, sys.stderr)  # None where it is closed
-    shown: Any = [stream and UnheededStream(stream) for stream in streams]
+    shown: Any = [stream and DefusingStream(stream) for stream in streams]
     try:
         with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
-            code: int = _module(args.command).run(args)
+            code: int = find_commands(COMMANDS)[args.command].load().run(args)
             sys.stdout.flush()
     except AgentbenchError as error:
         print(visible(str(error)), file=sys.stderr)
@@ -67,17 +66,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
-    for name, summary in COMMANDS.items():
+    for name, command in find_commands(COMMANDS).items():
         if name == wanted:
-            _module(name).add_parser(subparsers)
+            command.load().add_parser(subparsers)
         else:
-            subparsers.add_parser(name, help=summary)
+            subparsers.add_parser(name, help=command.summary)
     return parser
-
-
-def _module(command: str) -> Any:
-    """The command's module; one that Python has a keyword for ends in an underscore."""
-    return import_module(f"{__name__}.{command}{'_' if iskeyword(command) else ''}")
 
 
 class _Version(argparse.Action):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_agentbench.reports.comparison import Comparison
+    from pytest_agentbench.reports.comparison.results import Comparison
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,9 +34,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the comparison, writes it where asked to."""
-    from pytest_agentbench.cli.terminal import Standard
-    from pytest_agentbench.reports import compare, read_campaign
-    from pytest_agentbench.reports.comparison.terminal import write_comparison, write_failures
+    from pytest_agentbench.cli.output import Standard
+    from pytest_agentbench.reports.comparison.campaigns import read_campaign
+    from pytest_agentbench.reports.comparison.comparing import compare
+    from pytest_agentbench.reports.comparison.wording import write_comparison, write_failures
 
     here = Path.cwd()
     baseline, _ = read_campaign(args.baseline, here)
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.markdown is not None:
         _write_markdown(found, report, args.markdown)
     if args.html is not None:
-        from pytest_agentbench.reports.html import write_page
+        from pytest_agentbench.reports.html.page import write_page
 
         write_page(report, args.html, comparison=found)
     if args.json:
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _min_completion(report: dict[str, Any]) -> float:
     """What the session of a report was to reach, where it was gated."""
-    from pytest_agentbench.reports import MIN_COMPLETION
+    from pytest_agentbench.reports.gate import MIN_COMPLETION
 
     wanted: float | None = report["session"]["gate"]["min_completion"]
     return MIN_COMPLETION if wanted is None else wanted
@@ -70,7 +71,8 @@ def _min_completion(report: dict[str, Any]) -> float:
 
 def _case_failures(comparison: Comparison, report: dict[str, Any]) -> list[str]:
     """Sentences on cases of the compared models that must pass and did not, or that miss their own threshold."""
-    from pytest_agentbench.reports import build_report, case_failures
+    from pytest_agentbench.reports.gate import case_failures
+    from pytest_agentbench.reports.report import build_report
 
     models = {model.model_id for model in comparison.models}
     strict = [row for row in report["runs"] if row["model_id"] in models and (row["must_pass"] or row["thresholds"])]
@@ -78,7 +80,8 @@ def _case_failures(comparison: Comparison, report: dict[str, Any]) -> list[str]:
 
 
 def _write_markdown(found: dict[str, Any], report: dict[str, Any], path: Path) -> None:
-    from pytest_agentbench.reports.ci import Places, comparison_markdown
-    from pytest_agentbench.research.files import write_text
+    from pytest_agentbench.reports.ci.document import comparison_markdown
+    from pytest_agentbench.reports.ci.jobs import Places
+    from pytest_agentbench.store.output_files import write_text
 
     write_text(path, comparison_markdown(found, report, Places(Path.cwd())))

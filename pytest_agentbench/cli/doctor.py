@@ -4,15 +4,155 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
+import shutil
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pytest_agentbench.cli.findings import Finding
+from pytest_agentbench.cli.doctor_findings import Finding, Models, examine_sandboxes, examine_servers, sandbox_actions
+from pytest_agentbench.cli.doctor_needs import Cases, Needs, cases_below, has_hooks, needs_of, skip_for_images
+from pytest_agentbench.cli.places import session_roots
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.engine.registry import Registry, build_registry
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+
+_PACKAGES = ("pytest-agentbench", "pytest", "openai", "docker")
+_SHOWN = 3
+
+
+async def examine(
+    path: Path, profile: str | None, output: Path, announce: Callable[[Sequence[str]], None] | None = None
+) -> list[Finding]:
+    """Everything about the cases below a path. Raises ConfigError for profiles that cannot be read.
+
+    Nothing that a file names is started or asked, unless `announce` takes the list of what is about to be.
+    """
+    roots = session_roots([path])
+    root = roots.around(path)
+    run_profiles = _run_profiles(root, profile)
+    evaluation_profiles = _evaluation_profiles(root, profile)
+    registry, workspaces = build_registry(), Workspaces()
+    found, models, live = cases_below(path, roots), Models(root, evaluation_profiles), announce is not None
+    sandboxes = Sandboxes(workspaces, starts_engines=False)
+    try:
+        needs = await _needs(found, run_profiles, sandboxes, registry)
+        if announce is not None:
+            announce([*sandbox_actions(run_profiles, needs), *models.actions()])
+            sandboxes = Sandboxes(workspaces)
+            needs = await _needs(found, run_profiles, sandboxes, registry)
+        hooks = any(has_hooks(found.cases, each) for each in evaluation_profiles)
+        tried = await examine_sandboxes(run_profiles, needs, sandboxes, hooks=hooks, live=live)
+    finally:
+        await sandboxes.close()
+        workspaces.close()
+    return [
+        *_versions(),
+        *tried,
+        *_cases(path, found, run_profiles, needs),
+        *examine_servers(found.cases, root, run_profiles),
+        *await models.examine(live=live),
+        _search(registry.search is not None),
+        *_places(output, run_profiles),
+    ]
+
+
+async def _needs(found: Cases, profiles: Sequence[RunProfile], sandboxes: Sandboxes, registry: Registry) -> list[Needs]:
+    needs = [needs_of(found.cases, each, sandboxes, registry) for each in profiles]
+    for need in needs:
+        await skip_for_images(need, sandboxes)
+    return needs
+
+
+def _run_profiles(root: ConfigRoot, name: str | None) -> list[RunProfile]:
+    if name is not None:
+        return [root.run_profile(name)]
+    return [root.run_profile(str(path)) for path in _files(root, "run_profiles")] or [RunProfile.default()]
+
+
+def _evaluation_profiles(root: ConfigRoot, name: str | None) -> list[EvaluationProfile]:
+    if name is None:
+        return [root.evaluation_profile(str(path)) for path in _files(root, "evaluation_profiles")]
+    try:
+        return [root.evaluation_profile(name)]
+    except ConfigError:
+        if not _files(root, "evaluation_profiles"):
+            return []
+        raise
+
+
+def _files(root: ConfigRoot, folder: str) -> list[Path]:
+    return sorted(path for path in (root.path / folder).glob("*.*") if path.suffix in (".yaml", ".yml"))
+
+
+def _versions() -> Iterator[Finding]:
+    system = f"{platform.python_version()} on {platform.system()} {platform.release()} ({platform.machine()})"
+    yield Finding("versions", "python", None, system)
+    for name in _PACKAGES:
+        try:
+            yield Finding("versions", name, None, version(name))
+        except PackageNotFoundError:
+            yield Finding("versions", name, False, f"not installed: pip install {name}")
+
+
+def _cases(path: Path, found: Cases, profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[Finding]:
+    area = "cases"
+    if found.problems:
+        said = f"{len(found.problems)} cannot be read; `agentbench validate` says why"
+        yield Finding(area, "files", False, said, needed=True)
+    elif not found.cases:
+        yield Finding(area, "files", None, f"none to look at below {path}; name the folder that your cases are in")
+        return
+    for profile, need in zip(profiles, needs, strict=True):
+        skipped = sum(map(len, need.skipped.values()))
+        counted = f"{len(found.cases) - skipped} of {len(found.cases)} cases can run"
+        yield Finding(area, f"profile {profile.run_profile_id}", not skipped, counted)
+        for reason, ids in need.skipped.items():
+            yield Finding(area, f"skipped: {_listed(ids)}", False, reason, needed=True)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _search(works: bool) -> Finding:
+    variables = "AGENTBENCH_SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY"
+    if works:
+        return Finding("web", "web_search", True, f"a backend is set by one of {variables}")
+    return Finding("web", "web_search", False, f"no backend; set {variables} for cases that use it")
+
+
+def _places(output: Path, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
+    temporary = tempfile.gettempdir()
+    free, wanted = shutil.disk_usage(temporary).free, max(each.sandbox_settings.workspace_mb for each in profiles)
+    said = f"{temporary}: {free / 2**30:.1f} GB free"
+    if free < wanted * 2**20:
+        said += f", and one run's workspace may take {wanted} MB; make room, or set TMPDIR to another folder"
+    yield Finding("places", "temporary folder", free >= wanted * 2**20, said, needed=True)
+    problem = _not_writable(output)
+    said = str(output) if problem is None else f"{output}: {problem}; name another with --agentbench-output"
+    yield Finding("places", "store", problem is None, said, needed=True)
+
+
+def _not_writable(output: Path) -> str | None:
+    """Why no file can be made below the folder, or where it would be made; None where one can."""
+    folder = output.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or type(error).__name__
+
 
 _MARKS = {True: "ok", False: "no", None: "-"}
 _NEEDED_AND_MISSING = "MISSING"
@@ -49,9 +189,8 @@ def run(args: argparse.Namespace) -> int:
     """Prints what it finds. Values of keys are never shown."""
     import asyncio
 
-    from pytest_agentbench.cli.examining import examine
     from pytest_agentbench.cli.places import existing
-    from pytest_agentbench.store import Redactor
+    from pytest_agentbench.store.redaction import Redactor
 
     (path,) = existing([args.path])
     findings = asyncio.run(examine(path, args.profile, args.output, _announce if args.live else None))
@@ -66,8 +205,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _announce(actions: Sequence[str]) -> None:
-    from pytest_agentbench.cli.printing import printable
-    from pytest_agentbench.store import Redactor
+    from pytest_agentbench.cli.output import printable
+    from pytest_agentbench.store.redaction import Redactor
 
     redactor = Redactor()
     for action in actions or ["nothing: no file names a model, an engine or an image"]:
@@ -75,7 +214,7 @@ def _announce(actions: Sequence[str]) -> None:
 
 
 def _lines(findings: Sequence[Finding], lacking: int) -> list[str]:
-    from pytest_agentbench.cli.printing import printable
+    from pytest_agentbench.cli.output import printable
 
     lines: list[str] = []
     for area, group in groupby(findings, key=lambda finding: finding.area):

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.printing import printable
+from pytest_agentbench.cli.output import printable
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config import ConfigRoot
-    from pytest_agentbench.records import Case
+    from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.records.case import Case
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,7 +51,7 @@ def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
     """The cases of files and folders. What cannot be loaded goes to `problems`."""
     from pytest_agentbench.cli.places import session_roots
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.sources import find_cases
+    from pytest_agentbench.sources.discovery import find_cases
 
     roots = session_roots(paths)
     for given in paths:
@@ -64,20 +64,17 @@ def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
 
 def _cases_of(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Case]:
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.sources import (
-        CASE_FILES,
+    from pytest_agentbench.packs.research.cases import (
         BadReport,
-        BadRow,
-        CodeNotRun,
         is_reports,
-        load_case,
-        open_dataset,
         open_reports,
         read_all_reports,
-        read_rows,
         report_case,
-        row_case,
     )
+    from pytest_agentbench.sources.dataset import open_dataset
+    from pytest_agentbench.sources.items import CodeNotRun
+    from pytest_agentbench.sources.rows import BadRow, read_rows, row_case
+    from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
 
     try:
         if path.name in CASE_FILES:

@@ -1,26 +1,253 @@
-"""`agentbench mcp tools|call|report|ablation|synthesize`: MCP servers, and benchmarks of how agents use them."""
+"""`agentbench mcp ...`: MCP servers and their tools, and benchmarks of how agents use them."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.cli.chosen import add_commands, run_chosen
+from pytest_agentbench.cli.commands import Command, Parts, add_commands, find_commands, run_chosen
+from pytest_agentbench.cli.output import printable
 
+if TYPE_CHECKING:
+    from pytest_agentbench.cli.servers import Asked, DeclaredServers
+    from pytest_agentbench.tools.mcp.servers import Listing, ServerTool
+
+
+def add_tools_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "tools",
+        help="list the tools of servers, or say why a server does not answer",
+        description="List the tools of a server, or start every server of a file and say how that went. What servers "
+        "list is kept in the output folder, so that sessions need not start those whose tools nobody calls. Exit "
+        "status 1 where a server does not come up.",
+    )
+    parser.add_argument(
+        "server", metavar="SERVER|FILE", help="a declared server, or a whole servers.yaml or commands.json"
+    )
+    parser.add_argument("--schemas", action="store_true", help="print the schemas of the tools' arguments too")
+    parser.add_argument("--json", action="store_true", help="print a JSON list of servers with all of that instead")
+    parser.add_argument("--refresh", action="store_true", help="start the server even where its tools are known")
+    add_common_options(parser)
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """What every command has that starts servers."""
+    parser.add_argument(
+        "--profile", metavar="NAME", help="the run profile that says where servers run, and declares more of them"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
+    )
+
+
+def print_tools(args: argparse.Namespace) -> int:
+    """Prints what the servers offer. Values of keys are never shown."""
+    import asyncio
+
+    from pytest_agentbench.cli.servers import declared_servers, is_servers_file, redactor_of, servers_of_file
+
+    whole = is_servers_file(args.server)
+    declared = servers_of_file(Path(args.server), args.profile) if whole else declared_servers(args.profile)
+    asked = asyncio.run(_list_tools(declared, None if whole else args.server, args.output, args.refresh))
+    redactor = redactor_of(declared.servers.values())
+    if args.json:
+        print(json.dumps(redactor.value([_document(each) for each in asked]), indent=2, ensure_ascii=False))
+    else:
+        for each in asked:
+            for line in _state(each) if whole and not args.schemas else _lines(each, args.schemas):
+                print(redactor.text(line))
+    return 1 if any(each.problem is not None for each in asked) else 0
+
+
+async def _list_tools(declared: DeclaredServers, name: str | None, output: Path, refresh: bool) -> list[Asked]:
+    """The server of that name; all of them where it is None."""
+    from pytest_agentbench.cli.servers import started_servers
+
+    async with started_servers(declared, output) as servers:
+        return await servers.ask_all() if name is None else [await servers.ask(name, refresh=refresh)]
+
+
+def _state(asked: Asked) -> Iterator[str]:
+    if asked.listing is None:
+        yield from _failed(asked)
+    else:
+        yield printable(f"ok      {asked.name}: {_counted(asked.listing)}, {asked.seconds:.1f} s")
+
+
+def _failed(asked: Asked) -> Iterator[str]:
+    said, *more = (asked.problem or "").splitlines()
+    yield printable(f"FAILED  {asked.name}: {said}")
+    yield from (printable(f"        {line}") for line in more)
+
+
+def _lines(asked: Asked, schemas: bool) -> Iterator[str]:
+    if asked.listing is None:
+        yield from _failed(asked)
+        return
+    about = f"{asked.listing.server_name} {asked.listing.server_version}".strip()
+    how = "known from before; --refresh asks again" if asked.seconds is None else f"{asked.seconds:.1f} s"
+    yield printable(f"{asked.name}: {_counted(asked.listing)} of {about or 'a server without a name'} ({how})")
+    for tool in asked.listing.tools:
+        yield printable(f"  {tool.name}({', '.join(_parameters(tool))})")
+        if description := " ".join(tool.description.split()):
+            yield printable(f"      {description if schemas else _shortened(description)}")
+        if schemas:
+            for line in json.dumps(tool.input_schema, indent=2, ensure_ascii=False).splitlines():
+                yield "      " + printable(line)
+
+
+def _counted(listing: Listing) -> str:
+    return f"{len(listing.tools)} tool{'' if len(listing.tools) == 1 else 's'}"
+
+
+def _shortened(text: str, width: int = 100) -> str:
+    return text if len(text) <= width else text[: width - 3].rstrip() + "..."
+
+
+def _parameters(tool: ServerTool) -> Iterator[str]:
+    """The names of its arguments, those in brackets that may be left out."""
+    properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
+    for name in properties if isinstance(properties, dict) else ():
+        yield name if isinstance(required, list) and name in required else f"[{name}]"
+
+
+def _document(asked: Asked) -> dict[str, Any]:
+    tools = asked.listing.tools if asked.listing is not None else ()
+    return {
+        "server": asked.name,
+        "problem": asked.problem,
+        "version": asked.listing.server_version if asked.listing is not None else None,
+        "seconds": asked.seconds,
+        "tools": [tool.model_dump(include={"name", "description", "input_schema"}) for tool in tools],
+    }
+
+
+_USAGE = "expected SERVER TOOL or SERVER:TOOL, and then a JSON object with the arguments"
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """What came of the call: `text` as an agent would read it. `fit` says how its arguments fit the tool's schema."""
+
+    text: str
+    is_error: bool
+    fit: str
+    seconds: float
+
+
+def add_call_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+
+    parser = subparsers.add_parser(
+        "call",
+        help="call one tool of a server",
+        description="Call one tool and print its result; what else there is to say goes to stderr. The server gets the "
+        "arguments as they are, whether they satisfy the tool's schema or not. Exit status 1 where the call fails.",
+        usage="%(prog)s [options] SERVER TOOL [ARGUMENTS]",
+    )
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="SERVER TOOL [ARGUMENTS]",
+        help="a declared server, its tool (or both as SERVER:TOOL), and a JSON object (default: {})",
+    )
+    add_common_options(parser)
+
+
+def call_tool(args: argparse.Namespace) -> int:
+    """Prints what the tool answers. Values of keys are never shown."""
+    import asyncio
+
+    from pytest_agentbench.cli.servers import declared_servers, redactor_of
+    from pytest_agentbench.terminal_text import visible
+
+    server, tool, arguments = _read_call(args.words)
+    declared = declared_servers(args.profile)
+    called = asyncio.run(_call(declared, server, tool, arguments, args.output))
+    shown = redactor_of(declared.servers.values()).text
+    print(visible(shown(called.text)))
+    failed = "the call failed; " if called.is_error else ""
+    print(shown(f"{failed}{called.fit}; {1000 * called.seconds:.0f} ms"), file=sys.stderr)
+    return 1 if called.is_error else 0
+
+
+def _read_call(words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
+    """Server, tool and arguments. Raises ConfigError."""
+    from pytest_agentbench.errors import ConfigError
+
+    server, colon, tool = words[0].partition(":")
+    rest = list(words[1:])
+    if not colon:
+        tool = rest.pop(0) if rest else ""
+    if not server or not tool or len(rest) > 1:
+        raise ConfigError(f"found {' '.join(words)!r}, {_USAGE}")
+    text = rest[0] if rest else "{}"
+    try:
+        arguments = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"arguments: found {text!r}, expected a JSON object: {error}") from error
+    if not isinstance(arguments, dict):
+        raise ConfigError(f"arguments: found {text!r}, expected a JSON object")
+    return server, tool, arguments
+
+
+async def _call(declared: DeclaredServers, server: str, name: str, arguments: dict[str, Any], output: Path) -> _Called:
+    from pytest_agentbench.cli.servers import started_servers
+    from pytest_agentbench.errors import McpCallError
+
+    async with started_servers(declared, output) as servers:
+        connection = servers.connect(server)
+        tool = _tool(await connection.listing(), server, name)
+        begun = time.perf_counter()
+        try:
+            result = await connection.call(name, arguments)
+            text, is_error = result.text, result.is_error
+        except McpCallError as error:
+            text, is_error = str(error), True
+        return _Called(text, is_error, _fit(tool, arguments), time.perf_counter() - begun)
+
+
+def _tool(listing: Listing, server: str, name: str) -> ServerTool:
+    from pytest_agentbench.config.base import suggest
+    from pytest_agentbench.errors import ConfigError
+
+    tools = {tool.name: tool for tool in listing.tools}
+    if name not in tools:
+        raise ConfigError(f"MCP server {server!r} has no tool {name!r}{suggest(name, tools)}")
+    return tools[name]
+
+
+def _fit(tool: ServerTool, arguments: dict[str, Any]) -> str:
+    from pytest_agentbench.bounded.schemas import UncheckableError, bounded_schema
+
+    try:
+        accepted = bounded_schema(tool.input_schema).accepts(arguments)
+    except UncheckableError as error:
+        return f"nobody can tell whether the arguments satisfy the tool's schema: {error}"
+    return f"the arguments {'satisfy' if accepted else 'do not satisfy'} the tool's schema"
+
+
+TOOLS = Parts(add_tools_parser, print_tools)
+CALL = Parts(add_call_parser, call_tool)
 _COMMANDS = {
-    "tools": "list the tools of servers, or say why a server does not answer",
-    "call": "call one tool of a server",
-    "report": "print the tables of MCP tasks from report.json",
-    "ablation": "judge the same runs with and without shuffled prompts",
-    "synthesize": "make a file of MCP tasks for servers",
+    "tools": Command("list the tools of servers, or say why a server does not answer", f"{__name__}:TOOLS"),
+    "call": Command("call one tool of a server", f"{__name__}:CALL"),
 }
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command with its own commands."""
     parser = subparsers.add_parser("mcp", help="MCP servers and tasks", description=__doc__)
-    add_commands(parser, "mcp", _COMMANDS)
+    add_commands(parser, "mcp", find_commands(_COMMANDS, "mcp"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of them."""
-    return run_chosen("mcp", args)
+    return run_chosen(find_commands(_COMMANDS, "mcp"), args)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.bounded import MAX_TEXT, read_file
-from pytest_agentbench.config import ConfigRoot, SessionRoots, decide_roots, trust_of
+from pytest_agentbench.bounded.files import MAX_TEXT, read_file
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import SessionRoots, decide_roots, trust_of
 from pytest_agentbench.errors import ConfigError
 
 _CONFIGURATIONS = {
@@ -52,7 +53,7 @@ def session_roots(paths: Sequence[Path]) -> SessionRoots:
     """Return whose the config roots are where a command is given these paths: as in a pytest session of the first
     one's project.
     """
-    from pytest_agentbench.sources import has_cases
+    from pytest_agentbench.sources.discovery import has_cases
 
     project = project_of(paths[0])
     ini = _pytest_ini(project)

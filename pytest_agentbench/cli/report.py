@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     path, report = stored_report(args.source)
     if args.human is not None:
-        from pytest_agentbench.reports import human_results, read_labels
+        from pytest_agentbench.reports.human_agreement import human_results, read_labels
 
         report["human"] = human_results(report, read_labels(args.human), str(args.human))
     for name, write in _writers(report, args.source, args.runs or _runs(args.source)).items():
@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
     if args.github:
         _tell_github(report, args.source)
     elif not any(getattr(args, name) for name in _NAMES):
-        from pytest_agentbench.cli.terminal import Standard
-        from pytest_agentbench.reports import write_summary
+        from pytest_agentbench.cli.output import Standard
+        from pytest_agentbench.reports.terminal import write_summary
 
         write_summary(Standard(), report, {"report": path})
     return 0
@@ -88,7 +88,8 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
     ConfigError.
     """
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.reports import journals, read_journal, read_report
+    from pytest_agentbench.reports.journal import journals, read_journal
+    from pytest_agentbench.reports.reading import read_report
 
     if not source.is_dir():
         return source, read_journal(source) if source.suffix == ".journal" else _completed(read_report(source), source)
@@ -108,7 +109,7 @@ def stored_report(source: Path) -> tuple[Path, dict[str, Any]]:
 
 def _completed(found: dict[str, Any], path: Path) -> dict[str, Any]:
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.reports import build_report
+    from pytest_agentbench.reports.report import build_report
 
     kept: dict[str, Any] = {name: found[name] for name in ("comparison", "human") if name in found}
     try:
@@ -126,8 +127,8 @@ def _runs(source: Path) -> Path:
 
 def _problem(args: argparse.Namespace) -> str | None:
     """Why this cannot be done, as far as that is known before anything is read."""
-    from pytest_agentbench.lazy import missing
-    from pytest_agentbench.reports.ci import on_github
+    from pytest_agentbench.errors import missing
+    from pytest_agentbench.reports.ci.jobs import on_github
 
     for name, (module, extra) in _EXTRAS.items():
         if getattr(args, name) is not None and (lacking := missing(module, extra)) is not None:
@@ -147,10 +148,13 @@ def _problem(args: argparse.Namespace) -> str | None:
 
 def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, Callable[[Path], object]]:
     """What writes the report to a path, by the option that asks for it."""
-    from pytest_agentbench.reports import export, outputs, write_report
-    from pytest_agentbench.reports.ci import Places, markdown
-    from pytest_agentbench.reports.html import write_page
-    from pytest_agentbench.research.files import write_text
+    from pytest_agentbench.reports import export
+    from pytest_agentbench.reports import report as outputs
+    from pytest_agentbench.reports.ci.document import markdown
+    from pytest_agentbench.reports.ci.jobs import Places
+    from pytest_agentbench.reports.html.page import write_page
+    from pytest_agentbench.reports.report import write_report
+    from pytest_agentbench.store.output_files import write_text
 
     return {
         "html": lambda path: write_page(report, path, output=runs),
@@ -163,8 +167,9 @@ def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, C
 
 
 def _tell_github(report: dict[str, Any], source: Path) -> None:
-    from pytest_agentbench.cli.terminal import Standard
-    from pytest_agentbench.reports.ci import Places, job_summary, write_annotations
+    from pytest_agentbench.cli.output import Standard
+    from pytest_agentbench.reports.ci.github import job_summary, write_annotations
+    from pytest_agentbench.reports.ci.jobs import Places
 
     root = _root(source, report)
     job_summary(report, Places(root), Path(os.environ["GITHUB_STEP_SUMMARY"]))

@@ -1,13 +1,30 @@
-"""`agentbench schema [NAME]`: JSON Schemas of the files that people write, and of report.json."""
+"""`agentbench schema [NAME]`: JSON Schemas of the files that people write, and the line by which editors find them."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.cli.places import project_of
 from pytest_agentbench.errors import ConfigError
+
+SCHEMAS = ".schemas"
+"""The folder of a project's schemas; `agentbench schema --output .schemas` renews them."""
+
+
+def schema_line(kind: str, path: Path) -> str:
+    """The first line of the YAML file to be written at `path`; empty where the project keeps no schema of the kind.
+
+    `kind` is the schema's name: dataset, test_case, agent, ...
+    """
+    folder = path.absolute().parent
+    schema = project_of(folder) / SCHEMAS / f"{kind}.schema.json"
+    if not schema.is_file():
+        return ""
+    return f"# yaml-language-server: $schema={Path(os.path.relpath(schema, folder)).as_posix()}\n"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the schemas."""
-    from pytest_agentbench.config import suggest
+    from pytest_agentbench.config.base import suggest
 
     schemas = all_schemas()
     if args.name is not None:
@@ -47,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
 
 def all_schemas() -> dict[str, dict[str, Any]]:
     """Name to JSON Schema: of the configuration files, of scripts and of report.json."""
-    from pytest_agentbench.config import json_schemas
-    from pytest_agentbench.models import script_schemas
-    from pytest_agentbench.reports import report_schema
+    from pytest_agentbench.config.kinds import json_schemas
+    from pytest_agentbench.models.script_files import script_schemas
+    from pytest_agentbench.reports.report import report_schema
 
     return {**json_schemas(), **script_schemas(), "report": report_schema()}
 

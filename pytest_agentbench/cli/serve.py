@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models import App, Receive, Scope, Send
+    from pytest_agentbench.models.completions_http import App, Receive, Scope, Send
 
 HOST = "127.0.0.1"
 _OF_HERE = frozenset({b"127.0.0.1", b"localhost"})
@@ -34,7 +34,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Serves until it is interrupted. Exit status 2 where there is nothing to serve or the port is taken."""
-    from pytest_agentbench.models import Scripts, scripted_app
+    from pytest_agentbench.models.scripted_app import scripted_app
+    from pytest_agentbench.models.scripts import Scripts
 
     if not args.path.exists():
         return _refuse(f"{args.path}: no such file or folder")
@@ -75,7 +76,7 @@ def _own(app: App) -> App:
     """The endpoint, for programs of this machine and of its containers only."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        from pytest_agentbench.models import RequestRefused, send_json
+        from pytest_agentbench.models.completions_http import RequestRefused, send_json
 
         if scope["type"] == "http" and (problem := foreign_problem(scope, _OF_HERE | _OF_CONTAINERS)) is not None:
             refused = RequestRefused(403, problem, "foreign_request")

@@ -3,14 +3,331 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
+import json
+import os
+import re
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.errors import ConfigError, InfrastructureError
+
+if TYPE_CHECKING:
+    from pytest_agentbench.records.run import RunArtifact
+    from pytest_agentbench.store.contents import Contents, Folder
+
+
+_FEWEST_DIGITS = 4
+_DIGITS = re.compile(rf"[0-9a-f]{{{_FEWEST_DIGITS},64}}")
+_NAMED = 5
+
+
+def find_stored_run(contents: Contents, name: str) -> tuple[Path, RunArtifact]:
+    """The run of this name with its path. Raises ConfigError where there is none or there are several.
+
+    A path is relative to the current folder or to the output folder; that of a fingerprint_input.json names its run.
+    """
+    from pytest_agentbench.store.documents import load_run
+
+    for path in (Path(name), contents.output / name):
+        run = path.parent / path.name.replace(".fingerprint_input.json", ".json")
+        if run.is_file():
+            return run, load_run(run)
+    if not _DIGITS.fullmatch(name):
+        raise ConfigError(
+            f"found {name!r}, expected the path of a stored run, or {_FEWEST_DIGITS} or more digits of its run_id or "
+            "fingerprint"
+        )
+    found = list(islice(_match_digits(contents, name), _NAMED + 1))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ConfigError(f"{contents.output}: found no run whose run_id or fingerprint begins with {name!r}")
+    paths = [f"  {path}" for path, _ in found[:_NAMED]] + ["  ..."] * (len(found) > _NAMED)
+    raise ConfigError("\n".join([f"found several runs that begin with {name!r}, expected one; give its path:", *paths]))
+
+
+def _match_digits(contents: Contents, digits: str) -> Iterator[tuple[Path, RunArtifact]]:
+    """The runs whose run_id or fingerprint begins so. What cannot be read has neither."""
+    from pytest_agentbench.store.documents import load_run
+
+    needles = [f'"{field}":"{digits}'.encode() for field in ("run_id", "fingerprint")]
+    for folder in contents.runs():
+        for name, (kind, _, _) in folder.files.items():
+            path = contents.output / folder.path / name
+            if kind != "run":
+                continue
+            try:
+                content = read_file(path)
+                if any(needle in content for needle in needles):  # most are not parsed
+                    run = load_run(path)
+                    if run.run_id.startswith(digits) or (run.fingerprint or "").startswith(digits):
+                        yield path, run
+            except (OSError, InfrastructureError):
+                continue
+
+
+WHY_DESCRIPTION = """Compare everything that two runs' fingerprints cover, and their run profiles. A run is named by its
+path, or by at least 4 digits of its run_id or of its fingerprint, as report.json has them."""
+
+
+def add_why_options(parser: argparse.ArgumentParser) -> None:
+    """Beside `--output`."""
+    parser.add_argument("a", metavar="RUN_A", help="a stored run")
+    parser.add_argument("b", metavar="RUN_B", help="another one")
+
+
+def run_why(args: argparse.Namespace) -> int:
+    """Prints a line or a diff for each field that differs."""
+    from pytest_agentbench.cli.output import differences, shown
+    from pytest_agentbench.store.contents import Contents
+
+    contents = Contents(args.output)
+    (path_a, a), (path_b, b) = (find_stored_run(contents, name) for name in (args.a, args.b))
+    for letter, path, artifact in (("A", path_a, a), ("B", path_b, b)):
+        began = artifact.started_at.isoformat(" ", "seconds")
+        print(f"{letter}  {printable(str(path))}")
+        print(f"   fingerprint {(artifact.fingerprint or 'none')[:12]}, {artifact.status}, {began}")
+    print()
+    found = list(differences(_covered(path_a), _covered(path_b)))
+    for difference in found:
+        for line in shown(difference):
+            print(line)
+    for line in _conclusion(a, b, bool(found)):
+        print(line)
+    return 0
+
+
+def _conclusion(a: RunArtifact, b: RunArtifact, found: bool) -> Iterator[str]:
+    if found:
+        return
+    if a.run_id == b.run_id:
+        yield "A and B are one run."
+    elif a.fingerprint == b.fingerprint:
+        yield "The same input: B is another draw of it."
+        yield from (
+            f"{name} ended {run.status}: such a run is made again."
+            for name, run in (("A", a), ("B", b))
+            if run.status != "success"
+        )
+    else:
+        yield "What is stored of the inputs is equal: what differs is a secret, which is not stored."
+
+
+def _covered(run: Path) -> dict[str, Any]:
+    """What a run's fingerprint covers, with its run profile's settings: both decide whether it is found."""
+    from pytest_agentbench.store.artifacts import PROFILE_FILE
+
+    covered: dict[str, Any] = _document(run.with_name(f"{run.name.removesuffix('.json')}.fingerprint_input.json"))
+    profile = run.absolute().parent.parent.parent / PROFILE_FILE
+    return covered | ({"run_profile": _document(profile).get("input")} if profile.is_file() else {})
+
+
+def _document(path: Path) -> dict[str, Any]:
+    from pytest_agentbench.errors import InfrastructureError
+
+    try:
+        found = json.loads(read_file(path))
+    except OSError as error:
+        raise InfrastructureError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InfrastructureError(f"{path}: is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise InfrastructureError(f"{path}: found {type(found).__name__}, expected an object")
+    return found
+
+
+PRUNE_DESCRIPTION = """Remove runs and verdicts whose place others have taken (a session with the earlier prompt or
+rubric would still find them) unless a session has come back to them since, verdicts on runs that are gone, and what
+sessions that were killed left half done. Nothing is removed while a session is making runs there."""
+
+_AT_WORK = "a session is making runs there; prune when it has ended"
+
+
+def add_prune_options(parser: argparse.ArgumentParser) -> None:
+    """Beside `--output`."""
+    parser.add_argument("--dry-run", action="store_true", help="name every file that would go, and remove none")
+    parser.add_argument(
+        "--unreadable",
+        action="store_true",
+        help="remove runs and verdicts that cannot be read too, and those kept aside",
+    )
+
+
+def run_prune(args: argparse.Namespace) -> int:
+    """Prints a line for each reason to remove something, and the sum."""
+    from pytest_agentbench.store.contents import Contents
+    from pytest_agentbench.store.maintenance import is_at_work, remove, waste
+
+    contents = Contents(args.output)
+    found: Counter[str] = Counter()
+    code = files = size = 0
+    for each in waste(contents, unreadable=args.unreadable):
+        if not args.dry_run and is_at_work(args.output):  # one may begin at any time
+            print(f"{args.output}: {_AT_WORK}", file=sys.stderr)
+            code = 1
+            break
+        found[each.reason] += 1
+        files += len(each.paths)
+        size += sum(_size(args.output / path) for path in each.paths)
+        if args.dry_run:
+            for path in each.paths:
+                print(printable(path))
+        else:
+            remove(args.output, each)
+    for reason, count in found.items():
+        print(f"{count:>8,} {reason}")
+    print(f"{'would remove' if args.dry_run else 'removed'} {files:,} files, {_readable(size)}")
+    return code
+
+
+def _readable(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
+
+
+def _size(path: Path) -> int:
+    """Bytes; 0 for what is gone meanwhile."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+VERIFY_DESCRIPTION = """Read every run, verdict, judge's reply, vote and archived workspace; compare fingerprints with what
+they cover, and files with the places where they lie. Exit status 1 where anything is wrong, a line for each."""
+
+
+def add_verify_options(parser: argparse.ArgumentParser) -> None:
+    """None beside `--output`."""
+
+
+def run_verify(args: argparse.Namespace) -> int:
+    """Prints problems as it finds them, then what it has looked at."""
+    from pytest_agentbench.store.contents import Contents
+    from pytest_agentbench.store.maintenance import Verification
+
+    verification, problems = Verification(Contents(args.output)), 0
+    for problem in verification.problems():
+        print(printable(problem))
+        problems += 1
+    looked_at = [f"{count:,} {kind}" for kind, count in verification.counts.items() if count]
+    print(f"{', '.join(looked_at) or 'nothing stored'}: {problems:,} problem{'' if problems == 1 else 's'}")
+    return 1 if problems else 0
+
+
+EXPORT_DESCRIPTION = """Print one JSON object a line: {"artifact": path, "run": the run, "evaluations": [{"path": path,
+"evaluation": the verdict}, ...]}, one verdict for each evaluation profile that judged the run. Runs and verdicts whose
+place others have taken are left out, unless a session has come back to them since. What cannot be read is named on
+stderr and makes the exit status 1."""
+
+
+def add_export_options(parser: argparse.ArgumentParser) -> None:
+    """Beside `--output`."""
+    parser.add_argument("-o", "--to", type=Path, metavar="FILE.jsonl", help="write to this file instead of stdout")
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """Writes a line a run as it goes."""
+    from pytest_agentbench.store.contents import Contents
+
+    code = 0
+
+    def complain(problem: Exception) -> None:
+        nonlocal code
+        code = 1
+        print(printable(str(problem)), file=sys.stderr)
+
+    contents = Contents(args.output)
+    with _target(args.to) as target:
+        for line in _lines(contents, complain):
+            target.write(line)
+    return code
+
+
+def _lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterator[str]:
+    from pytest_agentbench.errors import InfrastructureError
+    from pytest_agentbench.store.documents import load_run
+
+    for folder in contents.runs():
+        evaluated = [contents.folder(path) for path in contents.evaluated(folder)]
+        for name, (kind, _, _) in folder.files.items():
+            if kind != "run" or not contents.is_in_use(folder, name):
+                continue
+            path = f"{folder.path}/{name}"
+            try:
+                artifact = load_run(contents.output / path)
+            except InfrastructureError as error:
+                complain(error)
+                continue
+            verdicts = ",".join(_verdicts(contents, evaluated, artifact, complain))
+            yield f'{{"artifact":{json.dumps(path)},"run":{artifact.model_dump_json()},"evaluations":[{verdicts}]}}\n'
+
+
+def _verdicts(
+    contents: Contents, folders: list[Folder], artifact: RunArtifact, complain: Callable[[Exception], None]
+) -> Iterator[str]:
+    """Those in the folders that are on this run, as JSON."""
+    from pytest_agentbench.errors import InfrastructureError
+    from pytest_agentbench.store.contents import is_verdict_on
+    from pytest_agentbench.store.documents import load_evaluation
+
+    for folder in folders:
+        for name in folder.repetitions.get(artifact.repetition, ()):
+            if folder.files[name].kind != "result" or not contents.is_in_use(folder, name):
+                continue
+            path = f"{folder.path}/{name}"
+            try:
+                evaluation = load_evaluation(contents.output / path)
+            except InfrastructureError as error:
+                complain(error)
+                continue
+            if is_verdict_on(evaluation, artifact):
+                yield f'{{"path":{json.dumps(path)},"evaluation":{evaluation.model_dump_json()}}}'
+
+
+@contextmanager
+def _target(path: Path | None) -> Iterator[IO[str]]:
+    """Where lines go: stdout, or a file that is whole or not there. Raises InfrastructureError."""
+    from pytest_agentbench.errors import InfrastructureError
+
+    if path is None:
+        if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+            reconfigure(encoding="utf-8")
+        yield sys.stdout
+        return
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            yield file
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InfrastructureError(f"-o {path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
 
 _COMMANDS = {
-    "why": "show what differs between two runs, and so why they are two",
-    "prune": "remove what no session needs any more",
-    "verify": "check that everything stored can be read and is what it says it is",
-    "export": "print all runs with their verdicts, a JSON object each",
+    "why": ("show what differs between two runs, and so why they are two", WHY_DESCRIPTION, add_why_options, run_why),
+    "prune": ("remove what no session needs any more", PRUNE_DESCRIPTION, add_prune_options, run_prune),
+    "verify": (
+        "check that everything stored can be read and is what it says it is",
+        VERIFY_DESCRIPTION,
+        add_verify_options,
+        run_verify,
+    ),
+    "export": (
+        "print all runs with their verdicts, a JSON object each",
+        EXPORT_DESCRIPTION,
+        add_export_options,
+        run_export,
+    ),
 }
 
 
@@ -18,10 +335,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Adds the command with its own commands."""
     parser = subparsers.add_parser("store", help="look into the store of runs", description=__doc__)
     commands = parser.add_subparsers(dest="store_command", metavar="COMMAND", required=True)
-    for name, summary in _COMMANDS.items():
-        module = import_module(f"pytest_agentbench.cli.store_{name}")
-        command = commands.add_parser(name, help=summary, description=module.DESCRIPTION)
-        module.add_options(command)
+    for name, (summary, description, add_options, _) in _COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=description)
+        add_options(command)
         command.add_argument(
             "--output", type=Path, default=Path("outputs"), metavar="DIR", help="the output folder (default: outputs)"
         )
@@ -29,5 +345,4 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Runs one of them: 0 all is well, 1 something is wrong with the store."""
-    code: int = import_module(f"pytest_agentbench.cli.store_{args.store_command}").run(args)
-    return code
+    return _COMMANDS[args.store_command][3](args)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_agentbench.cli.printing import printable
+from pytest_agentbench.cli.output import printable
 
 _ACTING = (".py", ".sh", ".js", ".mjs", ".ts", ".so", "Dockerfile", "compose.yaml", "compose.yml")
 _ADVICE = re.compile("; (?:write one there|name your own|read what lies in)")
@@ -34,7 +34,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """KeyGrants, revokes and lists, in this order; 1 where nothing was granted to a path, or nothing to take back."""
     from pytest_agentbench.cli.places import existing
-    from pytest_agentbench.config import remove_grant
+    from pytest_agentbench.config.session_roots import remove_grant
     from pytest_agentbench.errors import ConfigError
 
     if not (args.paths or args.revoke or args.list):
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _grant(folder: Path) -> bool:
-    from pytest_agentbench.config import Grant, save_grant
+    from pytest_agentbench.config.session_roots import Grant, save_grant
     from pytest_agentbench.errors import ConfigError
 
     if not folder.is_dir():
@@ -68,9 +68,9 @@ def _grant(folder: Path) -> bool:
 
 def _description(folder: Path, files: Iterable[str]) -> list[str]:
     """What lies there that can act, and what it asks for beyond what any guest may."""
-    from pytest_agentbench.cli.checking import Checker
     from pytest_agentbench.cli.places import session_roots
-    from pytest_agentbench.config import NO_TRUST, SessionRoots
+    from pytest_agentbench.cli.validate import Checker
+    from pytest_agentbench.config.session_roots import NO_TRUST, SessionRoots
 
     around = session_roots([folder])
     checker = Checker(SessionRoots(around.rootdir, None if around.own == folder else around.own, trust=NO_TRUST))
@@ -91,7 +91,7 @@ def _acts(name: str) -> bool:
 
 
 def _print_grants() -> None:
-    from pytest_agentbench.config import read_grants
+    from pytest_agentbench.config.session_roots import read_grants
 
     for grant in read_grants():
         reason = grant.broken()

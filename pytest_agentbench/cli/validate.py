@@ -1,10 +1,345 @@
-"""`agentbench validate [PATH ...]`: every configuration file, case and dataset, and what they say of each other."""
+"""`agentbench validate [PATH ...]`: check configuration files, cases, datasets and, with --canary, verifiers."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import re
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.checks.verifying.run import canary_problems
+from pytest_agentbench.cli.list import cases_below
+from pytest_agentbench.cli.places import root_around
+from pytest_agentbench.config.base import ConfigFile, Known
+from pytest_agentbench.config.case_file import TestCaseFile
+from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
+from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, DatasetDescriptor
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.guests import GuestModels
+from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
+from pytest_agentbench.config.loader import load, located
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.config.suite import ModelsFile, SuiteFile
+from pytest_agentbench.engine.registry import build_registry
+from pytest_agentbench.engine.subject import case_spec
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.models.routes import resolve_model
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.packs.openclaw.agents import AgentFile
+from pytest_agentbench.packs.research.cases import BadReport, open_reports, read_all_reports, report_case
+from pytest_agentbench.packs.research.reports_file import ReportsFile
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.check_specs import FileContains, FileExists, PathExists
+from pytest_agentbench.sources.dataset import Dataset, is_dataset, open_dataset
+from pytest_agentbench.sources.discovery import IndexedCase, agent_problems, find_cases, index_cases, suite_problems
+from pytest_agentbench.sources.items import CodeNotRun
+from pytest_agentbench.sources.quality import find_doubts
+from pytest_agentbench.sources.rows import BadRow, Row, read_rows, row_case
+from pytest_agentbench.sources.test_yaml import load_case
+from pytest_agentbench.tools.mcp.launching import server_refusal
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.template import template_digest
+
+_IDS = {
+    "suites": "suite_id",
+    "run_profiles": "run_profile_id",
+    "evaluation_profiles": "evaluation_profile_id",
+    "agents": "agent_id",
+}
+_IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
+"""What programs a case may name is for its run profile to say: those of a container are its image's own."""
+
+
+class Checker:
+    """Checks paths one after the other; `errors` and `warnings` are lines for people."""
+
+    def __init__(self, roots: SessionRoots) -> None:
+        self._roots = roots
+        self.errors: list[str] = []
+        self.warnings: list[str] = []
+        self.files = 0
+        self.cases = 0
+        self._known = build_registry().known
+        self._scripts = Scripts()
+        self._first: dict[tuple[Path, str], Path] = {}
+        self._indexes: dict[Path, dict[str, IndexedCase]] = {}
+
+    def check(self, given: Path) -> None:
+        """Everything below a folder, or one file."""
+        try:
+            for path, kind in self._files(given):
+                self.files += 1
+                self._check(path, kind, self._roots.of(path))
+        except ConfigError as error:  # of folders that cannot be read
+            self.errors += str(error).splitlines()
+
+    def _check(self, path: Path, kind: type[ConfigFile] | None, root: ConfigRoot) -> None:
+        try:
+            if path.name == COMMANDS_FILE:
+                read_commands(path)
+            elif kind is None or kind is DatasetDescriptor:
+                self._dataset(path, root)
+            elif kind is ReportsFile:
+                self._reports(path, root)
+            elif kind is TestCaseFile:
+                self._case(load_case(path, root), root)
+            else:
+                self._config_file(path, root, kind)
+        except ConfigError as error:
+            self.errors += str(error).splitlines()
+
+    def _files(self, given: Path) -> Iterator[tuple[Path, type[ConfigFile] | None]]:
+        """Files with their kinds; None is a file of questions or tasks, or a commands.json."""
+        if given.is_dir():
+            yield from find_config_files(given)
+            yield from ((path, None) for path in find_commands(given))
+            yield from ((path, None) for path in find_cases(given) if path.suffix in DATA_SUFFIXES)
+        elif given.name == COMMANDS_FILE and not is_dataset(given):
+            yield given, None
+        elif (kind := kind_of(given)) is not None or is_dataset(given) or _is_described(given):
+            yield given, kind
+        else:
+            self.errors.append(
+                f"{given}:1:1: found no kind of file that is known, expected one by its place (suites/, run_profiles/, "
+                "...), its name (test.yaml, models.yaml, servers.yaml), its id (case_id, suite_id, ...), or a dataset"
+            )
+
+    def _dataset(self, path: Path, root: ConfigRoot) -> None:
+        dataset = open_dataset(path, root)
+        told: set[str] = set()
+        if dataset.recipe is not None:
+            doubts = list(_descriptor_doubts(dataset.recipe.descriptor, self._known))
+            told = {text for _, text in doubts}
+            self.warnings += [_as_warning(dataset.recipe.place(loc, text)) for loc, text in doubts]
+            if dataset.recipe.descriptor.is_remote:
+                return
+        if dataset.tasks is not None:
+            deque(self._rows(dataset, root, told), maxlen=0)
+            return
+        try:
+            for doubt in find_doubts(dataset, self._rows(dataset, root, told)):
+                self.warnings.append(f"{doubt.place}: warning: {doubt.text}")
+        except CodeNotRun as reason:
+            self.warnings.append(_as_warning(f"{reason}; its rows were not checked"))
+
+    def _reports(self, path: Path, root: ConfigRoot) -> None:
+        reports = open_reports(path, root)
+        told: set[str] = set()
+        for item in read_all_reports(reports):
+            if isinstance(item, BadReport):
+                self.errors += item.message.splitlines()
+            else:
+                self._case(report_case(reports, item), root, told)
+
+    def _rows(self, dataset: Dataset, root: ConfigRoot, told: set[str]) -> Iterator[Row]:
+        """The dataset's good rows, each checked as a case. `told` are doubts that its descriptor has raised."""
+        for row in read_rows(dataset):
+            if isinstance(row, BadRow):
+                self.errors += row.message.splitlines()
+                continue
+            try:
+                self._case(row_case(dataset, row), root, told)
+            except ConfigError as error:
+                self.errors += str(error).splitlines()
+            yield row
+
+    def _case(self, case: Case, root: ConfigRoot, told: set[str] | None = None) -> None:
+        """Notes each doubt that is not `told` yet."""
+        self.cases += 1
+        first = self._first.setdefault((root.path, case.case_id), case.path)
+        if first != case.path:
+            message = f"Duplicate case_id {case.case_id!r}; {first} has it too"
+            if case.dataset is not None:
+                raise ConfigError(f"{case.path}:{case.line}:1: {message}")
+            raise located(case.path, [(("case_id",), message)])
+        for name, server in case.mcp_servers.items():
+            if server is not None and (problem := server_refusal(name, server, root, _IN_CONTAINERS)):
+                raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
+        told = set() if told is None else told
+        doubts = [*_doubts(case, self._known), *_undeclared(case, root)]
+        new = [text for text in doubts if text not in told]
+        told.update(new)
+        self.warnings += [f"{case.path}:{case.line}:1: warning: {text}" for text in new]
+        self._scripts.load_beside(case)
+
+    def _config_file(self, path: Path, root: ConfigRoot, kind: type[ConfigFile]) -> None:
+        file = load(path, kind).read_by(root.origin(path))
+        self._refuse_guests(file, path, root)
+        problems = [*self._references(file, root), *_shared_id(file, path, root)]
+        if isinstance(file, AgentFile):
+            problems += _uncopied(path.parent / "workspace")
+        if problems:
+            raise located(path, problems)
+
+    def _refuse_guests(self, file: ConfigFile, path: Path, root: ConfigRoot) -> None:
+        """Raise ConfigError for a guest's file that says more than it may; what nobody has asked for yet is a doubt."""
+        if isinstance(file, RunProfile | EvaluationProfile | SuiteFile):
+            root.refuse_loosening(path, file, file.default())
+        elif isinstance(file, ModelsFile) and isinstance(held := root.models(), GuestModels):
+            self.warnings += [_as_warning(str(held.refusal(name))) for name in held.theirs]
+
+    def _references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
+        """What a file says of others that is not so."""
+        if isinstance(file, RunProfile) and file.openclaw is not None:
+            yield from _no_agent(file.openclaw.agent_id, root)
+        if isinstance(file, RunProfile) and file.origin is not None:
+            root.run_profile(str(file.origin.path))  # raises where it names a program of elsewhere
+            for name, server in file.mcp_servers.items():
+                if problem := server_refusal(name, server, root, file):
+                    yield ("mcp_servers", name), problem
+        if isinstance(file, ModelsFile) and file.origin is not None and file.origin.is_users:
+            _refuse_keys(file)
+        if not isinstance(file, SuiteFile):
+            return
+        cases = self._index(root)
+        yield from suite_problems(file, [(case.case_id, case.tags) for case in cases.values()])
+        yield from agent_problems(file, root)
+
+    def _index(self, root: ConfigRoot) -> dict[str, IndexedCase]:
+        if root.path not in self._indexes:
+            self._indexes[root.path] = {case.case_id: case for case in index_cases(root, self._roots)}
+        return self._indexes[root.path]
+
+
+def _shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
+    """Looking a file up by its own id tells whether another one answers to it too."""
+    place = path.parent.parent if isinstance(file, AgentFile) else path.parent
+    key = next((key for folder, key in _IDS.items() if place == root.path / folder), None)
+    if key is None:
+        return
+    try:
+        root.find(place.name, getattr(file, key))
+    except ConfigError as error:
+        yield (key,), str(error)
+
+
+def _refuse_keys(file: ModelsFile) -> None:
+    """Raise ConfigError for an entry whose key would go where it does not belong."""
+    for entry in file.models:
+        resolve_model(entry.model_id, models=file)
+
+
+def _no_agent(name: str, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
+    try:
+        root.agent_file(name)
+    except ConfigError as error:
+        yield ("openclaw", "agent_id"), str(error)
+
+
+def _uncopied(workspace: Path) -> Iterator[tuple[Loc, str]]:
+    """Why no run can have a copy of an agent's workspace."""
+    try:
+        template_digest(workspace)
+    except ConfigError as error:
+        yield (), str(error)
+
+
+def _is_described(path: Path) -> bool:
+    """Whether a descriptor lists the file."""
+    if path.suffix not in DATA_SUFFIXES:
+        return False
+    try:
+        return open_dataset(path, root_around(path)).recipe is not None
+    except ConfigError:
+        return True  # checking it says the same
+
+
+def _descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[tuple[Loc, str]]:
+    """The same of a descriptor, whether or not its rows can be read; and what makes its results hard to repeat."""
+    for at, metric in enumerate(descriptor.metrics):
+        yield from ((("metrics", at, "name"), text) for text in _unregistered("metric", [metric.name], known.metrics))
+    yield from ((("runner",), text) for text in _unregistered("runner", [descriptor.runner.type], known.runners))
+    if descriptor.is_remote:
+        yield ("source",), "its rows were not checked: nothing is downloaded here; pytest --collect-only reads them"
+        if descriptor.revision is None:
+            yield (
+                ("source",),
+                "no revision is named, so rows may change and results with them; add `revision: <commit>`",
+            )
+
+
+def _as_warning(problem: str) -> str:
+    return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)
+
+
+def _unregistered(what: str, names: Iterable[str], registered: Collection[str] | None) -> Iterator[str]:
+    for name in names:
+        if registered is not None and name not in registered:
+            yield f"the {what} {name!r} is not built in; a plugin or conftest.py must register it"
+
+
+def _doubts(case: Case, known: Known) -> Iterator[str]:
+    """What may be meant so: names that only a plugin can know, and file checks that nothing needs to be done for."""
+    stored = case.research is not None and case.research.article is not None
+    yield from _unregistered("runner", [] if stored else [case.runner.type], known.runners)
+    yield from _unregistered("tool", case.tools, known.tools)
+    yield from _unregistered("metric", [metric.name for metric in case.metrics], known.metrics)
+    declared = [check.kind for check in case.checks if check.declarative is not None]
+    yield from _unregistered("check kind", declared, known.checks)
+    for check in case.checks:
+        spec = check.declarative
+        if isinstance(spec, FileExists | PathExists | FileContains) and _satisfied(spec, case.path.parent):
+            yield f"check {check.check_id!r}: {spec.path} in the case's folder satisfies it before any agent has run"
+
+
+def _undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
+    """The same of servers that no file near the case declares. Raises ConfigError for such a file that is wrong."""
+    distracting = case.mcp_task.distraction_servers if case.mcp_task is not None else ()
+    named = [name for name in dict.fromkeys((*case.mcp_servers, *distracting)) if case.mcp_servers.get(name) is None]
+    declared = root.mcp_servers(case.path) if named else {}
+    for name in named:
+        if name not in declared:
+            yield (
+                f"no servers.yaml or {COMMANDS_FILE} beside or above it declares the MCP server {name!r}; a run "
+                "profile or the fixture agentbench_mcp_servers must"
+            )
+
+
+def _satisfied(spec: FileExists | PathExists | FileContains, folder: Path) -> bool:
+    path = folder / spec.path
+    if isinstance(spec, PathExists):
+        return path.exists()
+    if not path.is_file():
+        return False
+    if isinstance(spec, FileExists):
+        return True
+    return spec.text.encode() in read_file(path)
+
+
+def try_canaries(paths: list[Path], roots: SessionRoots, profile: str | None) -> tuple[list[str], int]:
+    """Return problems as lines for people, and how many cases were tried, in sandboxes of the run profile of that name.
+
+    Raises ConfigError for a profile that is wrong. What cannot be loaded is left to the other checks.
+    """
+    cases = [case for case in cases_below(paths, []) if case.verify]
+    return asyncio.run(_try(cases, roots, profile)), len(cases)
+
+
+async def _try(cases: list[Case], roots: SessionRoots, profile: str | None) -> list[str]:
+    workspaces = Workspaces()
+    sandboxes = Sandboxes(workspaces)
+    problems: list[str] = []
+    try:
+        for case in cases:
+            root = roots.of(case.path)
+            chosen = RunProfile.default() if profile is None else root.run_profile(profile)
+            place = f"{case.path}:{case.line}:1: verify: "
+            try:
+                spec = case_spec(sandboxes, root, chosen, case)
+                await sandboxes.prepare(spec)
+                problems += [place + problem async for problem in canary_problems(case, sandboxes, spec)]
+            except AgentbenchError as error:
+                problems.append(f"{place}could not be tried: {error}")
+    finally:
+        await sandboxes.close()
+        workspaces.close()
+    return problems
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,7 +361,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints every problem, every warning and a summary."""
-    from pytest_agentbench.cli.checking import Checker
     from pytest_agentbench.cli.places import existing, session_roots
 
     paths, tried = existing(args.paths), ""
@@ -35,8 +369,6 @@ def run(args: argparse.Namespace) -> int:
     for path in paths:
         checker.check(path)
     if args.canary:
-        from pytest_agentbench.cli.canary import try_canaries
-
         problems, cases = try_canaries(paths, roots, args.run_profile)
         checker.errors += problems
         tried = f"{_count(cases, 'case')} tried with wrong solutions; "

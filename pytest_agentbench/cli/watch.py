@@ -3,8 +3,257 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
+import re
 import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import parse_qs
+
+from pytest_agentbench.cli.serve import foreign_problem
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.completions_http import App, Receive, Scope, Send
+from pytest_agentbench.reports import text
+from pytest_agentbench.reports.journal import JournalReader, journals
+from pytest_agentbench.reports.progress import Progress
+from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.rows import Row
+
+State = Literal["waiting", "running", "ended", "killed"]
+
+PATIENCE = 5
+"""The report is made anew when this many times as long has passed as it took last: a large one costs little CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """JSON to send. Two of one `tag` are the same."""
+
+    tag: str
+    body: bytes
+
+
+class LiveData:
+    """The sessions of an output folder, read as they go on. Safe to use from any thread.
+
+    A session is named by its journal; None is the newest, whichever that is by then.
+    """
+
+    def __init__(self, output: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._output, self._clock = output, clock
+        self._lock = threading.Lock()
+        self._sessions: dict[str, _Session] = {}
+
+    def data(self, name: str | None) -> Answer | None:
+        """The page's data: `page_data`, and `live`; None where there is no session of that name.
+
+        `live` has `state`, `text` (a line that says it), `planned`, `reported`, `made` (they wait for pytest's report
+        where it is more), `in_flight` (counts, null where unknown), `running` (names of the first runs under way) and
+        `sessions`, the newest first: `{href, text, shown}`.
+        """
+        with self._lock:
+            sessions = self._current()
+            session = self._named(sessions, name)
+            if session is None:
+                return None if name is not None else self._waiting()
+            return session.answer(self._clock(), [_link(each, each is session) for each in sessions])
+
+    def detail(self, name: str | None, nodeid: str) -> Answer | None:
+        """The stored run and verdict of a reported run; None where there is no such session or run.
+
+        One that the page was told of is had without waiting for a report that is being made.
+        """
+        from pytest_agentbench.reports.html.details import run_detail
+
+        row = self._row([each for each in self._sessions.values() if each.reader.session], name, nodeid)
+        if row is None:
+            with self._lock:
+                row = self._row(self._current(), name, nodeid)
+        return None if row is None else _answer(run_detail(row, self._output))
+
+    def _row(self, sessions: list[_Session], name: str | None, nodeid: str) -> Row | None:
+        session = self._named(sessions, name)
+        found = session.reader.rows.get(nodeid) if session is not None else None
+        return None if found is None else found[1]
+
+    def _current(self) -> list[_Session]:
+        """The sessions that there are, the newest first, read up to now."""
+        paths = {path.name.removesuffix(".journal"): path for path in journals(self._output)}
+        known = self._sessions
+        self._sessions = {name: known.get(name) or _Session(name, path, self._output) for name, path in paths.items()}
+        return [session for session in self._sessions.values() if session.read()]
+
+    def _named(self, sessions: list[_Session], name: str | None) -> _Session | None:
+        return next((each for each in sessions if name in (None, each.name)), None)
+
+    def _waiting(self) -> Answer:
+        line = f"waiting for a session that writes to {self._output}"
+        live = {"state": "waiting", "text": line, "planned": None, "reported": 0, "made": 0, "in_flight": None}
+        return _answer(_page(build_report([], {}), self._output, {**live, "running": [], "sessions": []}))
+
+
+class _Session:
+    """One session, followed."""
+
+    def __init__(self, name: str, path: Path, output: Path) -> None:
+        self.name, self.reader, self._output = name, JournalReader(path), output
+        self._made: tuple[tuple[int, State, str], Answer] | None = None
+        self._next = 0.0
+
+    def read(self) -> bool:
+        """Takes what is new; whether there is anything to show."""
+        try:
+            self.reader.read()
+        except (OSError, ConfigError):  # gone since, or of another version
+            return False
+        return bool(self.reader.session)
+
+    def answer(self, now: float, links: list[dict[str, Any]]) -> Answer:
+        """The page's data, as it is or, while it would cost too much to make it anew, as it was in this state."""
+        state = self.state()
+        key = (self.reader.taken, state, json.dumps(links))
+        if self._made is not None:
+            made, answer = self._made
+            if made == key or (made[1] == state and now < self._next):
+                return answer
+        begun = time.perf_counter()
+        answer = _answer(_page(self.reader.report(), self._output, {**self._live(state), "sessions": links}))
+        self._made, self._next = (key, answer), now + PATIENCE * (time.perf_counter() - begun)
+        return answer
+
+    def state(self) -> State:
+        """Whether it runs."""
+        if self.reader.is_over:
+            return "ended"
+        return "running" if self.reader.is_live() else "killed"
+
+    def line(self, state: State) -> str:
+        """The state as people read it."""
+        reader = self.reader
+        reported, planned = len(reader.rows), reader.planned
+        if state == "ended":
+            return f"ended with exit status {reader.session.get('exit_status')}: {_runs(reported)}"
+        if state == "killed":
+            known = f"{reported} of {planned} runs were" if planned is not None else f"{_runs(reported)} were"
+            return f"killed when {known} reported; start it again: what is stored is not made again"
+        progress = self._progress()
+        known = f"{progress.done} of {planned} runs" if planned is not None else _runs(progress.done)
+        flying = f", {reader.in_flight} in flight" if reader.in_flight else ""
+        left = progress.seconds_left
+        return f"running: {known}{flying}{f', about {text.seconds(left)} left' if left else ''}"
+
+    def _live(self, state: State) -> dict[str, Any]:
+        reader = self.reader
+        return {
+            "state": state,
+            "text": self.line(state),
+            "planned": reader.planned,
+            "reported": len(reader.rows),
+            "made": self._progress().done,
+            "in_flight": reader.in_flight,
+            "running": reader.running,
+        }
+
+    def _progress(self) -> Progress:
+        reader = self.reader
+        done = max(len(reader.rows), reader.ended or 0)
+        reused = sum(bool(row["reused"]) for _, row in reader.rows.values())
+        total = max(done, reader.planned or 0)
+        return Progress(done, total, reader.in_flight or 0, reader.seconds, reused=reused)
+
+
+def _page(report: dict[str, Any], output: Path, live: dict[str, Any]) -> dict[str, Any]:
+    from pytest_agentbench.reports.html.details import deciding_options
+    from pytest_agentbench.reports.html.page import page_data
+
+    options = deciding_options(report["session"]["command"])
+    details = {"kind": "live", "output": str(output), "base": None, "options": options}
+    return {**page_data(report), "details": details, "live": live}
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def _link(session: _Session, shown: bool) -> dict[str, Any]:
+    began = str(session.reader.session.get("started_at"))[:19].replace("T", " ")
+    return {"href": f"/session/{session.name}/", "text": f"{began} UTC: {session.state()}", "shown": shown}
+
+
+def _answer(value: Any) -> Answer:
+    from hashlib import sha256
+
+    body = json.dumps(value, separators=(",", ":")).encode()
+    return Answer(sha256(body).hexdigest()[:32], body)
+
+
+_ROUTE = re.compile(r"/(?:session/(?P<name>[0-9A-Za-z-]{1,60})/)?(?P<what>|data\.json|run\.json)")
+_SAFE = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+_NO_FRAMES = b"frame-ancestors 'none'"
+"""The page's own policy stands in the page; this cannot."""
+
+
+def live_app(data: LiveData, page: bytes) -> App:
+    """Serves GET / and /session/NAME/, and beside each `data.json` and `run.json?nodeid=`. Nothing names a file."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = dict(scope["headers"])
+        route = _ROUTE.fullmatch(scope["path"])
+        if (problem := foreign_problem(scope)) is not None:
+            await _send_refusal(send, 403, problem)
+        elif scope["method"] not in ("GET", "HEAD"):
+            await _send_refusal(send, 405, "only GET is served")
+        elif route is None:
+            await _send_refusal(send, 404, "there is nothing here")
+        elif not route["what"]:
+            await _send(send, 200, b"text/html; charset=utf-8", page)
+        else:
+            await _send_data(send, headers.get(b"if-none-match"), await asyncio.to_thread(_asked(data, route, scope)))
+
+    return app
+
+
+def _asked(data: LiveData, route: re.Match[str], scope: Scope) -> Callable[[], Answer | None]:
+    if route["what"] == "data.json":
+        return lambda: data.data(route["name"])
+    nodeid = parse_qs(scope["query_string"].decode("latin-1")).get("nodeid", [""])[0]
+    return lambda: data.detail(route["name"], nodeid)
+
+
+async def _send_data(send: Send, known: bytes | None, answer: Answer | None) -> None:
+    if answer is None:
+        await _send_refusal(send, 404, "there is no such session or run")
+        return
+    tag = f'"{answer.tag}"'.encode()
+    if known == tag:
+        await _send(send, 304, None, b"", (b"etag", tag))
+    else:
+        await _send(send, 200, b"application/json", answer.body, (b"etag", tag))
+
+
+async def _send_refusal(send: Send, status: int, reason: str) -> None:
+    await _send(send, status, b"text/plain; charset=utf-8", f"{reason}\n".encode())
+
+
+async def _send(send: Send, status: int, kind: bytes | None, body: bytes, *more: tuple[bytes, bytes]) -> None:
+    headers = [*_SAFE, (b"content-security-policy", _NO_FRAMES), *more]
+    if kind is not None:
+        headers += [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,9 +286,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, OverflowError) as error:
         return _refuse(f"cannot listen on {HOST}:{args.port}: {error}; choose another --port, or 0 for a free one")
     with listener:
-        from pytest_agentbench.cli.live_app import live_app
-        from pytest_agentbench.cli.live_data import LiveData
-        from pytest_agentbench.reports.html import live_page
+        from pytest_agentbench.reports.html.page import live_page
 
         print(f"watching {args.output}: http://{HOST}:{listener.getsockname()[1]}/  (Ctrl-C stops)", flush=True)
         serve_app(live_app(LiveData(args.output.absolute()), live_page().encode()), listener)

@@ -10,51 +10,40 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_agentbench.collection.judges import metric_judges
-from pytest_agentbench.collection.predicted import Predicted
-from pytest_agentbench.collection.refusing import (
+from pytest_agentbench.collection.scoring import (
+    Predicted,
+    metric_judges,
     require_for_case,
     require_for_dataset,
     require_for_profile,
     require_for_row,
 )
-from pytest_agentbench.config import (
-    ConfigRoot,
-    EvaluationProfile,
-    RunProfile,
-    SessionRoots,
-    SuiteFile,
-    Trust,
-    decide_roots,
-    suggest,
-    trust_of,
-)
-from pytest_agentbench.engine import CHAT_JUDGE, Plan, Registry, build_registry, judge_of, overrides_runner
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, trust_of
+from pytest_agentbench.config.suite import SuiteFile
+from pytest_agentbench.engine.driver import overrides_runner
+from pytest_agentbench.engine.job import CHAT_JUDGE, Plan, judge_of
+from pytest_agentbench.engine.registry import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models import missing_key, resolve_model
+from pytest_agentbench.models.routes import missing_key, resolve_model
 from pytest_agentbench.options import Settings
-from pytest_agentbench.records import JUDGED, Case, MetricSpec, Model
-from pytest_agentbench.runners import StoredReports
-from pytest_agentbench.sources import (
-    BadRow,
-    Dataset,
-    IndexedCase,
-    Reports,
-    Row,
-    assign_agents,
-    has_cases,
-    index_cases,
-    load_case,
-    open_dataset,
-    open_reports,
-    read_rows,
-)
-from pytest_agentbench.store import Signer, Store
+from pytest_agentbench.packs.research.cases import Reports, open_reports
+from pytest_agentbench.packs.research.records import JUDGED
+from pytest_agentbench.packs.research.session import StoredReports
+from pytest_agentbench.records.case import Case, MetricSpec, Model
+from pytest_agentbench.sources.dataset import Dataset, open_dataset
+from pytest_agentbench.sources.discovery import IndexedCase, assign_agents, has_cases, index_cases
+from pytest_agentbench.sources.rows import BadRow, Row, read_rows
+from pytest_agentbench.sources.test_yaml import load_case
+from pytest_agentbench.store.artifacts import Store
+from pytest_agentbench.store.documents import Signer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_agentbench.runners import Predictions
+    from pytest_agentbench.runners.predictions import Predictions
 
 TRUST = "agentbench_trust"
 """What an xdist worker is told of the folders that its session trusts."""

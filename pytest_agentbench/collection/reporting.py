@@ -1,31 +1,91 @@
-"""What an item's reports carry: its row, its properties, the time of its run, its own logs."""
+"""What the process that runs items tells the session of them: messages, and the reports of items."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_agentbench.collection.marked import PLAN_PARAM
+from pytest_agentbench.collection.marks import PLAN_PARAM
 from pytest_agentbench.collection.planning import NO_MODEL
-from pytest_agentbench.engine import (
-    JOB,
-    RESULT,
-    Job,
-    Plan,
-    Result,
-    Streams,
-    agent_name,
-    filter_capture_handlers,
-    judged_by,
-    true_nodeid,
-)
-from pytest_agentbench.errors import AgentbenchError, visible
-from pytest_agentbench.records import Model
-from pytest_agentbench.reports import Row, headline, run_row, user_properties
-from pytest_agentbench.workspaces import Workspaces
+from pytest_agentbench.engine.budget import Part, spending
+from pytest_agentbench.engine.driver import JOB, RESULT, RunAhead, true_nodeid
+from pytest_agentbench.engine.job import Job, Plan, Result
+from pytest_agentbench.engine.services import agent_name
+from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
+from pytest_agentbench.engine.verdict import judged_by
+from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.reports.assertion import headline
+from pytest_agentbench.reports.rows import Row, run_row, user_properties
+from pytest_agentbench.terminal_text import visible
+from pytest_agentbench.workspaces.sessions import Workspaces
+
+if TYPE_CHECKING:
+    from pytest_agentbench.session import SessionReport
+
+
+class SessionMessages:
+    """The only process tells its own report."""
+
+    def __init__(self, report: SessionReport) -> None:
+        self._report = report
+
+    def warn(self, *texts: str) -> None:
+        """What a reader of the figures has to know, once."""
+        self._report.warnings += [text for text in dict.fromkeys(texts) if text not in self._report.warnings]
+
+    def spent(self, part: Part, usages: Sequence[Usage]) -> None:
+        """What was paid just now."""
+        self._report.spend(part, [spending(usage) for usage in usages])
+
+    def drain(self, reason: str) -> None:
+        """Nothing more is to start, in any process."""
+        self._report.drain(reason)
+
+    def unshared(self, problem: str) -> None:
+        """Results that are not in the shared store."""
+        self._report.unshared.append(problem)
+
+    def ended(self, number: int) -> None:
+        """The signal that ended this process's part."""
+        self._report.ended_by = number
+
+
+class WorkerMessages:
+    """A worker tells the controller, over the channel that `shares` describes."""
+
+    def __init__(self, channel: Any, ahead: Callable[[], RunAhead]) -> None:
+        self._channel, self._ahead = channel, ahead
+
+    def warn(self, *texts: str) -> None:
+        """Like `ToReport.warn`."""
+        if texts:
+            self._channel.send(("warnings", texts))
+
+    def spent(self, part: Part, usages: Sequence[Usage]) -> None:
+        """Like `ToReport.spent`."""
+        self._channel.send(("spent", part, [spending(usage) for usage in usages]))
+
+    def drain(self, reason: str) -> None:
+        """Like `ToReport.drain`; here at once."""
+        self._ahead().drain(reason)
+        self._channel.send(("drain", reason))
+
+    def unshared(self, problem: str) -> None:
+        """Like `ToReport.unshared`."""
+        self._channel.send(("unshared", problem))
+
+    def ended(self, number: int) -> None:
+        """Like `ToReport.ended`."""
+        self._channel.send(("ended", number))
+
+
+Messages = SessionMessages | WorkerMessages
+
 
 ATTEMPTS = pytest.StashKey[int]()
 """How often the item was decided: more than once where a plugin (pytest-rerunfailures) sets it up again."""

@@ -17,7 +17,7 @@ from pytest_agentbench.config.base import Scope, suggest
 from pytest_agentbench.config.documents import Document, read
 from pytest_agentbench.config.loader import validate
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Record
+from pytest_agentbench.records.base import Record
 
 SAME_DOMAINS = {"medical": "healthcare", "healthcare": "medical"}
 """The two files of the seed name one domain differently."""

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.records import Record
+from pytest_agentbench.records.base import Record
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot

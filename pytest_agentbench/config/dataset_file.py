@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -20,18 +23,119 @@ from pydantic import (
 )
 
 from pytest_agentbench.config.base import ConfigFile, Scope, complain, resolve_path, scope_of
-from pytest_agentbench.config.case_file import (
-    CaseContext,
-    KnownRunner,
-    Metrics,
-    servers_problems,
-    tools_problems,
-)
+from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics, servers_problems, tools_problems
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.patterns import data_file_problems
-from pytest_agentbench.config.servers_file import CaseServers
-from pytest_agentbench.config.templates import parse_template
-from pytest_agentbench.records import AtLeastOne, MetricSpec, Record, RunnerSpec, Tags, Text
+from pytest_agentbench.config.shared_sections import CaseServers
+from pytest_agentbench.records.base import AtLeastOne, Record, Tags
+from pytest_agentbench.records.case import MetricSpec, RunnerSpec
+from pytest_agentbench.records.check_specs import Text
+
+DATA_SUFFIXES = (".json", ".jsonl")
+"""What the files of questions end in."""
+
+
+def match_files(pattern: str, folder: str) -> list[Path]:
+    """The files that a path or glob pattern of a descriptor in `folder` names, in the order of their names.
+
+    A pattern matches .json and .jsonl files only, `**` any number of folders. Wildcards match no hidden names and no
+    links to folders.
+    """
+    path = os.path.normpath(os.path.join(folder, os.path.expanduser(pattern)))
+    if not glob.has_magic(pattern) or os.path.exists(path):
+        return [Path(path)] if os.path.isfile(path) else []
+    start = os.path.normpath(folder)
+    *parts, name = os.path.relpath(path, start).split(os.sep)
+    if name == "**":
+        parts, name = [*parts, name], "*"
+    places = [start]
+    for part in parts:
+        places = _all_below(places) if part == "**" else [each for place in places for each in _folders(place, part)]
+    found = {os.path.join(place, each) for place in places for each in _names(place, name)}
+    return [Path(each) for each in sorted(found) if each.endswith(DATA_SUFFIXES) and os.path.isfile(each)]
+
+
+def data_file_problems(pattern: str, scope: Scope, otherwise: str = "") -> Iterator[str]:
+    """What keeps a path or pattern from naming data files inside the root; `otherwise` ends what is said of others."""
+    try:
+        resolve_path(pattern, scope)
+        matches = match_files(pattern, scope.folder)
+        for match in matches:
+            resolve_path(str(match), scope)
+    except ValueError as error:
+        yield str(error)
+        return
+    if not matches:
+        yield f"found {pattern!r}, which matches no .json or .jsonl file below {scope.folder}"
+    elif matches[0].suffix not in DATA_SUFFIXES:
+        yield f"found {pattern!r}, expected a .json or .jsonl file{otherwise}"
+
+
+def _all_below(places: Iterable[str]) -> list[str]:
+    """The folders and all below them, each once."""
+    seen = dict.fromkeys(places)
+    waiting = list(seen)
+    while waiting:
+        new = [each for each in _folders(waiting.pop(), "*") if each not in seen]
+        seen.update(dict.fromkeys(new))
+        waiting += new
+    return list(seen)
+
+
+def _folders(place: str, part: str) -> Iterator[str]:
+    """The folders in a folder that one part of a pattern names. A link counts only where it is named in full."""
+    if not glob.has_magic(part):
+        path = os.path.normpath(os.path.join(place, part))
+        yield from (path,) if os.path.isdir(path) else ()
+        return
+    for name in _names(place, part):
+        path = os.path.join(place, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            yield path
+
+
+def _names(place: str, part: str) -> list[str]:
+    """The names in a folder that one part of a pattern matches; none in a folder that cannot be read."""
+    try:
+        names = fnmatch.filter(os.listdir(place), part)
+    except OSError:
+        return []
+    return names if part.startswith(".") else [name for name in names if not name.startswith(".")]
+
+
+_NAME = re.compile(r"[\w$@-]+(?:[. ][\w$@-]+)*")
+
+
+def parse_template(text: str) -> tuple[str, ...]:
+    """Literal texts, at even places, and the dotted names of fields, at odd ones.
+
+    :raises ValueError: something else than a name stands in braces.
+    """
+    literal, *others = text.split("{{")
+    parts = [literal]
+    for other in others:
+        inside, end, literal = other.partition("}}")
+        if not end:
+            raise ValueError("found {{ without }}, expected the name of a field between them")
+        name = inside.strip()
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"found {{{{{inside[:40]}}}}}, expected the name of a field, such as {{{{ question }}}}; "
+                "there are no expressions"
+            )
+        parts += [name, literal]
+    return tuple(parts)
+
+
+def only_field(value: object) -> str | None:
+    """The field that a value names and nothing else: `answer` of "{{ answer }}". None for any other value."""
+    if not isinstance(value, str):
+        return None
+    try:
+        before, *name, after = parse_template(value.strip())
+    except ValueError:
+        return None
+    return name[0] if len(name) == 1 and not before and not after else None
+
 
 _DESCRIPTORS = ("dataset.yaml", "dataset.yml")
 _NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml")

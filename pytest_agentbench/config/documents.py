@@ -14,7 +14,7 @@ import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.constructor import SafeConstructor
 
-from pytest_agentbench.bounded import MAX_TEXT, FileRefusedError, read_file
+from pytest_agentbench.bounded.files import MAX_TEXT, FileRefusedError, read_file
 from pytest_agentbench.errors import ConfigError
 
 Loc: TypeAlias = tuple[int | str, ...]

@@ -11,14 +11,12 @@ from pydantic import Field
 
 from pytest_agentbench.config.base import ConfigFile, Guest, Origin
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.evaluation_profile import EvaluationProfile
 from pytest_agentbench.config.loader import located
-from pytest_agentbench.config.models_file import ModelEntry, ModelsFile
-from pytest_agentbench.config.run_profile import RunProfile
-from pytest_agentbench.config.settings import RunnerSettings
-from pytest_agentbench.config.suite import SuiteFile
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.shared_sections import RunnerSettings
+from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Record
+from pytest_agentbench.records.base import Record
 
 _OPENNESS = ("deny", "public", "allow")
 _BUILT_IN = "demo"

@@ -1,9 +1,4 @@
-"""Where the value of a variable may go: keys belong to hosts.
-
-A model's key goes to the hosts of its provider (`PROVIDERS`), to the host that the user's own variable names
-(`URL_VARIABLES`), and to a host that the session's root writes beside it in one entry. All else is said by a
-`keys.yaml`: in the session's root, or in the user's own configuration folder, which speaks for guests too.
-"""
+"""Where the values of variables may go, and which programs of this machine files may name."""
 
 from __future__ import annotations
 
@@ -12,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,7 +16,53 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, Field
 
 from pytest_agentbench.config.base import ConfigFile
-from pytest_agentbench.records import McpServer, VariableName
+from pytest_agentbench.records.base import VariableName
+from pytest_agentbench.records.case import McpServer
+
+_TOLD = (
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT"),
+    *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "DBUS_SESSION_BUS_ADDRESS"),
+    *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"),
+    *("CONTAINER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "REGISTRY_AUTH_FILE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+"""What a container engine needs to find its daemon, its images and the network."""
+
+
+def program_problem(command: str, folder: str, root: str | None) -> str | None:
+    """Return why a file may not name this program, with what to do; None where it may.
+
+    A name without a slash is looked up on this process's PATH by whoever starts it. A path, relative to `folder`, is
+    that of a program on PATH, of one beside the running Python, or of one that lies below `root`.
+    """
+    if os.sep not in command:
+        return None
+    path = os.path.join(folder, command)
+    place = os.path.realpath(os.path.dirname(path))  # of a link in the root, the root says where it leads
+    installed = [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
+    if place in {os.path.realpath(each) for each in (*installed, os.path.dirname(sys.executable))}:
+        return None
+    if root is not None and f"{place}{os.sep}".startswith(f"{os.path.realpath(root).rstrip(os.sep)}{os.sep}"):
+        return None
+    below = "" if root is None else f", or the path of one below {root}"
+    return (
+        f"found {command!r}, expected the name of a program that is installed{below}: nothing is started. Put its "
+        f"folder on PATH{'' if root is None else ', or the program into that folder'}"
+    )
+
+
+def engine_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what a container engine that a file names is told of this process's environment: no keys."""
+    return {name: environ[name] for name in _TOLD if name in environ}
+
+
+# Where the value of a variable may go: keys belong to hosts.
+#
+# A model's key goes to the hosts of its provider (`PROVIDERS`), to the host that the user's own variable names
+# (`URL_VARIABLES`), and to a host that the session's root writes beside it in one entry. All else is said by a
+# `keys.yaml`: in the session's root, or in the user's own configuration folder, which speaks for guests too.
+
 
 KEYS_FILE = "keys.yaml"
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pytest_agentbench.config.base import UNVERIFIED, Known, Problems, Scope, resolve_file, suggest
 from pytest_agentbench.config.documents import Document, Loc, Problem, read, read_bytes
-from pytest_agentbench.config.evaluation_profile import EvaluationProfile
+from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.errors import ConfigError
 
 M = TypeVar("M", bound=BaseModel)

@@ -9,20 +9,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from pytest_agentbench.config import guests
-from pytest_agentbench.config.agent import SUFFIXES, AgentFile, is_path
 from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Guest, Known, Origin, Scope, is_inside, suggest
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read
-from pytest_agentbench.config.evaluation_profile import EvaluationProfile
-from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile
+from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile, program_problem
 from pytest_agentbench.config.loader import load_in, located
-from pytest_agentbench.config.models_file import ModelsFile
-from pytest_agentbench.config.programs import program_problem
-from pytest_agentbench.config.run_profile import RunProfile
-from pytest_agentbench.config.servers_file import ServersFile
-from pytest_agentbench.config.suite import SuiteFile
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.shared_sections import ServersFile
+from pytest_agentbench.config.suite import ModelsFile, SuiteFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import McpServer
+from pytest_agentbench.packs.openclaw.agents import SUFFIXES, AgentFile, is_path
+from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.user_folder import user_folder
 
 F = TypeVar("F", bound=ConfigFile)

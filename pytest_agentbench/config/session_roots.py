@@ -1,17 +1,190 @@
-"""Whose configuration counts in a session: the user's root, and the guests beside and below it."""
+"""Whose configuration counts in a session: the user's root, the guests beside and below it, and what the user granted them."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
+from pytest_agentbench.bounded.files import open_file
 from pytest_agentbench.config.base import Guest
 from pytest_agentbench.config.roots import MARKERS, ConfigRoot, has_file
-from pytest_agentbench.config.trust import NO_TRUST, Trust, trust_of
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.user_folder import TRUST_FILE, user_folder
+
+_VERSION = 1
+_WRITTEN = {".git": ("",), ".pytest_cache": ("",), "__pycache__": (".pyc",), "cassettes": (".yaml",)}
+"""What git, Python and sessions themselves write: in a folder of this name files that end so."""
+_MOST_FILES = 100_000
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A folder that may act, and the digest of each file in it, by its path there."""
+
+    folder: str
+    files: dict[str, str]
+
+    @classmethod
+    def of(cls, folder: Path) -> Grant:
+        """Return the grant of a folder as it is now. Raises ConfigError."""
+        real = os.path.realpath(folder)
+        return cls(real, digest_files(Path(real)))
+
+    def broken(self) -> str | None:
+        """Return why it holds no longer; None where every file is as it was."""
+        try:
+            now = digest_files(Path(self.folder))
+        except (ConfigError, OSError) as error:
+            return str(error)
+        for name in sorted({*now, *self.files}):
+            if now.get(name) != self.files.get(name):
+                word = "is new" if name not in self.files else "has changed" if name in now else "is gone"
+                return f"{name} {word}"
+        return None
+
+
+def trust_file() -> Path:
+    """Return where grants are kept: in the folder that the platform has for a user's configuration."""
+    return user_folder() / TRUST_FILE
+
+
+def read_grants() -> list[Grant]:
+    """Return all grants, broken ones too.
+
+    :raises ConfigError: their file cannot be read, or others may write it.
+    """
+    path = trust_file()
+    try:
+        with open_file(path) as file:
+            status = os.fstat(file.fileno())
+            text = file.read()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if sys.platform != "win32" and (status.st_uid not in (0, os.geteuid()) or stat.S_IMODE(status.st_mode) & 0o022):
+        raise ConfigError(f"{path}: found a file that others may write, expected your own, with mode 600: chmod 600")
+    try:
+        data: Any = json.loads(text)
+        if data["version"] != _VERSION:
+            raise ValueError(f"found version {data['version']!r}, expected {_VERSION}")
+        return [Grant(str(each["folder"]), dict(each["files"])) for each in data["grants"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path}: is no list of grants ({error}); remove it, and grant again") from error
+
+
+def save_grant(grant: Grant) -> None:
+    """Grant a folder what it asks for as long as its files stay as they are. Raises ConfigError."""
+    _write([*(each for each in read_grants() if each.folder != grant.folder), grant])
+
+
+def remove_grant(folder: Path) -> bool:
+    """Take a grant back; False where there is none. Raises ConfigError."""
+    real, grants = os.path.realpath(folder), read_grants()
+    kept = [each for each in grants if each.folder != real]
+    if len(kept) < len(grants):
+        _write(kept)
+    return len(kept) < len(grants)
+
+
+def _write(grants: list[Grant]) -> None:
+    """Put a file of mode 600 in the place of the old one."""
+    path = trust_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".trust-")  # which makes it with mode 600
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"version": _VERSION, "grants": [asdict(grant) for grant in grants]}, file, indent=1)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def digest_files(folder: Path) -> dict[str, str]:
+    """Return the digest of each file below a folder, links with what they lead to; no link is walked into.
+
+    :raises ConfigError: there are too many, or one cannot be read.
+    """
+    found: dict[str, str] = {}
+    for path in _files_below(str(folder), ()):
+        found[os.path.relpath(path, folder)] = _digest(path)
+        if len(found) > _MOST_FILES:
+            raise ConfigError(f"{folder}: found more than {_MOST_FILES:,} files, expected a folder of cases")
+    return found
+
+
+def _files_below(folder: str, written: tuple[str, ...]) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be read: {error.strerror or error}") from error
+    for entry in ordered:
+        if entry.is_dir(follow_symlinks=False):
+            if (below := _WRITTEN.get(entry.name, written)) != ("",):
+                yield from _files_below(entry.path, below)
+        elif not entry.name.endswith(written):
+            yield entry.path
+
+
+def _digest(path: str) -> str:
+    try:
+        link = f"{os.readlink(path)} " if os.path.islink(path) else ""
+        if not os.path.isfile(path):  # a folder's link, a link to nothing, a FIFO: reading it may never end
+            return f"{link}{stat.filemode(os.lstat(path).st_mode)}"
+        with open_file(path, None) as file:
+            return link + hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What holds in a session: the folders that the user trusts, links resolved, and why some are so no longer."""
+
+    folders: tuple[str, ...] = ()
+    ended: tuple[tuple[str, str], ...] = ()
+
+    def covers(self, real: str) -> bool:
+        """Return whether a folder is one of them, or lies below one."""
+        return any(Path(real).is_relative_to(folder) for folder in self.folders)
+
+    def why_ended(self, real: str) -> str | None:
+        """Return what ended the grant of a folder; None where there was none."""
+        return next((reason for folder, reason in self.ended if Path(real).is_relative_to(folder)), None)
+
+
+NO_TRUST = Trust()
+
+
+def trust_of(rootdir: Path, named: Iterable[Path] = ()) -> Trust:
+    """Return what a session at `rootdir` may trust: the folders that it names, and those granted before in or around
+    it, which are read to see whether they are as they were.
+
+    :raises ConfigError: the user's grants cannot be read.
+    """
+    folders, ended = [os.path.realpath(path) for path in named], []
+    top = Path(os.path.realpath(rootdir))
+    for grant in read_grants():
+        folder = Path(grant.folder)
+        if not (folder.is_relative_to(top) or top.is_relative_to(folder)):
+            continue
+        reason = grant.broken()
+        if reason is None:
+            folders.append(grant.folder)
+        else:
+            ended.append((grant.folder, reason))
+    return Trust(tuple(folders), tuple(ended))
+
 
 _NOT_LOOKED_INTO = frozenset(
     {"__pycache__", "node_modules", "venv", "build", "dist", "workspace", "runs", "evaluations", "cassettes"}

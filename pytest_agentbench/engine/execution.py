@@ -1,25 +1,13 @@
-"""One job from start to verdict: what the store has of it is taken from there, and only the rest is made."""
+"""Execute one job from start to verdict: take what is stored here or in the shared store, make only the rest."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
-from pytest_agentbench.checks import require_hooks
-from pytest_agentbench.engine.evaluate import evaluate
-from pytest_agentbench.engine.forecast import NOT_RUN, DryRun
-from pytest_agentbench.engine.identity import measure_of, verdict_identity
-from pytest_agentbench.engine.job import Given, Job, Result
-from pytest_agentbench.engine.keeping import restore_workspace
-from pytest_agentbench.engine.logs import RUN_LOGS
-from pytest_agentbench.engine.measuring import asks_models
-from pytest_agentbench.engine.pulling import pull
-from pytest_agentbench.engine.raised import as_raised
-from pytest_agentbench.engine.research.runs import asks_judge
-from pytest_agentbench.engine.run import make_run
-from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.subject import Subject, subject_of
-from pytest_agentbench.engine.taping import (
+from pytest_agentbench.checks.hooks import require_hooks
+from pytest_agentbench.engine.cassettes import (
     open_tape,
     records_run,
     records_verdict,
@@ -27,10 +15,48 @@ from pytest_agentbench.engine.taping import (
     run_is_free,
     verdict_is_free,
 )
+from pytest_agentbench.engine.evaluation import asks_models, evaluate
+from pytest_agentbench.engine.forecast import NOT_RUN, DryRun
+from pytest_agentbench.engine.job import Given, Job, Result
+from pytest_agentbench.engine.run import make_run
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.subject import Subject, measure_of, subject_of, verdict_identity
+from pytest_agentbench.engine.user_code import RUN_LOGS, as_raised
 from pytest_agentbench.engine.verdict import require_decision, wants_judge
+from pytest_agentbench.engine.workspaces import restore_workspace
 from pytest_agentbench.errors import ProviderError, UnreachableError, UnwritableError
-from pytest_agentbench.records import Case, RunArtifact
-from pytest_agentbench.store import share_evaluation, share_run
+from pytest_agentbench.packs.research.session import asks_judge
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.store.remote_results import pull_evaluation, pull_run, share_evaluation, share_run
+
+
+async def pull(
+    services: Services,
+    job: Job,
+    case: Case,
+    subject: Subject,
+    result: Result,
+    counts: Callable[[RunArtifact], bool],
+) -> bool:
+    """Brings a run that counts, unless `result` has one, and the verdict on it into the output folder; whether any did.
+
+    Raises UnreachableError where the store does not answer: what it may hold should not be paid for again.
+    """
+    lane = job.plan.lane
+    if lane.remote is None or not services.reuse_runs or records_run(result.tape):
+        return False
+    artifact = result.artifact
+    if artifact is None:
+        unsuccessful = bool(case.expects_status) or job.plan.run_profile.reuse_unsuccessful
+        key = (case.case_id, job.repetition, subject.fingerprint, subject.fingerprint_input)
+        artifact = await pull_run(lane, *key, counts=counts, unsuccessful=unsuccessful)
+    if artifact is None:
+        return False
+    pulled = artifact is not result.artifact
+    if services.reuse_evaluations and not records_verdict(services, job, result.tape):
+        pulled |= await pull_evaluation(lane, artifact, verdict_identity(services, job, case, artifact))
+    return pulled
 
 
 async def execute(services: Services, job: Job, given: Given) -> Result:

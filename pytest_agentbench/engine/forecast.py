@@ -8,8 +8,9 @@ from functools import cached_property
 
 from pytest_agentbench.engine.budget import Spending, spending
 from pytest_agentbench.engine.job import Job, Result
-from pytest_agentbench.records import Usage
-from pytest_agentbench.store import read_history, slug
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.store.contents import read_history
+from pytest_agentbench.store.files import slug
 
 NOT_RUN = "this is a dry run"
 """Why no item of a dry run has a result."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import getattr_static
 from pathlib import Path
 from time import perf_counter
 from types import MethodType
 from typing import Any
 from uuid import uuid4
 
-from pytest_agentbench.engine.code import Code, CodeReader, Stamp, Untold, changed, is_plain
+from pytest_agentbench.engine.agent_code import Code, CodeReader, Stamp, find_changed
+from pytest_agentbench.engine.agent_state import UnknownCode, is_plain
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.store import Plain
-from pytest_agentbench.workspaces import template_digest
+from pytest_agentbench.store.fingerprints import Plain
+from pytest_agentbench.workspaces.template import template_digest
 
 Shown = Mapping[str, Any]
 """An identity as JSON, to be part of a fingerprint."""
@@ -42,12 +43,12 @@ class _Told:
     unloaded: Mapping[str, Stamp]
     due: float = 0.0
 
-    def changed(self) -> str | None:
-        """The first file that is not as it was. Looking takes at most a hundredth of the time."""
+    def find_changed(self) -> str | None:
+        """Return the first file that is not as it was. Looking takes at most a hundredth of the time."""
         begun = perf_counter()
         if not self.unloaded or begun < self.due:
             return None
-        found = changed(self.unloaded)
+        found = find_changed(self.unloaded)
         ended = perf_counter()
         self.due = ended + 100 * (ended - begun)
         return found
@@ -55,16 +56,12 @@ class _Told:
 
 @dataclass(slots=True)
 class _Agent:
-    """An agent, where its fixture applies, and what made it. `named_by` is what has the attribute `fingerprint`."""
+    """An agent, where its fixture applies, and what made it."""
 
     value: object
     scope: object
     origin: Origin
     told: _Told | None = None
-    named_by: object = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.named_by = _holder_of_fingerprint(self.value)
 
 
 @dataclass
@@ -80,7 +77,7 @@ class Identities:
     _templates: dict[Path, str] = field(default_factory=dict)
 
     def made(self, agent: object, scope: object, origin: Origin, brief: Any = None) -> None:
-        """Remembers what made an agent. `scope` is where the fixture applies, as jobs' groups say it.
+        """Remember what made an agent. `scope` is where the fixture applies, as jobs' groups say it.
 
         `brief` is the fixture where its value lives shorter than the session: the next one takes its place.
         """
@@ -92,53 +89,60 @@ class Identities:
                 self._forget(before)
 
     def agent(self, agent: object, scope: object, name: str) -> Shown:
-        """The identity of a user's agent, by the name that it goes by.
+        """Return the identity of a user's agent, by the name that it goes by.
 
         Its attribute `fingerprint` replaces everything else. Raises ConfigError where that is no text.
         """
+        if (version := _read_fingerprint(agent, "agentbench_runner", "agent")) is not None:
+            return Plain(name=name, fingerprint=version)
         made = self._made(agent, scope)
-        if made.named_by is not None:
-            return Plain(name=name, fingerprint=_fingerprint(made.named_by))
         made.told = self._current(
             made.told, lambda: _code_of(self.reader, agent, made.origin), f"the agent {name}", {"name": name}, _ADVICE
         )
         return made.told.shown
 
     def part(self, kind: str, name: str, thing: object) -> Shown:
-        """The identity of what a plugin added: the check, metric, runner ... of that name."""
-        return self._part(kind, name, lambda: self.reader.of(thing))
+        """Return the identity of what a plugin added: the check, metric, runner ... of that name.
+
+        Its attribute `fingerprint` replaces everything else. Raises ConfigError where that is no text.
+        """
+        if (version := _read_fingerprint(thing, f"{kind} {name}", kind)) is not None:
+            return Plain(fingerprint=version)
+        return self._part(kind, name, lambda: self.reader.read(thing), advice=_ADVICE)
 
     def template(self, path: Path) -> str:
-        """The digest of a workspace template. Raises ConfigError for one that no workspace can be a copy of."""
+        """Return the digest of a workspace template. Raises ConfigError for one that no workspace can be a copy of."""
         if path not in self._templates:
             self._templates[path] = template_digest(path)
         return self._templates[path]
 
     def file(self, kind: str, path: Path) -> Shown:
-        """The identity of a Python file that another process runs."""
-        return self._part(kind, str(path), lambda: self.reader.of_file(path), path.name)
+        """Return the identity of a Python file that another process runs."""
+        return self._part(kind, str(path), lambda: self.reader.read_file(path), path.name)
 
     def module(self, kind: str, name: str) -> Shown:
-        """The same of a module that it imports."""
-        return self._part(kind, name, lambda: self.reader.of_module(name))
+        """Return the same of a module that it imports."""
+        return self._part(kind, name, lambda: self.reader.read_module(name))
 
-    def _part(self, kind: str, name: str, read: Callable[[], Code], shown: str | None = None) -> Shown:
-        told = self._parts.get((kind, name))
-        told = self._parts[kind, name] = self._current(told, read, f"what the {kind} {shown or name} takes part in")
+    def _part(
+        self, kind: str, name: str, read: Callable[[], Code], shown: str | None = None, advice: str = ""
+    ) -> Shown:
+        told, what = self._parts.get((kind, name)), f"what the {kind} {shown or name} takes part in"
+        told = self._parts[kind, name] = self._current(told, read, what, advice=advice)
         return told.shown
 
     def _current(
         self, told: _Told | None, read: Callable[[], Code], what: str, head: Shown = _NO_HEAD, advice: str = ""
     ) -> _Told:
-        """The identity as it was told, or is now, after its `head`; one that cannot be told is unlike any other."""
+        """Return an identity as it was told, or is now, after its `head`; what nobody can tell is unlike any other."""
         try:
             if told is None:
                 code = read()
                 return _Told(Plain({**head, **code.shown}), code.unloaded)
-            if (file := told.changed()) is not None:
-                raise Untold(f"{Path(file).name} was changed while the session ran")
+            if (file := told.find_changed()) is not None:
+                raise UnknownCode(f"{Path(file).name} was changed while the session ran")
             return told
-        except Untold as error:
+        except UnknownCode as error:
             if what not in self._warned:
                 self._warned.add(what)
                 self.warn(f"{what} is never reused from the store: {error}{advice}")
@@ -160,21 +164,23 @@ class Identities:
 
 def _code_of(reader: CodeReader, agent: object, origin: Origin) -> Code:
     params = {name: param if is_plain(param) else [param, at] for name, (param, at) in origin.params.items()}
-    return reader.of(agent, origin.functions, **({"params": params} if params else {}))
+    return reader.read(agent, origin.functions, **({"params": params} if params else {}))
 
 
-def _holder_of_fingerprint(agent: object) -> object:
-    """The agent, or, of a method, its function or object: what has the attribute; None where nothing has."""
-    holders = (agent.__func__, agent.__self__) if isinstance(agent, MethodType) else (agent,)
-    return next((each for each in holders if inspect.getattr_static(each, "fingerprint", None) is not None), None)
+def _read_fingerprint(thing: Any, where: str, kind: str) -> str | None:
+    """Return the attribute `fingerprint`, a text or a function that returns one; None where there is none.
 
-
-def _fingerprint(holder: Any) -> str:
-    """Read at each run: what the agent reads when it runs may have changed."""
+    A method has that of its function or object. Read at each run: what code reads when it runs may have changed.
+    """
+    holders = (thing.__func__, thing.__self__) if type(thing) is MethodType else (thing,)
+    holder: Any = next((each for each in holders if getattr_static(each, "fingerprint", None) is not None), None)
+    if holder is None:
+        return None
     found = holder.fingerprint
+    found = found() if callable(found) else found
     if not isinstance(found, str) or not found.strip():
         raise ConfigError(
-            f"agentbench_runner: fingerprint: found {type(found).__name__} {str(found)[:60]!r}, expected a text "
-            "that names the agent's version"
+            f"{where}: fingerprint: found {type(found).__name__} {str(found)[:60]!r}, expected a text that names the "
+            f"{kind}'s version"
         )
     return found

@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models import resolve_model
-from pytest_agentbench.records import Case, Evaluation, Model, RunArtifact
-from pytest_agentbench.store import fingerprint, judge_input
+from pytest_agentbench.models.routes import resolve_model
+from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.store.fingerprints import fingerprint, judge_input
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
-    from pytest_agentbench.models import Tape
-    from pytest_agentbench.runners import Predictions, StoredReports
-    from pytest_agentbench.store import Lane
-    from pytest_agentbench.workspaces import Workspace
+    from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+    from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.models.tape import Tape
+    from pytest_agentbench.packs.research.session import StoredReports
+    from pytest_agentbench.runners.predictions import Predictions
+    from pytest_agentbench.store.artifacts import Lane
+    from pytest_agentbench.workspaces.workspace import Workspace
 
 CHAT_JUDGE = "llm_probe"
 """The type of judges that are chat models."""

@@ -9,14 +9,19 @@ from functools import cached_property
 from types import FunctionType
 from typing import Any, TypeVar
 
-from pytest_agentbench.checks import BUILTIN_CHECKS, CheckFunction
-from pytest_agentbench.config import Known
+from pytest_agentbench.checks.base import CheckFunction
+from pytest_agentbench.checks.run import BUILTIN_CHECKS
+from pytest_agentbench.config.base import Known
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.judging import JudgeBackend
-from pytest_agentbench.metrics import METRICS, Metric
-from pytest_agentbench.models import Provider
-from pytest_agentbench.runners import BUILTIN_RUNNERS, Runner
-from pytest_agentbench.tools import BUILTIN_TOOLS, Search, Tool, configured_search
+from pytest_agentbench.judging.panel import JudgeBackend
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import Metric
+from pytest_agentbench.models.client import Provider
+from pytest_agentbench.runners.base import Runner
+from pytest_agentbench.runners.registry import BUILTIN_RUNNERS
+from pytest_agentbench.tools.base import Search, Tool
+from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS
+from pytest_agentbench.tools.web_tools import configured_search
 
 T = TypeVar("T")
 

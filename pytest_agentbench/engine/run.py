@@ -12,27 +12,33 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import RunProfile
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.engine.cassettes import Taped, paid, replays, run_ended, run_kept
 from pytest_agentbench.engine.job import Job, Result
-from pytest_agentbench.engine.keeping import Left, keep_workspace
-from pytest_agentbench.engine.openclaw import changed_meanwhile
-from pytest_agentbench.engine.sandboxing import expected_sandbox, run_spec
+from pytest_agentbench.engine.resources import start_servers, web_fetch, web_search
 from pytest_agentbench.engine.services import Services
-from pytest_agentbench.engine.serving import start_servers
-from pytest_agentbench.engine.subject import Subject
-from pytest_agentbench.engine.taping import Taped, paid, replays, run_ended, run_kept
-from pytest_agentbench.engine.web import web_fetch, web_search
-from pytest_agentbench.errors import ProviderError, UnwritableError, as_alike, visible
-from pytest_agentbench.judging import tools_shown
-from pytest_agentbench.models import RUN_LIMIT
-from pytest_agentbench.records import WORKSPACE_NOTE, Case, RunArtifact, RunError
-from pytest_agentbench.runners import RUN_SECONDS, Recorder, RunContext, RunEnd, Runner, conclude
-from pytest_agentbench.store import share_run
-from pytest_agentbench.tools import Tool, annotated
-from pytest_agentbench.workspaces import EMPTY, SandboxSpec, Snapshot, Workspace, digest, fill
+from pytest_agentbench.engine.subject import Subject, expected_sandbox, run_spec
+from pytest_agentbench.engine.workspaces import Left, keep_workspace
+from pytest_agentbench.errors import ProviderError, UnwritableError, as_alike
+from pytest_agentbench.models.failures import RUN_LIMIT
+from pytest_agentbench.packs.mcp_bench.judge_prompts import tools_shown
+from pytest_agentbench.packs.openclaw.runs import changed_meanwhile
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact, RunError
+from pytest_agentbench.runners.base import RunContext, RunEnd, Runner, conclude
+from pytest_agentbench.runners.recorder import Recorder
+from pytest_agentbench.runners.registry import RUN_SECONDS
+from pytest_agentbench.store.remote_results import share_run
+from pytest_agentbench.terminal_text import visible
+from pytest_agentbench.tools.base import Tool
+from pytest_agentbench.tools.toolbox import annotate_calls
+from pytest_agentbench.workspaces.changes import EMPTY, Snapshot, digest_snapshot
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.template import fill_workspace
+from pytest_agentbench.workspaces.workspace import Workspace
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models import Tape
+    from pytest_agentbench.models.tape import Tape
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,7 @@ def _artifact(job: Job, case: Case, subject: Subject, ended: _Ended, left: Left,
         request=_request(case, trace, offered),
         provider=trace.provider,
         usage=trace.usage,
-        trace=annotated(trace.events, offered, plan.lane.warn) if offered else trace.events,
+        trace=annotate_calls(trace.events, offered, plan.lane.warn) if offered else trace.events,
         output_artifacts=left.outputs,
         error=ended.end.error,
         workspace=left.archive,
@@ -166,8 +172,8 @@ async def _template(
 
 def _fill(services: Services, workspace: Workspace, template: Path) -> Snapshot:
     """What the workspace begins with. Raises ConfigError where that is not what the run's fingerprint covers."""
-    before = fill(workspace, template)
-    if digest(before) != services.identities.template(template):
+    before = fill_workspace(workspace, template)
+    if digest_snapshot(before) != services.identities.template(template):
         raise changed_meanwhile(template)
     return before
 

@@ -11,12 +11,17 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from pytest_agentbench.bounded import read_file
-from pytest_agentbench.config import PlannerSettings, RunProfile, ServerName, pinning_problem, suggest
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.profiles import RunProfile, pinning_problem
+from pytest_agentbench.config.shared_sections import ServerName
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Case, McpServer, McpTask, SandboxSettings
-from pytest_agentbench.tools.mcp import argument_files, distraction_servers, sandbox_of, server_refusal
+from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
+from pytest_agentbench.records.case import Case, McpServer, McpTask, SandboxSettings
+from pytest_agentbench.tools.mcp.catalogue import argument_files
+from pytest_agentbench.tools.mcp.distraction import distraction_servers
+from pytest_agentbench.tools.mcp.launching import sandbox_of, server_refusal
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
 

@@ -1,24 +1,297 @@
-"""What a job runs, known before it runs: the runner, its settings, and the run's fingerprint."""
+"""What a job runs and is judged by: its runner, sandbox and verifiers, and the identities of its run and verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.config import merge_runner_settings
-from pytest_agentbench.engine.identity import run_extra
+from pytest_agentbench.checks.base import CheckContext
+from pytest_agentbench.config.compose_file import base_images
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
 from pytest_agentbench.engine.job import Given, Job, Plan
-from pytest_agentbench.engine.openclaw import OPENCLAW
+from pytest_agentbench.engine.registry import is_ours
 from pytest_agentbench.engine.servers import servers_identity, servers_of
 from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
-from pytest_agentbench.engine.taping import run_cassette
-from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.records import Case, McpServer, Model
-from pytest_agentbench.runners import Runner
-from pytest_agentbench.runners.openclaw.agent import OpenClawAgent
-from pytest_agentbench.store import canonical_json, fingerprint, run_fingerprint_input
+from pytest_agentbench.engine.verdict import metrics_of
+from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
+from pytest_agentbench.packs.mcp_bench.judge import tool_use_identity
+from pytest_agentbench.packs.openclaw.container import OpenClawAgent
+from pytest_agentbench.packs.openclaw.runs import OPENCLAW, openclaw_spec
+from pytest_agentbench.records.case import Case, McpServer, Model, SandboxNeeds
+from pytest_agentbench.records.check_specs import PythonHook
+from pytest_agentbench.records.evaluation import CheckResult
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.runners.base import Runner
+from pytest_agentbench.store.fingerprints import canonical_json, fingerprint, run_fingerprint_input
+from pytest_agentbench.tools.base import Tool, needs_sandbox
+from pytest_agentbench.tools.fetching import WEB_FETCH
+from pytest_agentbench.tools.web_tools import WEB_SEARCH
+from pytest_agentbench.workspaces.containers.compose import compose_digest
+from pytest_agentbench.workspaces.containers.images import build_digest
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+
+
+def run_spec(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec:
+    """Where a run's commands are executed. Raises as `sandbox_spec` does."""
+    if subject.openclaw is not None:
+        return openclaw_spec(services.sandboxes, job.plan.run_profile)
+    return sandbox_spec(services, job, case)
+
+
+def sandbox_spec(services: Services, job: Job, case: Case) -> SandboxSpec:
+    """Where the commands of a run with tools, and the verifiers of any, are executed.
+
+    Raises ConfigError for an image that is not pinned and for a guest's commands on this machine itself,
+    UnavailableError where there is no such sandbox here.
+    """
+    return case_spec(services.sandboxes, job.plan.root, job.plan.run_profile, case)
+
+
+def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case: Case) -> SandboxSpec:
+    """Return the sandbox that the profile gives a case of the root. Raises as `sandbox_spec` does."""
+    if (guest := root.guest) is not None and profile.sandbox_settings.type == "local":
+        raise ConfigError(
+            f"{case.path}:{case.line}: found commands of a folder that is not trusted, which the run profile "
+            f"{profile.run_profile_id!r} runs on this machine (sandbox: local), expected a sandbox; {guest.plea}"
+        )
+    if case.sandbox is not None and not profile.allow_floating_image:
+        _refuse_floating(case, case.sandbox)
+    return sandboxes.spec(profile.sandbox_settings, case.sandbox)
+
+
+def _refuse_floating(case: Case, needs: SandboxNeeds) -> None:
+    if needs.image is not None and (problem := pinning_problem(needs.image)):
+        raise ConfigError(f"{case.path}:{case.line}: sandbox.image: {problem}")
+    for image in () if needs.dockerfile is None else base_images(needs.dockerfile):
+        if problem := pinning_problem(image):
+            raise ConfigError(f"{needs.dockerfile}: {problem}")
+
+
+async def expected_sandbox(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec | None:
+    """The sandbox that the run will start, as far as the case's tools say: its image is here, a container on its way.
+
+    None for OpenClaw's container, whose mounts are the run's own: only its image is here. Raises as `sandbox_spec`
+    does, and for an image that cannot be had, before anything is paid. A user's own agent may do without the case's
+    tools: it finds out by itself.
+    """
+    if subject.openclaw is not None:
+        await services.sandboxes.prepare(run_spec(services, job, case, subject))
+    if job.plan.predictions is not None or not (case.verify or _runs_commands(services, case)):
+        return None
+    try:
+        spec = sandbox_spec(services, job, case)
+        await services.sandboxes.prepare(spec)
+    except UnavailableError:
+        if case.verify or subject.runner_type != "callable":
+            raise
+        return None
+    if not _runs_commands(services, case):
+        return None
+    services.sandboxes.expect(spec, 1 + services.coming())
+    return spec
+
+
+def sandbox_identity(services: Services, job: Job, case: Case) -> dict[str, Any]:
+    """What of its sandbox can change a run: nothing where the case has no tool that runs commands.
+
+    Not which kind `auto` comes to here: a stored run is found again where there is no docker. Raises ConfigError for
+    what cannot be built or is no compose file.
+    """
+    return sandbox_part(job, case) if _runs_commands(services, case) else {}
+
+
+def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
+    """What of a sandbox can change what is executed in it. Raises ConfigError as `sandbox_identity` does."""
+    settings = job.plan.run_profile.sandbox_settings
+    found: dict[str, Any] = settings.model_dump(exclude={"build_network"})
+    needs = case.sandbox
+    if needs is None:
+        return found
+    network = settings.build_network == "allow"
+    if needs.image is not None:
+        found["image"] = needs.image
+    if needs.dockerfile is not None:
+        found |= {"image": None, "build": build_digest(needs.dockerfile, network=network)}
+    if needs.compose is not None:
+        found["compose"] = compose_digest(needs.compose, network=network)
+    return found
+
+
+def _runs_commands(services: Services, case: Case) -> bool:
+    tools = (services.registry.tools.get(name) for name in case.tools)
+    return any(tool is not None and tool.available is needs_sandbox for tool in tools)
+
+
+_GRADING = 2
+"""Raised where the same verifier may decide otherwise, on what was written against it: 2, reports are signed."""
+
+
+async def verify_all(services: Services, job: Job, case: Case, context: CheckContext) -> tuple[CheckResult, ...]:
+    """The results of the case's verifiers. Raises UnavailableError where they cannot run here."""
+    if not case.verify:
+        return ()
+    from pytest_agentbench.checks.verifying.run import no_workspace, run_verifiers
+
+    if job.plan.predictions is not None:
+        return no_workspace(case)
+    spec = sandbox_spec(services, job, case)
+    await services.sandboxes.prepare(spec)
+    return await run_verifiers(context, services.sandboxes, spec)
+
+
+def verifiers_identity(job: Job, case: Case) -> dict[str, Any]:
+    """What the verifiers are to do, what their hidden files hold, and their sandbox.
+
+    Raises ConfigError for what cannot be read.
+    """
+    return {"grading": _GRADING, "verifiers": list(_identities(case)), "sandbox": sandbox_part(job, case)}
+
+
+def _identities(case: Case) -> Iterator[dict[str, Any]]:
+    from pytest_agentbench.checks.verifying.staging import source_digest
+
+    for verifier in case.verify:
+        try:
+            files = {hidden.target: source_digest(hidden) for hidden in verifier.files}
+        except OSError as error:
+            raise ConfigError(f"{case.path}:{case.line}: verify: {error.filename}: {error.strerror}") from error
+        apart = {"apart": True} if verifier.apart else {}
+        yield {**verifier.model_dump(exclude={"files", "apart", "canary"}), "files": files, **apart}
+
+
+_DIGITS = 16
+
+
+def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model) -> dict[str, Any]:
+    """Part of the run's fingerprint: what runs the case, a prediction's digest, a scripted model's script, tools, what
+    the workspace begins with.
+
+    Raises ConfigError for a script or a workspace template that is wrong.
+    """
+    if job.plan.predictions is not None:
+        return {"prediction": job.plan.predictions.digest(case, job.repetition)}
+    extra: dict[str, Any] = {}
+    if case.workspace is not None:
+        extra["workspace"] = services.identities.template(case.workspace)
+    if not isinstance(agent, CaseRunner):
+        extra["agent"] = services.identities.agent(agent, job.runner_scope, agent_name(agent))
+        extra["metadata"] = case.metadata
+    elif found := _added(services, "runner", [case.runner.type]):
+        extra |= {"runner": found, "metadata": case.metadata}
+    if model.scripted:
+        extra["script"] = services.scripts.answers_digest(case)
+    elif found := _added(services, "model provider", [model.provider]):
+        extra["provider"] = found
+    if isinstance(agent, CaseRunner) and case.runner.type == "mcp_planner":
+        extra["planner"] = job.plan.run_profile.planner.of_a_run
+    if case.tools:
+        extra["tools"] = {name: _tool(services, job, name, model) for name in case.tools}
+    if sandbox := sandbox_identity(services, job, case):
+        extra["sandbox"] = sandbox
+    return extra
+
+
+def verdict_identity(services: Services, job: Job, case: Case, artifact: RunArtifact) -> str:
+    """The fingerprint of the verdict on a run: what its profile, checks, metrics and judges can change.
+
+    Raises ConfigError for a script that is wrong.
+    """
+    extra = {**_verdict_extra(services, job, case), **verdict_cassette(services, job, case, artifact)}
+    return job.plan.lane.evaluation_fingerprint(artifact.fingerprint or "", case, job.judges, extra)
+
+
+def measure_of(services: Services, job: Job, case: Case) -> str:
+    """16 hex digits over all that decides what a run of the case is worth, whichever run, and whatever its title.
+
+    Raises ConfigError for a script that is wrong.
+    """
+    untitled = case.model_copy(update={"title": ""})
+    return job.plan.lane.evaluation_fingerprint("", untitled, job.judges, _verdict_extra(services, job, case))[:_DIGITS]
+
+
+def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
+    """The code of hooks and of plugins' checks, metrics and judges; an MCP task; the script of a scripted judge."""
+    profile, judges = job.plan.evaluation_profile, (*job.plan.judges.values(), *job.judges)
+    parts = {
+        "checks": _added(services, "check", (check.kind for check in case.checks)),
+        "metrics": _added(services, "metric", _metrics_used(case, profile)),
+        "judges": _added(services, "judge", _judges_used(profile)),
+        "providers": _added(services, "model provider", (judge.provider for judge in judges)),
+    }
+    found: dict[str, Any] = {name: part for name, part in parts.items() if part}
+    if profile.security_policy.allow_local_python_hooks:
+        hooks = [check.python_hook for check in case.checks if check.python_hook is not None]
+        if hooks:
+            found["hooks"] = {hook.path or hook.import_path or "": _hook(services, hook, case) for hook in hooks}
+    if case.verify:
+        found["verify"] = verifiers_identity(job, case)
+    if case.mcp_servers:
+        found["tool_use"] = TOOL_USE_METRICS
+    if case.mcp_task is not None:
+        found["mcp_task"] = case.mcp_task
+        found["tool_use_judge"] = tool_use_identity(profile)
+    if case.research is not None:
+        found["research"] = services.research.identity(case)
+    if any(judge.scripted for judge in judges):
+        found["script"] = services.scripts.verdict_digest(case)
+        if case.research is not None:
+            found["pages"] = services.scripts.pages(case.case_id)
+    return found
+
+
+def _added(services: Services, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
+    """The identities of those that are not ours."""
+    others = services.registry.added[kind]
+    if not others:
+        return {}
+    return {
+        name: services.identities.part(kind, name, others[name])
+        for name in names
+        if name is not None and name in others
+    }
+
+
+def _metrics_used(case: Case, profile: EvaluationProfile) -> Iterator[str]:
+    yield from (spec.name for spec in metrics_of(case, profile))
+    yield from (getattr(check.declarative, "name", "") for check in case.checks if check.kind == "metric")
+
+
+def _judges_used(profile: EvaluationProfile) -> Iterator[str]:
+    used = {run.judge_id for run in profile.judge_runs}
+    yield from (judge.type for judge in profile.judges if judge.judge_id in used)
+
+
+def _tool(services: Services, job: Job, name: str, model: Model) -> dict[str, Any]:
+    tool = services.registry.tools.get(name)
+    if tool is None:
+        return {}
+    found: dict[str, Any] = {"definition": _definition(tool)}
+    if not is_ours(tool.call):
+        found["code"] = services.identities.part("tool", name, tool.call)
+    if name == WEB_SEARCH and not model.scripted and services.registry.search is not None:
+        found["backend"] = services.identities.part("search backend", name, services.registry.search)
+    if name in (WEB_SEARCH, WEB_FETCH) and (network := job.plan.run_profile.network.model_dump(exclude_defaults=True)):
+        found["network"] = network
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _definition(tool: Tool) -> str:
+    """SHA-256 of what a model is told of a tool."""
+    return fingerprint({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+
+
+def _hook(services: Services, hook: PythonHook, case: Case) -> Any:
+    if hook.path is not None:
+        return services.identities.file("hook", (case.path.parent / Path(hook.path)).resolve())
+    return services.identities.module("hook", hook.import_path or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,31 @@
-"""What decides a case, and what checks, metrics and judge come to."""
+"""Decide a case from its checks, metrics and judges, compare stored verdicts, and name who judged them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import EvaluationProfile
+from pytest_agentbench.checks.base import CheckContext
+from pytest_agentbench.checks.run import BUILTIN_CHECKS, run_checks
+from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.registry import is_ours
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.judging import bar_of
-from pytest_agentbench.metrics import METRICS, TOOL_USE_METRICS, parts_of, takes_trace, tool_use_of
-from pytest_agentbench.records import (
-    Case,
-    CheckResult,
-    Evaluation,
-    JudgeResult,
-    MetricResult,
-    MetricSpec,
-    Outcome,
-    ResearchScores,
-    RunArtifact,
-    ToolUse,
-)
+from pytest_agentbench.judging.verdicts import bar_of
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import asks_model, measure, measure_trace, takes_long, takes_trace
+from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
+from pytest_agentbench.packs.mcp_bench.scores import parts_of, tool_use_of
+from pytest_agentbench.packs.research.records import ResearchScores
+from pytest_agentbench.records.case import Case, MetricSpec
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, Outcome, ToolUse
+from pytest_agentbench.records.run import RunArtifact, ToolCallEvent
+from pytest_agentbench.store.fingerprints import fingerprint, metric_judge_input, rubric_input
+from pytest_agentbench.store.redaction import REDACTED
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.services import Services
+    from pytest_agentbench.records.check_specs import Check
 
 
 def wants_judge(case: Case, profile: EvaluationProfile) -> bool:
@@ -189,3 +195,186 @@ def _judge_failures(case: Case, judged: JudgeResult, tool_use: ToolUse | None) -
     if case.require_hard:
         failures += [f"judge: hard expectation not met: {text}" for text in judged.unmet_hard]
     return failures
+
+
+_NAMED = 5
+"""How many differing verdicts warnings name; that there are others is told once."""
+_LOOKS_AT_FILES = frozenset({"file_exists", "path_exists", "file_contains", "openclaw_workspace_file_present"})
+_NEAR = 1e-9
+
+
+class Rechecks:
+    """Compares stored verdicts with what they come to now. For the engine's loop."""
+
+    def __init__(self) -> None:
+        self._differing = 0
+
+    async def believed(
+        self, services: Services, job: Job, case: Case, artifact: RunArtifact, stored: Evaluation
+    ) -> Evaluation | None:
+        """Return the stored verdict, or what counts instead where it differs; None for one that is not whole.
+
+        Told again are checks of the run's answer and trace, metrics that ask no model and are done at once, and what
+        all results come to together. What needs the workspace, a process, a judge or code of others stays as it is
+        stored, and so does a result that needs what is not installed here.
+        """
+        profile = job.plan.evaluation_profile
+        checks = {check.check_id: check for check in stored.checks}
+        metrics = {metric.name: metric for metric in stored.metrics}
+        specs = metrics_of(case, profile)
+        if wants_judge(case, profile) and is_judged(case, artifact) and stored.judge is None:
+            return None
+        if any(check.check_id not in checks for check in case.checks) or any(
+            spec.name not in metrics for spec in specs
+        ):
+            return None
+        free = tuple(check for check in case.checks if _is_free(services, case, check, artifact))
+        differing = []
+        if free:
+            looked_at = case if len(free) == len(case.checks) else case.model_copy(update={"checks": free})
+            context = CheckContext(looked_at, artifact, None, services.registry.metrics, profile.compat)
+            for check in await run_checks(context, profile.security_policy, services.registry.checks):
+                if check.outcome not in ("error", checks[check.check_id].outcome):
+                    checks[check.check_id] = check
+                    differing.append(f"check {check.check_id}")
+        for metric in _measured(services, case, specs, artifact):
+            if metric.error is None and not _alike(metric, metrics[metric.name]):
+                metrics[metric.name] = metric
+                differing.append(f"metric {metric.name}")
+        told = verdict(
+            case,
+            profile,
+            artifact,
+            [*checks.values()],
+            [*metrics.values()],
+            stored.judge,
+            stored.fingerprint,
+            stored.research,
+        )
+        if told.outcome == stored.outcome and told.final_score == stored.final_score and not differing:
+            return stored
+        kept = _is_redacted(artifact)
+        self._tell(job, case, stored, told, differing, kept=kept)
+        if kept:
+            return stored
+        return told.model_copy(update={"judge_usage": stored.judge_usage, "cassette": stored.cassette})
+
+    def _tell(
+        self, job: Job, case: Case, stored: Evaluation, told: Evaluation, differing: Sequence[str], *, kept: bool
+    ) -> None:
+        self._differing += 1
+        warn = job.plan.lane.warn
+        if self._differing > _NAMED:
+            warn("further stored verdicts differ from what their runs come to now, as those above")
+            return
+        where = f" ({', '.join(differing[:3])}{', ...' if len(differing) > 3 else ''})" if differing else ""
+        counts = "the stored one counts, for the run is stored without its secrets" if kept else "the latter counts"
+        warn(
+            f"{case.case_id} [{job.plan.model_id}] repetition {job.repetition}: the stored verdict is "
+            f"{_shown(stored)}, the stored run comes to {_shown(told)}{where}: {counts}"
+        )
+
+
+def _shown(evaluation: Evaluation) -> str:
+    score = evaluation.final_score
+    return evaluation.outcome if score is None else f"{evaluation.outcome} with {score:g} of 10"
+
+
+def _is_free(services: Services, case: Case, check: Check, artifact: RunArtifact) -> bool:
+    """Whether a check is our code and looks at the run's answer, trace and figures only."""
+    spec = check.declarative
+    if spec is None or check.kind in _LOOKS_AT_FILES or getattr(spec, "path", None) is not None:
+        return False
+    if check.kind == "final_response_present" and artifact.runner_type == "openclaw":
+        return False  # files that the agent left may stand for its answer
+    if check.kind == "metric":
+        name = getattr(spec, "name", "")
+        return _is_cheap(services, name, case.reference or "", artifact.final_output or "")
+    return check.kind in BUILTIN_CHECKS and services.registry.checks.get(check.kind) is BUILTIN_CHECKS[check.kind]
+
+
+def _is_cheap(services: Services, name: str, reference: str, output: str) -> bool:
+    metrics = services.registry.metrics
+    function = metrics.get(name)
+    return (
+        function is not None
+        and is_ours(function)
+        and not asks_model(function)
+        and not takes_long(name, metrics, reference, output)
+    )
+
+
+def _measured(services: Services, case: Case, specs: Sequence[MetricSpec], artifact: RunArtifact) -> list[MetricResult]:
+    if not specs:
+        return []
+    metrics, reference, output = services.registry.metrics, case.reference or "", artifact.final_output or ""
+    return [
+        measure_trace(spec, case, artifact, metrics)
+        if takes_trace(metrics.get(spec.name))
+        else measure(spec, reference, output, metrics)
+        for spec in specs
+        if _is_cheap(services, spec.name, reference, output)
+    ]
+
+
+def _alike(one: MetricResult, other: MetricResult) -> bool:
+    if one.score is None or other.score is None:
+        return (one.score, one.passed) == (other.score, other.passed)
+    return abs(one.score - other.score) <= _NEAR and one.passed == other.passed
+
+
+def _is_redacted(artifact: RunArtifact) -> bool:
+    """Whether what was weighed may have held more than is stored."""
+    calls = (str(event.arguments) for event in artifact.trace if isinstance(event, ToolCallEvent))
+    return REDACTED in (artifact.final_output or "") or any(REDACTED in call for call in calls)
+
+
+PANEL = "judge"
+"""What the judges of the evaluation profile are called, in all places where metrics go by their names."""
+
+_DIGITS = 16
+
+
+def judged_by(job: Job, case: Case, evaluation: Evaluation | None) -> list[dict[str, Any]]:
+    """The verdicts of models on a run: those of the profile's judges together, and of each metric that took votes.
+
+    `judge` and `rubric` are 16 hex digits over everything that makes the judge and the measure what they are; `score`
+    is the judges' overall score (0-10), None of votes.
+    """
+    if evaluation is None:
+        return []
+    found = [*_panel(job, evaluation.judge), *_votes(job, case, evaluation)]
+    rubric = rubric_hash(case) if found else None
+    return [{**each, "rubric": rubric} for each in found]
+
+
+def rubric_hash(case: Case) -> str:
+    """16 hex digits over what the case measures a run by."""
+    return fingerprint(rubric_input(case))[:_DIGITS]
+
+
+def _panel(job: Job, judged: JudgeResult | None) -> Iterator[dict[str, Any]]:
+    if judged is not None:
+        yield {
+            "by": PANEL,
+            "judge": job.plan.judge_hash[:_DIGITS],
+            "models": sorted({iteration.model for iteration in judged.iterations}),
+            "passed": judged.passed,
+            "score": judged.overall,
+        }
+
+
+def _votes(job: Job, case: Case, evaluation: Evaluation) -> Iterator[dict[str, Any]]:
+    """Metrics by their names in report.json: one that is used twice is `name`, `name-2`, ..."""
+    used: dict[str, int] = {}
+    for spec, result in zip(metrics_of(case, job.plan.evaluation_profile), evaluation.metrics, strict=False):
+        used[result.name] = number = used.get(result.name, 0) + 1
+        if not result.details.get("votes") or result.score is None:
+            continue
+        yield {
+            "by": result.name if number == 1 else f"{result.name}-{number}",
+            "judge": fingerprint(metric_judge_input(spec, job.judges))[:_DIGITS],
+            "models": [result.details["model"]] if result.details.get("model") else [],
+            "passed": result.score > 0.5,
+            "score": None,
+        }

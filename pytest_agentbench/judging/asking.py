@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models import REPETITION_FIELD, InvalidReply, clipped
-from pytest_agentbench.records import Model, Usage
-from pytest_agentbench.store import fingerprint
+from pytest_agentbench.models.prompts import clipped
+from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.models.scripted_app import REPETITION_FIELD
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.store.fingerprints import fingerprint
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models import ChatClient, ChatReply
+    from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.models.replies import ChatReply
 
 MAX_ATTEMPTS = 3
 """How often a judge is asked before it is `invalid_output`."""

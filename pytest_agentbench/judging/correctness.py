@@ -17,24 +17,17 @@ from pytest_agentbench.judging.asking import (
     numbered_options,
     request_key,
 )
-from pytest_agentbench.judging.blocks import HOW_TO_READ
-from pytest_agentbench.judging.contract import structured
-from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT
-from pytest_agentbench.models import (
-    ANSWER_SCHEMA,
-    ONE_WORD,
-    Block,
-    InvalidReply,
-    ReplyPart,
-    boundary_of,
-    clipped,
-    read_json,
-    rendered,
-)
-from pytest_agentbench.records import AnswerVerdict, Model, Usage
+from pytest_agentbench.judging.prompt import HOW_TO_READ, MAX_MESSAGE, MAX_OUTPUT
+from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.prompts import Block, boundary_of, clipped, rendered
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
+from pytest_agentbench.models.scripted_app import ANSWER_SCHEMA, ONE_WORD
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.evaluation import AnswerVerdict
+from pytest_agentbench.records.run import Usage
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models import ChatClient
+    from pytest_agentbench.models.client import ChatClient
 
 Compat = Literal["v1"] | None
 

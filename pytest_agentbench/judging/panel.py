@@ -1,4 +1,4 @@
-"""Asks the judges of a profile about one run, and puts their verdicts together."""
+"""Ask the judges of a profile about one run, or its cassette, and put their verdicts together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import JudgeError
-from pytest_agentbench.judging.aggregation import total_usage
 from pytest_agentbench.judging.asking import (
     BACKOFF_SECONDS,
     JudgeReply,
@@ -19,15 +18,20 @@ from pytest_agentbench.judging.asking import (
     failures_text,
     numbered_options,
 )
-from pytest_agentbench.judging.assessment import Assessment, Redact, assessment
-from pytest_agentbench.judging.key_outputs import NO_TEXTS, Texts
-from pytest_agentbench.judging.tool_use import tool_use_assessment
-from pytest_agentbench.records import Case, CheckResult, JudgeIteration, JudgeResult, RunArtifact, Usage
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.judging.prompt import NO_TEXTS, Assessment, Redact, Texts, assessment
+from pytest_agentbench.judging.verdicts import total_usage
+from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.tape import Form, Tape
+from pytest_agentbench.packs.mcp_bench.judge import tool_use_assessment
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult
+from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config import EvaluationProfile, JudgeConfig, JudgeRunConfig
-    from pytest_agentbench.models import ChatClient
+    from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig, JudgeRunConfig
+    from pytest_agentbench.models.client import ChatClient
+
 
 _ADVICE = "The run itself is stored; check the judge's model and request_options in the evaluation profile."
 
@@ -171,3 +175,33 @@ async def _from_plugin(
     if not isinstance(reply, JudgeReply):
         raise TypeError(f"the judge type {config.type!r} returned {type(reply).__name__}, expected JudgeReply")
     return reply
+
+
+def taped_judges(backends: Mapping[str, JudgeBackend], tape: Tape) -> dict[str, JudgeBackend]:
+    """The judges by type, through a tape. Their own errors are not kept."""
+    return {kind: _taped(kind, backend, tape) for kind, backend in backends.items()}
+
+
+def _taped(kind: str, backend: JudgeBackend, tape: Tape) -> JudgeBackend:
+    async def judge(messages: Sequence[Mapping[str, str]], config: JudgeConfig, case: Case) -> JudgeReply:
+        request = {"judge": config.model_dump(mode="json"), "messages": [dict(message) for message in messages]}
+        return await tape.play(f"judge:{kind}", request, lambda: backend(messages, config, case), _FORM)
+
+    return judge
+
+
+def _write(reply: JudgeReply) -> Answer:
+    if not isinstance(reply, JudgeReply):
+        raise TypeError(f"the judge returned {type(reply).__name__}, expected JudgeReply")
+    return Answer(content=reply.content, finish_reason=reply.finish_reason, usage=reply.usage)
+
+
+def _read(answer: Answer, seconds: float) -> JudgeReply:
+    return JudgeReply(answer.content, answer.usage, answer.finish_reason)
+
+
+def _unkept(error: Exception) -> Refusal | None:
+    return None
+
+
+_FORM: Form[JudgeReply] = Form(_write, _read, _unkept, lambda refusal: ValueError(refusal.message))

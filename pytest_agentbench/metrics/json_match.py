@@ -10,11 +10,10 @@ from decimal import Decimal, DecimalException
 from itertools import islice, zip_longest
 from typing import Any
 
-from pytest_agentbench.metrics.numbers import are_close
-from pytest_agentbench.metrics.numeric import Tolerance, require_tolerance
-from pytest_agentbench.metrics.passages import said
+from pytest_agentbench.metrics.numbers import Tolerance, are_close, require_tolerance
+from pytest_agentbench.metrics.passages import drop_thoughts
 from pytest_agentbench.metrics.registry import Measured, metric
-from pytest_agentbench.sources import lies_deep
+from pytest_agentbench.sources.json_files import lies_deep
 
 _DEEPEST = 100
 _TOO_DEEP = f"it nests deeper than {_DEEPEST} levels"
@@ -39,7 +38,7 @@ def json_match(
     except ValueError as error:
         raise ValueError(f"json_match: the ground truth is no JSON: {error}") from error
     try:
-        found = _parsed(_unfenced(said(prediction)))
+        found = _parsed(_unfenced(drop_thoughts(prediction)))
     except ValueError as error:
         return Measured(0.0, {"reason": f"the answer is no JSON: {error}"})
     comparison = _Comparison(tolerance, ignore_order)

@@ -13,13 +13,15 @@ from weakref import WeakValueDictionary
 
 from pydantic import Field
 
-from pytest_agentbench.metrics.passages import said
+from pytest_agentbench.metrics.passages import drop_thoughts
 from pytest_agentbench.metrics.registry import Measured, MetricContext, metric
-from pytest_agentbench.records import AnswerVerdict, Model, Usage
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.evaluation import AnswerVerdict
+from pytest_agentbench.records.run import Usage
 
 if TYPE_CHECKING:
-    from pytest_agentbench.judging import Asked
-    from pytest_agentbench.models import ChatClient
+    from pytest_agentbench.judging.asking import Asked
+    from pytest_agentbench.models.client import ChatClient
 
 _asking: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path, str], asyncio.Lock] = WeakValueDictionary()
 """A lock for each vote that is being asked for: repetitions often give the same answer at the same time."""
@@ -45,12 +47,12 @@ async def llm_judgement(
     """
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise ValueError(f"repetitions: found {repetitions!r}, expected a whole number from 1")
-    prediction = prediction if compat else said(prediction)
+    prediction = prediction if compat else drop_thoughts(prediction)
     if not prediction.strip():
         return Measured(0.0, _details([], "the answer is empty, so no judge was asked"))
     if not ground_truth.strip() and compat is None:
         raise ValueError("the reference answer is empty: there is nothing to compare the answer with")
-    from pytest_agentbench.judging import answer_messages
+    from pytest_agentbench.judging.correctness import answer_messages
 
     client = context.client(model)
     messages = answer_messages(context.question, ground_truth, prediction, compat)
@@ -70,8 +72,8 @@ async def _vote(
     compat: Literal["v1"] | None,
 ) -> AnswerVerdict | Asked[AnswerVerdict]:
     """A vote that was kept, or asked now and kept; not of scripts, which may change, nor where a cassette keeps it."""
-    from pytest_agentbench.judging import ask_vote, vote_key
-    from pytest_agentbench.store import Judgements
+    from pytest_agentbench.judging.correctness import ask_vote, vote_key
+    from pytest_agentbench.store.judgements import Judgements
 
     ask = partial(ask_vote, client, messages, case_id=context.case_id, repetition=repetition, compat=compat)
     if context.cache is None or client.model.scripted or getattr(client, "taped", False):
@@ -98,7 +100,7 @@ async def _vote(
 
 def _counted(votes: Sequence[AnswerVerdict | Asked[AnswerVerdict]], model: Model) -> Measured:
     """The majority, what explains it, and what the votes that were asked for now have used."""
-    from pytest_agentbench.judging import VoteError
+    from pytest_agentbench.judging.correctness import VoteError
 
     asked = [vote for vote in votes if not isinstance(vote, AnswerVerdict)]
     used = [vote.usage for vote in asked if vote.usage is not None]

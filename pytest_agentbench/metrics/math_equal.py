@@ -1,15 +1,133 @@
-"""The metric `math_equal`."""
+"""The metric `math_equal`, and the process of `math_worker.py` that it asks."""
 
 from __future__ import annotations
 
+import atexit
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
-from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.metrics.math_process import CPU_SECONDS, ask
+from pytest_agentbench.errors import InfrastructureError, UnavailableError
 from pytest_agentbench.metrics.numbers import are_close
-from pytest_agentbench.metrics.passages import said
+from pytest_agentbench.metrics.passages import drop_thoughts
 from pytest_agentbench.metrics.registry import Measured, metric, missing_extra
+
+CPU_SECONDS = 5.0
+"""What one request may take: the time of others on a busy machine does not count."""
+
+_WALL_SECONDS = 30.0  # where signals are not to be had (Windows), this alone ends a request
+_START_SECONDS = 120.0
+_PROGRAM = Path(__file__).with_name("math_worker.py")
+_INHERITED = ("PATH", "HOME", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "USERPROFILE", "APPDATA")
+_LOG_BYTES = 2_000
+_CPU_SPENT = -getattr(signal, "SIGPROF", 0) or None
+
+
+def ask(request: Any) -> dict[str, Any] | None:
+    """The reply to one request, None where it took too long. Thread-safe: requests wait for each other.
+
+    Raises InfrastructureError where the process died of something else.
+    """
+    return _shared.ask(request)
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, request: Any) -> dict[str, Any] | None:
+        with self._lock:
+            if self._process is None:
+                self._start()
+            line = self._exchange(json.dumps(request) + "\n", _WALL_SECONDS)
+            if line is None:
+                return None
+            reply: dict[str, Any] = json.loads(line)
+            return reply
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+            self._log.close()
+
+    def _start(self) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_PROGRAM), str(CPU_SECONDS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            encoding="ascii",
+            env={name: os.environ[name] for name in _INHERITED if name in os.environ},  # no keys
+            start_new_session=True,  # Ctrl-C is for the session
+        )
+        if self._exchange("", _START_SECONDS) is None:
+            raise InfrastructureError(f"math_equal: its process did not start within {_START_SECONDS:g} seconds")
+
+    def _exchange(self, line: str, seconds: float) -> str | None:
+        """Sends a line and gives the next one that comes; None, and the process is gone, where that takes too long."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        expired = threading.Event()
+
+        def end() -> None:
+            expired.set()
+            process.kill()
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True  # an exit would wait for it
+        timer.start()
+        try:
+            process.stdin.write(line)
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except OSError:  # the pipe of a process that died
+            answer = ""
+        except BaseException:
+            self.close()  # its reply would be taken for that to the next request
+            raise
+        finally:
+            timer.cancel()
+        if answer and not expired.is_set():
+            return answer
+        status, log = process.wait(), self._log_end()
+        self.close()
+        if answer or expired.is_set() or status == _CPU_SPENT:
+            return answer or None
+        raise InfrastructureError(f"math_equal: its process ended with status {status}: {log}")
+
+    def _log_end(self) -> str:
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_BYTES))
+        return self._log.read().decode("utf-8", "replace").strip() or "it said nothing"
+
+
+_shared = _Worker()
+atexit.register(_shared.close)
+
+
+def _forget() -> None:
+    """A forked process has pipes and a lock that are its parent's."""
+    global _shared
+    _shared = _Worker()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
 
 _LONGEST = 10_000
 _PLAIN_NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:e[-+]?\d{1,3})?", re.IGNORECASE)
@@ -25,7 +143,7 @@ def math_equal(ground_truth: str, prediction: str) -> Measured:
     """
     if (reason := missing_extra("math_equal")) is not None:
         raise UnavailableError(reason)
-    expected, found = ground_truth.strip(), said(prediction).strip()
+    expected, found = ground_truth.strip(), drop_thoughts(prediction).strip()
     if expected and expected == found:
         return Measured(1.0)
     if _PLAIN_NUMBER.fullmatch(expected) and _PLAIN_NUMBER.fullmatch(found):

@@ -7,9 +7,8 @@ import string
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from pytest_agentbench.metrics.passages import said
+from pytest_agentbench.metrics.passages import drop_thoughts, folded, normal
 from pytest_agentbench.metrics.registry import Measured, metric
-from pytest_agentbench.metrics.tokens import folded, normal
 
 _FONT = re.compile(r"\\(?:text|math)[a-z]{0,6}\s?\{([^{}\\]*)\}")
 _MARKUP = re.compile(r"[*`$]+|\\[()\[\],;! ]|(?<!\w)_+|_+(?!\w)")
@@ -75,7 +74,7 @@ def multiple_choice(ground_truth: str, prediction: str, *, choices: Sequence[obj
     if len(options) > len(_ALPHABET):
         raise ValueError(f"multiple_choice: found {len(options)} choices, expected at most {len(_ALPHABET)}")
     expected = _expected(ground_truth, options)
-    chosen = _chosen(_clean(said(prediction)), options)
+    chosen = _chosen(_clean(drop_thoughts(prediction)), options)
     letter = (chosen.pop() or None) if len(chosen) == 1 else None
     return Measured(float(letter == expected), {"expected": expected, "chosen": letter})
 

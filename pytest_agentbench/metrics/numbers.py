@@ -1,4 +1,4 @@
-"""Reading the number that a text answers with, in time linear in its length."""
+"""Read the number that a text answers with, in time linear in its length, and compare it: `numeric_match`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException
 from itertools import islice
+from math import isfinite
+from typing import Annotated
 
-from pytest_agentbench.metrics.passages import answer_sentences, boxed, said
-from pytest_agentbench.metrics.tokens import UNSPACED, normal
+from pydantic import Field
+
+from pytest_agentbench.metrics.passages import UNSPACED, answer_sentences, boxed, drop_thoughts, normal
+from pytest_agentbench.metrics.registry import Measured, metric
 
 _ARITHMETIC = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])  # nothing is raised, whatever the size
 
@@ -114,7 +118,7 @@ def answered_number(text: str) -> Value | str | None:
     brackets behind a word (5 [1]), or that is glued to a letter before it (CO2), counts only where there is no other.
     A time, a date or a version is a text.
     """
-    text = said(text)
+    text = drop_thoughts(text)
     if (box := boxed(text)) is not None:
         return _value(_plain(box), last=True)
     _, mark, after = text.rpartition("####")
@@ -241,3 +245,56 @@ def _digits(text: str) -> str:
     if text.count(".") > 1:
         text = text.replace(".", "")
     return re.sub("[, '’]", "", text)
+
+
+Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@metric("numeric_match")
+def numeric_match(
+    ground_truth: str, prediction: str, *, rel_tol: Tolerance | None = None, abs_tol: Tolerance = 0.0
+) -> Measured:
+    """1 where both texts answer with the same number (`answered_number`), 0 also where one has none.
+
+    A percentage agrees with its number and with the number over 100, "3 million" with 3 and 3000000. A number agrees
+    with a range of the ground truth that it lies in, a range only with itself; a time, a date or a version with itself.
+    `rel_tol` and `abs_tol` as in `are_close`. Details: `expected`, `found`.
+    """
+    require_tolerance("numeric_match", "rel_tol", rel_tol or 0.0)
+    require_tolerance("numeric_match", "abs_tol", abs_tol)
+    expected, found = answered_number(ground_truth), answered_number(prediction)
+    details = {"expected": expected and str(expected), "found": found and str(found)}
+    if isinstance(expected, Value) and isinstance(found, Value):
+        agree = any(
+            _agree(one, other, rel_tol, abs_tol)
+            for one in _readings(expected, found)
+            for other in _readings(found, expected)
+        )
+    else:
+        agree = expected is not None and expected == found
+    return Measured(float(agree), details)
+
+
+def require_tolerance(metric_name: str, option: str, value: object) -> None:
+    """Raises ValueError for what is no number from 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (isfinite(value) and value >= 0):
+        raise ValueError(f"{metric_name}: {option} is {value!r}, expected a number from 0")
+
+
+def _readings(value: Value, other: Value) -> list[Value]:
+    """The value as it is written, as it counts (3 million, 18 %), or both: for a plain number may mean either."""
+    if value.scale == 0 or value.scale == other.scale:
+        return [value]
+    counted = Value(value.low.scaleb(value.scale), value.high.scaleb(value.scale))
+    return [counted] if other.scale else [value, counted]
+
+
+def _agree(expected: Value, found: Value, rel_tol: float | None, abs_tol: float) -> bool:
+    def close(one: Decimal, other: Decimal) -> bool:
+        return are_close(one, other, rel_tol, abs_tol)
+
+    if close(expected.low, found.low) and close(expected.high, found.high):
+        return True
+    if found.low != found.high:
+        return False
+    return expected.low < found.low < expected.high or close(expected.low, found.low) or close(expected.high, found.low)

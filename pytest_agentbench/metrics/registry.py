@@ -1,21 +1,29 @@
-"""The registry of metrics, and `measure`, which applies one for everything that keeps results."""
+"""Register and apply metrics, and refuse before anything is paid those that cannot decide a run."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
+
 from pytest_agentbench.errors import AgentbenchError, ConfigError
-from pytest_agentbench.records import Case, MetricResult, MetricSpec, RunArtifact, Usage
+from pytest_agentbench.records.case import Case, MetricSpec
+from pytest_agentbench.records.evaluation import MetricResult
+from pytest_agentbench.records.run import RunArtifact, Usage
 
 if TYPE_CHECKING:
-    from pytest_agentbench.models import ChatClient
-    from pytest_agentbench.store import Redactor, Remote, Signer
+    from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.store.documents import Signer
+    from pytest_agentbench.store.redaction import Redactor
+    from pytest_agentbench.store.remote import Remote
+
 
 Metric = Callable[..., Any]
 """`(ground_truth: str, prediction: str, **kwargs) -> float | Measured`: 0 is wrong, 1 is right.
@@ -191,7 +199,7 @@ def find_metric(name: str, metrics: Mapping[str, Metric], compat: Literal["v1"] 
     """The function of the name. Raises ConfigError for an unknown one."""
     function = metrics.get(name)
     if function is None:
-        from pytest_agentbench.config import suggest
+        from pytest_agentbench.config.base import suggest
 
         raise ConfigError(f"unknown metric {name!r}{suggest(name, metrics)}")
     return V1_METRICS.get(name, function) if compat == "v1" else function
@@ -262,3 +270,71 @@ def _failure(spec: MetricSpec, error: Exception, usage: Usage | None = None) -> 
 
 def _identity(function: Metric) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def refusal(
+    spec: MetricSpec, metrics: Mapping[str, Metric], compat: Literal["v1"] | None = None, *, checked: bool = False
+) -> str | None:
+    """What is wrong with a metric as `spec` asks for it, None where nothing is. `checked`: by a check of a case.
+
+    Names of `args` are compared with the function's parameters, values with their annotations, as far as these can be
+    resolved; what a template (`{{ ... }}`) fills in is not known yet.
+    """
+    compat = spec.compat or compat
+    if (reason := missing_extra(spec.name, compat)) is not None:
+        return reason
+    function = find_metric(spec.name, metrics, compat)
+    if takes_samples(function):
+        return (
+            f"metric {spec.name}: it compares several answers, and a run gives one answer; the report has pass@k and "
+            "pass^k of the repetitions, and Benchmark.evaluate takes several predictions"
+        )
+    if checked and takes_trace(function):
+        return f"metric {spec.name}: it {OF_A_TRACE}"
+    if checked and asks_model(function):
+        return f"metric {spec.name}: it asks a model, which a check cannot; list it under `metrics` of the case"
+    problem = wrong_names(function, spec.args) or _wrong_values(function, spec.args)
+    return None if problem is None else f"metric {spec.name}: {problem}"
+
+
+def wrong_names(function: Metric, args: Mapping[str, Any]) -> str | None:
+    """Which options the metric does not take or lacks, None where all is well."""
+    signature = _signature(function)
+    try:
+        if signature is not None:
+            signature.bind("", "", **({"context": None} if asks_model(function) else {}), **args)
+    except TypeError as error:
+        return f"args: {error}"
+    return None
+
+
+def _wrong_values(function: Metric, args: Mapping[str, Any]) -> str | None:
+    signature = _signature(function)
+    parameters = {} if signature is None else signature.parameters
+    problems = (_wrong_value(parameters[name], args[name]) for name in parameters if name in args)
+    return next(filter(None, problems), None)
+
+
+def _signature(function: Metric) -> inspect.Signature | None:
+    """With annotations where they can be resolved; None for what has no signature."""
+    try:
+        return inspect.signature(function, eval_str=True)
+    except (NameError, AttributeError, TypeError):  # names that only type checkers know
+        return inspect.signature(function)
+    except ValueError:
+        return None
+
+
+def _wrong_value(parameter: inspect.Parameter, value: Any) -> str | None:
+    annotation = parameter.annotation
+    if annotation is parameter.empty or isinstance(annotation, str) or (isinstance(value, str) and "{{" in value):
+        return None
+    found = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        TypeAdapter(annotation).validate_json(found, strict=True)
+    except PydanticSchemaGenerationError:
+        return None
+    except ValidationError as error:
+        said = error.errors(include_url=False)[0]["msg"]
+        return f"args.{parameter.name}: found {found[:80]}, {said[:1].lower()}{said[1:]}"
+    return None

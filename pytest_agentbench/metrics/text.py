@@ -1,15 +1,33 @@
-"""Metrics that compare characters, or look for the answer as it stands."""
+"""Metrics that compare texts by characters and words, and the original benchmark's definitions (`compat="v1"`)."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.metrics.difference import similarity_ratio
-from pytest_agentbench.metrics.passages import said
-from pytest_agentbench.metrics.registry import metric
-from pytest_agentbench.metrics.tokens import UNSPACED, folded
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.metrics.passages import (
+    UNSPACED,
+    answer_tokens,
+    drop_thoughts,
+    folded,
+    lcs_length,
+    similarity_ratio,
+    spaced,
+    words,
+)
+from pytest_agentbench.metrics.registry import metric, missing_extra
+
+if TYPE_CHECKING:
+    from rouge_score.rouge_scorer import RougeScorer
+    from sacrebleu.metrics.bleu import BLEU
+
 
 _WORD = rf"[^\W{UNSPACED}]"
 # A number or version with the letters after it; or a word, which C++ and C# are too.
@@ -42,7 +60,7 @@ def contains_answer(ground_truth: str, prediction: str) -> float:
     punctuation that closes the answer. A number is one token with its sign and decimals; Chinese, Japanese, Korean and
     Thai are compared by character. An empty answer is contained nowhere.
     """
-    answer, text = _plain(ground_truth), _plain(said(prediction))
+    answer, text = _plain(ground_truth), _plain(drop_thoughts(prediction))
     answer = answer.rstrip(_CLOSING).rstrip() or answer
     if not answer:
         return 0.0
@@ -72,3 +90,150 @@ def _is_edge(text: str, tokens: list[tuple[int, int]], at: int) -> bool:
     if unicodedata.category(text[at])[0] == "M":
         return False
     return not (unicodedata.category(text[at - 1])[0] == "M" and re.match(_WORD, text[at]))
+
+
+_LONGEST_STEM = 50  # the stemmer calls itself once a letter
+_MOST_PAIRS = 4_000_000  # of characters; rouge_score keeps a table of all pairs of tokens
+
+
+@metric("f1_score")
+def f1_score(ground_truth: str, prediction: str) -> float:
+    """F1 of the tokens both have, each as often as both have it; SQuAD's normalisation (`answer_tokens`).
+
+    Two texts without a token agree, as in SQuAD 2.0.
+    """
+    expected, found = answer_tokens(ground_truth), answer_tokens(drop_thoughts(prediction))
+    if not expected and not found:
+        return 1.0
+    return f_measure((Counter(expected) & Counter(found)).total(), len(expected), len(found))
+
+
+@metric("bleu_score", requires="sacrebleu")
+def bleu_score(ground_truth: str, prediction: str) -> float:
+    """Sentence BLEU by sacrebleu, over 100: tokenizer 13a, mixed case, exponential smoothing, effective order.
+
+    Scripts without blanks count by character. Post 2018, "A Call for Clarity in Reporting BLEU Scores".
+    """
+    bleu, caches = _bleu()
+    value = bleu.sentence_score(spaced(drop_thoughts(prediction)), [spaced(ground_truth)]).score / 100
+    for cached in caches:  # it keeps the last 65,536 texts, however long
+        cached.cache_clear()
+    return min(1.0, value)
+
+
+@metric("rouge_score", requires="rouge_score")
+def rouge_score(ground_truth: str, prediction: str, *, stem: bool = False) -> float:
+    """F1 of the longest common subsequence of words (ROUGE-L, Lin 2004) by rouge_score; 0 where a text has no word.
+
+    Scripts without blanks count by character. `stem` cuts English words to their Porter stems.
+    """
+    scorer, prediction = _rouge(stem), drop_thoughts(prediction)
+    if len(ground_truth) * len(prediction) <= _MOST_PAIRS:
+        return float(scorer.score(ground_truth, prediction)["rougeL"].fmeasure)
+    expected, found = _Words(stem).tokenize(ground_truth), _Words(stem).tokenize(prediction)
+    return f_measure(lcs_length(expected, found), len(expected), len(found))
+
+
+def f_measure(common: int, expected: int, found: int) -> float:
+    """The harmonic mean of precision and recall from numbers of tokens; 0 where nothing is common."""
+    if not common:
+        return 0.0
+    precision, recall = common / found, common / expected
+    return 2 * precision * recall / (precision + recall)
+
+
+@cache
+def _bleu() -> tuple[BLEU, Sequence[Any]]:
+    _need("bleu_score")
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+    from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
+
+    return BLEU(tokenize="13a", effective_order=True), (Tokenizer13a.__call__, TokenizerRegexp.__call__)
+
+
+@cache
+def _rouge(stem: bool) -> RougeScorer:
+    _need("rouge_score")
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer(["rougeL"], tokenizer=_Words(stem))
+
+
+class _Words:
+    """The tokenizer that rouge_score is given."""
+
+    def __init__(self, stem: bool) -> None:
+        self._stemmer = None
+        if stem:
+            from nltk.stem.porter import PorterStemmer
+
+            self._stemmer = PorterStemmer()
+
+    def tokenize(self, text: str) -> list[str]:
+        found = words(text)
+        if self._stemmer is None:
+            return found
+        return [self._stemmer.stem(word) if 3 < len(word) <= _LONGEST_STEM else word for word in found]
+
+
+def _need(name: str) -> None:
+    if (reason := missing_extra(name)) is not None:
+        raise UnavailableError(reason)
+
+
+# The original benchmark's definitions (seed 001), bit for bit: `compat="v1"`. `exact_match` and `similarity` stayed.
+#
+# The recorded scores in the conformance data settle what the seed leaves open.
+
+
+_NUMBER = re.compile(r"-?\d+\.?\d*")
+_TOLERANCE = 1e-6
+
+metric("exact_match", compat="v1")(exact_match)
+metric("similarity", compat="v1")(similarity)
+
+
+@metric("f1_score", compat="v1")
+def f1_v1(ground_truth: str, prediction: str) -> float:
+    """F1 of the sets of lower-case words; 1 where both are empty."""
+    expected, found = set(ground_truth.lower().split()), set(prediction.lower().split())
+    if not expected and not found:
+        return 1.0
+    return f_measure(len(expected & found), len(expected), len(found))
+
+
+@metric("bleu_score", compat="v1")
+def bleu_v1(ground_truth: str, prediction: str) -> float:
+    """The share of the prediction's lower-case words that occur in the ground truth, however often."""
+    expected, found = set(ground_truth.lower().split()), prediction.lower().split()
+    return sum(word in expected for word in found) / len(found) if found else 0.0
+
+
+@metric("rouge_score", compat="v1")
+def rouge_v1(ground_truth: str, prediction: str) -> float:
+    """F1 of the longest common subsequence of lower-case words; 0 where one is empty."""
+    expected, found = ground_truth.lower().split(), prediction.lower().split()
+    return f_measure(lcs_length(expected, found), len(expected), len(found))
+
+
+@metric("contains_answer", compat="v1")
+def contains_v1(ground_truth: str, prediction: str) -> float:
+    """1 where the lower-case answer stands anywhere in the prediction, as the empty answer always does."""
+    return float(ground_truth.strip().lower() in prediction.strip().lower())
+
+
+@metric("numeric_match", compat="v1")
+def numeric_v1(ground_truth: str, prediction: str) -> float:
+    """1 where any number of one text is within 1e-6 of any of the other, or neither text has a number."""
+    expected, found = _NUMBER.findall(ground_truth), _NUMBER.findall(prediction)
+    if not expected and not found:
+        return 1.0
+    values = sorted(filter(isfinite, map(float, expected)))
+    return float(any(_is_near(number, values) for number in filter(isfinite, map(float, found))))
+
+
+def _is_near(number: float, values: list[float]) -> bool:
+    """Whether one of the sorted values, then the nearest on either side, is close enough."""
+    at = bisect_left(values, number)
+    return any(abs(value - number) < _TOLERANCE for value in values[max(0, at - 1) : at + 1])

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_agentbench.metrics.registry import Measured, metric
-from pytest_agentbench.records import Case, RunArtifact, RunnerEvent, ToolCallEvent, ToolResultEvent
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import RunArtifact, RunnerEvent, ToolCallEvent, ToolResultEvent
 
 RULES = ("valid_tool_name_rate", "input_schema_compliance", "execution_success_rate")
 """The rates whose mean is a part of the overall score."""

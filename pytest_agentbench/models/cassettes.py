@@ -1,17 +1,127 @@
-"""The cassettes of a session: where they lie, and what is done with them for which model."""
+"""The cassettes of a session, and the chat client whose answers they have or keep."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from pytest_agentbench.bounded import read_file
-from pytest_agentbench.models.cassette_file import CASSETTES, Cassette
-from pytest_agentbench.models.tape import Tape
-from pytest_agentbench.records import Case, CassetteMode, Model
-from pytest_agentbench.store import Redactor, slug
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.errors import ConfigError, ProviderError
+from pytest_agentbench.models.cassette_file import CASSETTES, Answer, Cassette, Refusal
+from pytest_agentbench.models.client import ChatClient, OnRetry, request_body
+from pytest_agentbench.models.replies import ChatReply, read_tool_call, text_of
+from pytest_agentbench.models.tape import Form, Tape, mapped
+from pytest_agentbench.records.case import Case, CassetteMode, Model
+from pytest_agentbench.store.files import slug
+from pytest_agentbench.store.redaction import Redactor
+
+_REFUSALS = frozenset({"bad_request"})
+"""Codes of errors that say of this very request that it will never be answered."""
+
+
+class TapedClient(ChatClient):
+    """Asks one model through a tape. `connect` makes the client that asks it in truth, at the first need."""
+
+    taped = True
+
+    def __init__(
+        self,
+        model: Model,
+        tape: Tape,
+        connect: Callable[[], ChatClient],
+        alike: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        self.model = model
+        self._tape = tape
+        self._connect = connect
+        self._alike = alike
+
+    def comparing(self, alike: Callable[[str], str]) -> TapedClient:
+        """The same, for an agent whose requests hold the time and the like: `alike` gives each text as it is kept and
+        compared. The model is sent the texts themselves."""
+        return TapedClient(self.model, self._tape, self._connect, alike)
+
+    async def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        parameters: Mapping[str, Any] | None = None,
+        timeout: float = 30,  # noqa: ASYNC109 - passed on
+        retries: int = 5,
+        case_id: str | None = None,
+        on_retry: OnRetry | None = None,
+    ) -> ChatReply:
+        """One chat completion, as `ChatClient.complete` gives it; a ProviderError may have the code `not_recorded`."""
+
+        async def ask() -> ChatReply:
+            return await self._connect().complete(
+                messages,
+                tools=tools,
+                parameters=parameters,
+                timeout=timeout,
+                retries=retries,
+                case_id=case_id,
+                on_retry=on_retry,
+            )
+
+        request = mapped(json.loads(request_body(self.model, messages, tools, parameters or {})), self._alike)
+        form = Form(_write, self._read, _refusal, _refused)
+        return await self._tape.play(self.model.model_id, request, ask, form)
+
+    def _read(self, answer: Answer, seconds: float) -> ChatReply:
+        message = answer.message or {"role": "assistant", "content": answer.content}
+        content = answer.content if answer.message is None else text_of(answer.message.get("content"))
+        try:
+            calls = tuple(read_tool_call(call, at) for at, call in enumerate(message.get("tool_calls") or ()))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                f"{self._tape.path}:1:1: a reply of {self.model.model_id} has malformed tool calls"
+            ) from error
+        return ChatReply(
+            content=content,
+            tool_calls=calls,
+            finish_reason=answer.finish_reason,
+            usage=answer.usage,
+            model=answer.model or self.model.requested_model,
+            response_id=answer.response_id,
+            message=dict(message),
+            attempts=answer.attempts,
+            seconds=seconds,
+            reasoning=answer.reasoning,
+        )
+
+
+def _write(reply: ChatReply) -> Answer:
+    """The reply, its assistant message shortened to its text where it is nothing more."""
+    text = json.dumps(reply.message, ensure_ascii=False, default=str)
+    message = json.loads(text.encode("utf-8", "replace"))  # no file holds lone surrogates
+    content = message.get("content")
+    plain = message == {"role": "assistant", "content": content} and (content is None or isinstance(content, str))
+    return Answer(
+        content=content if plain else None,
+        message=None if plain else message,
+        reasoning=dict(reply.reasoning),
+        finish_reason=reply.finish_reason,
+        model=reply.model,
+        response_id=reply.response_id,
+        usage=reply.usage,
+        attempts=reply.attempts,
+    )
+
+
+def _refusal(error: Exception) -> Refusal | None:
+    if isinstance(error, ProviderError) and error.code in _REFUSALS:
+        return Refusal(code=error.code, message=str(error))
+    return None
+
+
+def _refused(refusal: Refusal) -> ProviderError:
+    return ProviderError(refusal.message, code=refusal.code)
 
 
 @dataclass(frozen=True)

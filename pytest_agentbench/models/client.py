@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
-from pytest_agentbench.models.breaker import Breaker, Passage, Patience
 from pytest_agentbench.models.failures import (
+    Backoff,
+    Breaker,
+    Passage,
+    Patience,
     RequestFailed,
     not_connected,
     redirected,
     refused_reply,
+    retry_after_seconds,
     status_failed,
     timed_out,
 )
+from pytest_agentbench.models.limits import Admission, Throttle, Throttling
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
-from pytest_agentbench.models.reply import ChatReply, read_reply
-from pytest_agentbench.models.throttle import Admission, Throttle, Throttling
-from pytest_agentbench.records import Limits, Model
+from pytest_agentbench.models.replies import ChatReply, read_reply
+from pytest_agentbench.records.case import Limits, Model
 
 if TYPE_CHECKING:
     import httpx2
@@ -145,7 +148,7 @@ class Endpoints:
         import httpx2
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        from pytest_agentbench.bounded import bounded_replies
+        from pytest_agentbench.bounded.replies import bounded_replies
         from pytest_agentbench.models.pools import Pools
 
         # The throttle bounds what is in flight; the pool must never queue behind its back.
@@ -287,7 +290,7 @@ class ChatClient:
         import httpx2
         import openai
 
-        from pytest_agentbench.bounded import ReplyRefusedError
+        from pytest_agentbench.bounded.replies import ReplyRefusedError
 
         headers: dict[str, str] = {}
         if attempt > 1:  # what the client says of its own retries

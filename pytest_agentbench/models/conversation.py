@@ -20,7 +20,7 @@ from pytest_agentbench.models.script_files import (
     ScriptedVotes,
     Step,
 )
-from pytest_agentbench.store import fingerprint
+from pytest_agentbench.store.fingerprints import fingerprint
 
 T = TypeVar("T")
 

@@ -6,20 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_agentbench.config import (
-    KeyGrants,
-    ModelEntry,
-    ModelsFile,
-    SuiteFile,
-    SuiteModel,
-    key_problem,
-    located,
-    read,
-)
+from pytest_agentbench.config.documents import read
+from pytest_agentbench.config.keys import KeyGrants, key_problem
+from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile, SuiteModel
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
-from pytest_agentbench.records import Limits, Model
-from pytest_agentbench.store import without_credentials
+from pytest_agentbench.records.case import Limits, Model
+from pytest_agentbench.store.remote import without_credentials
 
 DEMO = "demo"
 """The model id that always answers from scripts beside the cases, with or without an entry in models.yaml."""

@@ -46,9 +46,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt, Tag, field_validator, model_validator
 
-from pytest_agentbench.bounded import compile_pattern, search_pattern
-from pytest_agentbench.config import ConfigFile, described_schema
-from pytest_agentbench.records import TOOL_USE_DIMENSIONS, Dimension, Record, ToolUseDimension
+from pytest_agentbench.bounded.patterns import compile_pattern, search_pattern
+from pytest_agentbench.config.base import ConfigFile
+from pytest_agentbench.config.kinds import described_schema
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS, Dimension, Record, ToolUseDimension
 
 Tokens = Annotated[StrictInt, Field(ge=0)]
 Score = Annotated[float, Field(ge=0, le=10)]

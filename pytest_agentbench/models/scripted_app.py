@@ -33,7 +33,7 @@ from pytest_agentbench.models.script_files import (
     Step,
 )
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.records import DIMENSIONS, TOOL_USE_DIMENSIONS, ToolUseDimension
+from pytest_agentbench.records.base import DIMENSIONS, TOOL_USE_DIMENSIONS, ToolUseDimension
 
 JUDGE_SCHEMA = "judge_verdict"
 """The name of the response schema by which a judge's request is known."""

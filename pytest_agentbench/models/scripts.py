@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.config import find_root, is_descriptor_name, is_reports_name, load
+from pytest_agentbench.config.dataset_file import is_descriptor_name
+from pytest_agentbench.config.loader import load
+from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.conversation import NoScript, Script, message_text, short, user_turns
 from pytest_agentbench.models.script_files import (
@@ -20,21 +22,12 @@ from pytest_agentbench.models.script_files import (
     ScriptedSearchResult,
     ScriptedVerdict,
 )
-from pytest_agentbench.records import Case
-from pytest_agentbench.sources import (
-    CASE_FILES,
-    ReportItem,
-    Row,
-    is_reports,
-    legal_id,
-    load_case,
-    open_dataset,
-    open_reports,
-    read_all_reports,
-    read_rows,
-    report_case,
-    row_case,
-)
+from pytest_agentbench.packs.research.cases import ReportItem, is_reports, open_reports, read_all_reports, report_case
+from pytest_agentbench.packs.research.reports_file import is_reports_name
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.sources.dataset import legal_id, open_dataset
+from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
 
 CASE_SCRIPT = "demo.yaml"
 DATASET_SCRIPT = ".demo.yaml"

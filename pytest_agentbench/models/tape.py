@@ -1,33 +1,167 @@
-"""One run's cassette at work: it answers what it has, and keeps what others answer."""
+"""One run's cassette at work: it answers canonical requests from what it has, and keeps what others answer."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError, UnwritableError
-from pytest_agentbench.models.canonical import canonical, neutral, placed
 from pytest_agentbench.models.cassette_file import (
     Answer,
     Cassette,
     Exchange,
     Refusal,
     cassette_yaml,
+    difference,
     read_cassette,
     refuse_links,
 )
-from pytest_agentbench.models.nearest import difference
-from pytest_agentbench.models.slots import Slot, merged, numbered, request_key, slots_of
-from pytest_agentbench.records import CassetteMode, Usage
-from pytest_agentbench.store import Redactor, write_atomically
+from pytest_agentbench.records.case import CassetteMode
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.store.files import write_atomically
+from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.store.redaction import Redactor
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+WORKSPACE = "[workspace]"
+"""What stands for the folder that a run works in, which is another one each time."""
+
+_TAGS = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "user"})
+"""Fields by which a caller marks its requests; no model sees them."""
+
+_BOUNDARY = re.compile(r"(<<<(?:DATA|END) )([0-9a-f]{32})\b")
+"""The code of the blocks in a judge's request: a hash of all of them, folder names included."""
+
+
+def canonical(request: Mapping[str, Any], folder: str | None, redactor: Redactor) -> dict[str, Any]:
+    """The request, JSON-like, without tags and secrets; the run's `folder` is called `[workspace]` in it."""
+
+    def neutral(text: str) -> str:
+        return _BOUNDARY.sub(r"\1[boundary]", without_folder(text, folder))
+
+    kept = {name: value for name, value in request.items() if name not in _TAGS}
+    text = "\0".join(_texts(kept))
+    if neutral(text) == text == redactor.text(text):  # as most are, and they grow long
+        return kept
+    result: dict[str, Any] = redactor.value(mapped(kept, neutral))
+    return result
+
+
+def neutral(value: Any, folder: str | None, redactor: Redactor) -> Any:
+    """A JSON-like answer as a cassette keeps it."""
+    return redactor.value(mapped(value, lambda text: without_folder(text, folder)))
+
+
+def placed(value: Any, folder: str | None) -> Any:
+    """A kept answer for a run in `folder`."""
+    return value if folder is None else mapped(value, lambda text: text.replace(WORKSPACE, folder))
+
+
+def without_folder(text: str, folder: str | None) -> str:
+    """The text with `[workspace]` in place of the folder."""
+    return text if folder is None else text.replace(folder, WORKSPACE)
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts in the value, keys included."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for key, item in value.items() for part in (key, item) for text in _texts(part)]
+    if isinstance(value, list | tuple):
+        return [text for item in value for text in _texts(item)]
+    return []
+
+
+def mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """The value with every text in it changed, keys left as they are."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [mapped(item, change) for item in value]
+    return value
+
+
+@dataclass(eq=False)
+class Slot:
+    """A place on the tape. `exchange` is None while nothing has come back; `previous` is what the task asked before."""
+
+    exchange: Exchange | None
+    previous: Slot | None = None
+    used: bool = False
+
+    @cached_property
+    def key(self) -> str:
+        """The `request_key` of its exchange."""
+        assert self.exchange is not None
+        return request_key(self.exchange.asked, self.exchange.request)
+
+    @cached_property
+    def identity(self) -> str:
+        """What its exchange is, wherever it stands in a file."""
+        assert self.exchange is not None
+        came = self.exchange.model_dump(mode="json", exclude={"after", "asked", "request"})
+        return fingerprint([self.key, came])
+
+
+def request_key(asked: str, request: dict[str, Any]) -> str:
+    """The same for equal requests to one."""
+    return fingerprint([asked, request])
+
+
+def slots_of(exchanges: Sequence[Exchange]) -> list[Slot]:
+    """The exchanges of a file as places on a tape."""
+    slots = [Slot(exchange) for exchange in exchanges]
+    for slot, exchange in zip(slots, exchanges, strict=True):
+        if exchange.after is not None and exchange.after <= len(slots):
+            slot.previous = slots[exchange.after - 1]
+    return slots
+
+
+def merged(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
+    """What is kept, then what is fresh, has come to something, and is not there already."""
+    there = Counter(slot.identity for slot in kept)
+    result = list(kept)
+    for slot in fresh:
+        if slot.exchange is None:
+            continue
+        if there and there[slot.identity]:
+            there[slot.identity] -= 1
+        else:
+            result.append(slot)
+    return result
+
+
+def numbered(slots: Sequence[Slot]) -> Iterator[Exchange]:
+    """The exchanges for a file, with `after` where equal requests are to be told apart by it."""
+    places = {id(slot): number for number, slot in enumerate(slots, start=1)}
+    previous = [slot.previous for slot in slots if slot.previous is not None]
+    strangers = any(id(slot) not in places for slot in previous)  # read again since, or merged
+    alike = {slot.identity: number for number, slot in enumerate(slots, start=1)} if strangers else {}
+    before = [
+        None if slot.previous is None else places.get(id(slot.previous)) or alike.get(slot.previous.identity)
+        for slot in slots
+    ]
+    origins: dict[str, set[int | None]] = {}
+    for slot, number in zip(slots, before, strict=True):
+        origins.setdefault(slot.key, set()).add(number)
+    for slot, number in zip(slots, before, strict=True):
+        assert slot.exchange is not None
+        yield slot.exchange.model_copy(update={"after": number if len(origins[slot.key]) > 1 else None})
+
 
 T = TypeVar("T")
 E = TypeVar("E", bound=AgentbenchError)

@@ -1,17 +1,223 @@
-"""A case: what an agent is asked, and what decides whether it did well. Every source of cases makes these."""
+"""A case: what an agent is asked, with which servers, and what decides whether it did well. Every source of cases makes these."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    Tag,
+    model_validator,
+)
 
-from pytest_agentbench.records.base import Record, Tags
+from pytest_agentbench.packs.research.records import ResearchTask
+from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.check_specs import Check, Fraction, Text
-from pytest_agentbench.records.research import ResearchTask
-from pytest_agentbench.records.servers import McpServer
-from pytest_agentbench.records.verify import Verifier
+
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""How a header names a variable."""
+
+SandboxType = Literal["auto", "docker", "bubblewrap", "local"]
+
+
+class SandboxSettings(Record):
+    """Where the agent's commands run, and what they may take."""
+
+    type: SandboxType = "auto"
+    """auto: docker where a daemon runs and an image is named, else bubblewrap; local isolates nothing."""
+    image: Text | None = None
+    """Image of the containers, pinned by tag or digest; a case may name its own."""
+    network: Literal["deny", "allow"] = "deny"
+    """Network for commands."""
+    build_network: Literal["deny", "allow"] = "deny"
+    """Network while images of cases are built."""
+    cpus: Annotated[float, Field(strict=True, gt=0)] = 2.0
+    """Processors of a container."""
+    memory_mb: AtLeastOne = 2048
+    """Memory of all processes of a run."""
+    processes: AtLeastOne = 512
+    """Processes and threads of a run."""
+    workspace_mb: AtLeastOne = 512
+    """What a run's workspace may hold."""
+
+
+def _form(sandbox: Any) -> str:
+    return "settings" if isinstance(sandbox, dict | SandboxSettings) else "type"
+
+
+SandboxChoice = Annotated[
+    Annotated[SandboxType, Tag("type")] | Annotated[SandboxSettings, Tag("settings")], Discriminator(_form)
+]
+"""A type of sandbox, or its settings."""
+
+
+# Values are not shown: they may be keys.
+def _environment(env: dict[str, str]) -> dict[str, str]:
+    if any(not name or "=" in name or "\0" in name + value for name, value in env.items()):
+        raise ValueError("expected names that are not empty and have no '=', and no NUL in names and values")
+    return env
+
+
+def _headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not re.fullmatch(r"[\t -~]*", value):
+            raise ValueError(f"found a header {name!r} that HTTP does not allow, expected one line of ASCII")
+    return headers
+
+
+def _address(url: str) -> str:
+    if not re.match(r"https?://[^/?#]", url, re.IGNORECASE):
+        raise ValueError(f"found {url!r}, expected an address that begins with http:// or https://")
+    return url
+
+
+def _argument(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("found a NUL character, which no program can be given")
+    return text
+
+
+class McpServer(Record):
+    """An MCP server: a program (`command`) that speaks over its stdin and stdout, or an address (`url`).
+
+    With both, the program is started and then spoken to at the address; such a server is shared by all runs.
+    """
+
+    command: Annotated[Text, AfterValidator(_argument)] | None = None
+    """The program to start: its name on PATH, or its path where that is installed or below the session's root."""
+    args: tuple[Annotated[str, AfterValidator(_argument)], ...] = ()
+    """Its arguments."""
+    env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(default_factory=dict)
+    """Its environment; it gets nothing else but what `env_from` names, and AGENTBENCH_WORKSPACE."""
+    env_from: tuple[VariableName, ...] = ()
+    """Names of variables that it gets from this process; what a case declares gets those that keys.yaml grants."""
+    cwd: str | None = None
+    """The folder it starts in, which it can read; relative to the file that declares it. Default: the workspace."""
+    url: Annotated[Text, AfterValidator(_address)] | None = None
+    """Address of a server that speaks streamable HTTP."""
+    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
+    """Headers of requests to `url`; `${NAME}` in a value is that variable of this process, as in `env_from`."""
+    scope: Literal["run", "session"] = "run"
+    """A process for each run, so that state never leaks, or one for all."""
+    timeout_seconds: Seconds | None = None
+    """Limit of one call; default: 60."""
+    sandbox: SandboxChoice | None = None
+    """Where its program runs, in servers.yaml and run profiles only; default: the run profile's sandbox."""
+    category: Text | None = None
+    """What it is about: a tag of the MCP tasks that it serves."""
+
+    @property
+    def header_variables(self) -> list[str]:
+        """The names of this process's variables that its headers hold."""
+        return [name for value in self.headers.values() for name in VARIABLE.findall(value)]
+
+    @model_validator(mode="after")
+    def _some_way(self) -> Self:
+        if self.command is None and self.url is None:
+            raise ValueError("a server has a 'command', or a 'url', or both")
+        if self.command is not None and self.url is not None and self.scope != "session":
+            raise ValueError("a server with both 'command' and 'url' has one address for all runs: set scope: session")
+        return self
+
+
+def _inside(path: str) -> str:
+    if path.startswith("/") or "\0" in path or ".." in path.split("/") or not path.strip("/."):
+        raise ValueError(f"found {path!r}, expected a path below the workspace, without `..`")
+    return path
+
+
+def _inside_or_itself(path: str) -> str:
+    return path if path.strip("/") in ("", ".") and not path.startswith("/") else _inside(path)
+
+
+InsidePath = Annotated[Text, AfterValidator(_inside)]
+"""A path below the workspace, relative to it."""
+
+InsideFolder = Annotated[Text, AfterValidator(_inside_or_itself)]
+"""The same, or the workspace itself: `.`."""
+
+
+def _test_id(text: str) -> str:
+    _inside(text.partition("::")[0])
+    return text
+
+
+TestId = Annotated[Text, AfterValidator(_test_id)]
+"""A file, folder or node id of pytest, relative to the workspace; a test function stands for all its parameters."""
+
+
+class Expected(Record):
+    """What a verifier's command must come to."""
+
+    exit_code: StrictInt = 0
+    """Its exit code."""
+    output_contains: tuple[Text, ...] = ()
+    """Texts that it prints, on stdout or stderr."""
+    result: dict[str, Any] | None = None
+    """What the JSON object that it writes to the file named by $AGENTBENCH_RESULT includes."""
+
+
+class PytestTests(Record):
+    """Tests that pytest runs. Each one that is named has to run and pass: none may be skipped, xfailed or missing."""
+
+    fail_to_pass: tuple[TestId, ...] = ()
+    """Tests that failed before the agent did its work."""
+    pass_to_pass: tuple[TestId, ...] = ()
+    """Tests that passed before and still have to."""
+    tests: tuple[TestId, ...] = ()
+    """Further files, folders or tests."""
+    pythonpath: tuple[InsideFolder, ...] = (".",)
+    """Folders of the workspace that the tests import from; they come after the standard library."""
+    plugins: tuple[Text, ...] = ()
+    """Modules of installed pytest plugins that the tests need; no other is loaded."""
+    config: InsidePath | None = None
+    """A pytest configuration file among `files` or of the template; default: none at all."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.ids:
+            raise ValueError("found no test, expected at least one of fail_to_pass, pass_to_pass and tests")
+        return self
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All that is named, each once."""
+        return tuple(dict.fromkeys((*self.fail_to_pass, *self.pass_to_pass, *self.tests)))
+
+
+class HiddenFile(Record):
+    """A file or folder of the case's that is put at `target` in the workspace once the agent has stopped."""
+
+    target: str
+    source: Path
+
+
+class Verifier(Record):
+    """Decides a run by what it left. Exactly one of `command` (its argv) and `pytest` is set.
+
+    `keep` are paths whose files stay as the agent left them although their names could steer Python or pytest. `apart`:
+    what the agent left is in a sandbox of its own. `canary` is a folder with what is known to be wrong; None: the
+    case's workspace as it is in the beginning.
+    """
+
+    check_id: Slug
+    files: tuple[HiddenFile, ...] = ()
+    command: tuple[str, ...] | None = None
+    expected: Expected = Field(default_factory=Expected)
+    pytest: PytestTests | None = None
+    keep: tuple[str, ...] = ()
+    apart: bool = False
+    canary: Path | None = None
+    timeout_seconds: float = 300.0
+
 
 Role = Literal["system", "user", "assistant", "tool"]
 

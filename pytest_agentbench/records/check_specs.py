@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_agentbench.bounded import compile_pattern
+from pytest_agentbench.bounded.patterns import compile_pattern
 from pytest_agentbench.records.base import Dimension, Record, RunStatus, Slug
 
 Text = Annotated[str, StringConstraints(min_length=1)]

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, StrictBool
 
+from pytest_agentbench.packs.research.records import ResearchScores
 from pytest_agentbench.records.base import Dimension, Record
-from pytest_agentbench.records.research import ResearchScores
 from pytest_agentbench.records.run import Usage
 
 CheckOutcome = Literal["passed", "failed", "error", "skipped"]

@@ -1,22 +1,65 @@
-"""What a reader sees of a run that failed: what was expected, what came, the answer's end, what the agent did to its
-files, where the trace lies.
-
-Plain text of at most some fifty lines. Everything the agent, its tools and the case files wrote is made visible first,
-so that it cannot steer the terminal.
-"""
+"""What a reader sees of a run that failed, and of a case file that could not be read."""
 
 from __future__ import annotations
 
+import os
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import fsum
+from pathlib import Path
+from typing import Any
 
 from pytest_agentbench.errors import JudgeError, SandboxError
-from pytest_agentbench.metrics import parts_of
-from pytest_agentbench.records import Case, CheckResult, Evaluation, JudgeResult, MetricResult, RunArtifact, ToolUse
-from pytest_agentbench.reports.research_faults import research_evidence
-from pytest_agentbench.reports.text import apart, clip, number, pad, visible
+from pytest_agentbench.packs.mcp_bench.scores import parts_of
+from pytest_agentbench.packs.research.session import research_evidence
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, ToolUse
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.reports.text import apart, clip, number, pad, sendable
+from pytest_agentbench.terminal_text import visible_line
+
+_LONGEST = 1_000
+_PROBLEM = re.compile(r"(?:E +)?(?:[\w.]+Error: )?(?P<file>\S.*?):(?P<line>[1-9][0-9]*):[0-9]+: (?P<message>.+)")
+"""A line of a ConfigError's text; with `--full-trace` pytest puts something before it."""
+
+
+def collection_problems(nodeid: str, text: str, root: Path) -> list[dict[str, Any]]:
+    """The problems that the text of a collector's error names, as entries of report.json's `session.uncollected`.
+
+    Files are named from `root` (pytest's root directory). A text that names no line is one problem of the collector's
+    own file; of a traceback that is its last line.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = [match for line in lines if (match := _PROBLEM.fullmatch(line))]
+    if not found:
+        said = lines[-1] if lines else "cannot be collected"
+        return [{"file": nodeid.partition("::")[0], "line": None, "message": sendable(said, _LONGEST)}]
+    return [
+        {"file": _named(each["file"], root), "line": int(each["line"]), "message": sendable(each["message"], _LONGEST)}
+        for each in found
+    ]
+
+
+def by_file(problems: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """The problems of each file, in the order of the files' first ones."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for problem in problems:
+        found.setdefault(problem["file"], []).append(problem)
+    return found
+
+
+def _named(file: str, root: Path) -> str:
+    return Path(os.path.relpath(root / file, root)).as_posix()
+
+
+# What a reader sees of a run that failed: what was expected, what came, the answer's end, what the agent did to its
+# files, where the trace lies.
+#
+# Plain text of at most some fifty lines. Everything the agent, its tools and the case files wrote is made visible first,
+# so that it cannot steer the terminal.
+
 
 WIDTH = 160
 """Characters of one expected or actual value, and of one line of the answer."""
@@ -48,7 +91,7 @@ class Fault:
     def sentence(self) -> str:
         """The fault on one line."""
         said = self.message or f"expected {self.expected}, got {self.actual}"
-        return visible(f"{self.kind} {self.name}".rstrip() + f": {said}"[: 4 * WIDTH])
+        return visible_line(f"{self.kind} {self.name}".rstrip() + f": {said}"[: 4 * WIDTH])
 
 
 def faults(case: Case, artifact: RunArtifact, evaluation: Evaluation) -> list[Fault]:
@@ -79,7 +122,7 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
     lines = [first, *details, *(["", "evidence:", *evidence] if evidence else [])]
     lines += ["", *_broken_tools(artifact), *_answer(artifact.final_output), *_changes(artifact)]
     if artifact_path is not None:
-        lines.append(f"full trace: {visible(artifact_path)}")
+        lines.append(f"full trace: {visible_line(artifact_path)}")
     return "\n".join(lines)
 
 
@@ -97,7 +140,7 @@ def error_report(error: BaseException, artifact: RunArtifact | None = None, arti
     if artifact is not None and artifact.final_output is not None:
         lines += ["", *_answer(artifact.final_output)]
     if artifact_path is not None:
-        lines.append(f"trace until then: {visible(artifact_path)}")
+        lines.append(f"trace until then: {visible_line(artifact_path)}")
     return "\n".join(lines)
 
 
@@ -176,7 +219,7 @@ def _unmet(case: Case, judge: JudgeResult) -> str:
 
 def _overall(evaluation: Evaluation, tool_use: ToolUse, judge: JudgeResult) -> Iterator[Fault]:
     """The overall score of an MCP task, where it is too low."""
-    from pytest_agentbench.judging import bar_of
+    from pytest_agentbench.judging.verdicts import bar_of
 
     final, bar = evaluation.final_score, bar_of(judge.pass_threshold)
     if final is not None and final < bar:
@@ -187,7 +230,7 @@ def _overall(evaluation: Evaluation, tool_use: ToolUse, judge: JudgeResult) -> I
 
 def _aligned(found: list[Fault]) -> list[str]:
     """The faults as a table: kind, name, then message, expected and actual below each other."""
-    names = [clip(visible(f"{fault.kind}  {fault.name}".rstrip()), 40) for fault in found]
+    names = [clip(visible_line(f"{fault.kind}  {fault.name}".rstrip()), 40) for fault in found]
     width = max(map(len, names), default=0) + 2
     lines: list[str] = []
     for position, (fault, name) in enumerate(zip(found, names, strict=True)):
@@ -208,12 +251,12 @@ def _said(fault: Fault) -> list[str]:
 
 
 def _line(text: str) -> str:
-    return clip(visible(text[: 4 * WIDTH]), WIDTH)
+    return clip(visible_line(text[: 4 * WIDTH]), WIDTH)
 
 
 def _wrapped(label: str, text: str) -> list[str]:
     """A labelled text of a few sentences, on two lines at most."""
-    shown = visible(" ".join(text[: 4 * WIDTH].split()))
+    shown = visible_line(" ".join(text[: 4 * WIDTH].split()))
     lines = textwrap.wrap(shown, WIDTH, max_lines=2, placeholder=" ...")
     return [f"{label if at == 0 else '':10}{line}" for at, line in enumerate(lines)]
 
@@ -260,4 +303,4 @@ def _changes(artifact: RunArtifact) -> list[str]:
 
 def _prose(text: str, most: int) -> str:
     """A message of at most so many lines, each of bounded length and made visible."""
-    return "\n".join(clip(visible(line[: 8 * WIDTH]), 4 * WIDTH) for line in text.splitlines()[:most])
+    return "\n".join(clip(visible_line(line[: 8 * WIDTH]), 4 * WIDTH) for line in text.splitlines()[:most])

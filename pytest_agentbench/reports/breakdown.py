@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pytest_agentbench.reports.statistics import Interval, mean, pair, pass_rate_interval, score_interval
 from pytest_agentbench.reports.text import sendable
+from pytest_agentbench.statistics.estimates import Interval, mean, pair, pass_rate_interval, score_interval
 
 TAG = "tag"
 """The field's name under which tags come."""

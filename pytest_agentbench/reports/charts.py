@@ -9,10 +9,10 @@ from functools import cache
 from math import fsum
 from typing import Any
 
-from pytest_agentbench.errors import visible
-from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict, judged_cases
+from pytest_agentbench.reports.gate import CaseKey, case_key, has_verdict, judged_cases
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.reports.statistics import FEWEST_JUDGED, pair, pass_rate_interval
+from pytest_agentbench.statistics.estimates import FEWEST_JUDGED, pair, pass_rate_interval
+from pytest_agentbench.terminal_text import visible
 
 Spec = dict[str, Any]
 Values = list[dict[str, Any]]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.reports.breakdown import TAG
-from pytest_agentbench.reports.text import sendable, visible
+from pytest_agentbench.reports.text import sendable
+from pytest_agentbench.terminal_text import visible_line
 
 if TYPE_CHECKING:
     import pyarrow
@@ -106,7 +107,7 @@ def csv_text(report: Mapping[str, Any]) -> Iterator[str]:
 
 def write_csv(report: Mapping[str, Any], path: Path) -> None:
     """Writes the table as CSV in UTF-8, whole or not at all. Raises UnwritableError."""
-    from pytest_agentbench.research.files import write_lines
+    from pytest_agentbench.store.output_files import write_lines
 
     write_lines(path, (part.encode("utf-8", "replace") for part in csv_text(report)))
 
@@ -119,7 +120,7 @@ def write_parquet(report: Mapping[str, Any], path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    from pytest_agentbench.research.files import write_lines
+    from pytest_agentbench.store.output_files import write_lines
 
     sink = pyarrow.BufferOutputStream()
     try:
@@ -183,5 +184,5 @@ def _cell(value: Any) -> Any:
         value = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str):
         return "" if value is None else value
-    shown = visible(value)
+    shown = visible_line(value)
     return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown

@@ -1,4 +1,4 @@
-"""The gate: whether the session's pass rate is good enough, and whether enough runs were judged to say so."""
+"""Which runs count for which case, and the gate: whether enough of them were judged, and enough passed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,36 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pytest_agentbench.reports.text import apart
+
+CaseKey = tuple[str, str]
+"""The node id without model and repetition, and the case's id: cases of one name in two files are two."""
+
+_VERDICTS = frozenset(("passed", "failed"))
+
+
+def case_key(row: Mapping[str, Any]) -> CaseKey:
+    """The case that a row is of, whatever the model and the repetition.
+
+    A parametrized test by hand is a case for each of its `variant`s: they ask different things of a run.
+    """
+    place, variant = row["nodeid"].rpartition("[")[0], row.get("variant")
+    return place if variant is None else f"{place}[{variant}]", row["case_id"]
+
+
+def has_verdict(row: Mapping[str, Any]) -> bool:
+    """Whether its run passed or failed. Others enter no rate and no mean, whatever was measured before they broke."""
+    return row["outcome"] in _VERDICTS
+
+
+def judged_cases(report: Mapping[str, Any], model_id: str) -> int:
+    """Return how many cases of a model have a score; where only one has, how many of its runs."""
+    scores = Counter(
+        case_key(row)
+        for row in report["runs"]
+        if row["model_id"] == model_id and row["final_score"] is not None and has_verdict(row)
+    )
+    return next(iter(scores.values())) if len(scores) == 1 else len(scores)
+
 
 MIN_COMPLETION = 0.95
 """The share of runs that must reach a verdict, where nobody says otherwise."""
@@ -95,12 +125,12 @@ def _shortfalls(counts: Counts, fail_under: float | None, min_completion: float)
     if fail_under is not None and counts.pass_rate < fail_under:
         rate, wanted = apart(counts.pass_rate, fail_under)
         reasons.append(f"Pass rate {rate} is below {wanted}: {counts.passed} of {counts.judged} judged runs passed.")
-    if (missing := incompletion(counts, min_completion)) is not None:
+    if (missing := describe_shortfall(counts, min_completion)) is not None:
         reasons.append(f"Completion {missing}")
     return reasons
 
 
-def incompletion(counts: Counts, min_completion: float) -> str | None:
+def describe_shortfall(counts: Counts, min_completion: float) -> str | None:
     """How far the completion is below what is wanted, the rest of a sentence that names it. None where it is not."""
     if counts.completion is None or counts.completion >= min_completion:
         return None

@@ -30,7 +30,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.bounded import MAX_DOCUMENT, open_file
+from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.reports.rows import Row
 

@@ -1,35 +1,115 @@
-"""report.json: what a session found, for programs. Its contract is `report.schema.json` beside this file."""
+"""report.json, with `report.schema.json` beside this file, and what a session writes beside it."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import fsum
 from pathlib import Path
-from typing import Any
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.reports.agreement.judges import judge_results
-from pytest_agentbench.reports.bootstrap import bootstrap_interval
-from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
-from pytest_agentbench.reports.datasets import dataset_results
-from pytest_agentbench.reports.gate import Counts, gate
-from pytest_agentbench.reports.reliability import by_k, flakiness, over_cases
+from pytest_agentbench.metrics.scoring import pass_hat_k
+from pytest_agentbench.packs.mcp_bench.scores import model_tool_use, overall_scores
+from pytest_agentbench.reports.breakdown import Entry, breakdown
+from pytest_agentbench.reports.gate import CaseKey, Counts, case_key, gate, has_verdict
+from pytest_agentbench.reports.judge_agreement import judge_results
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.reports.statistics import (
+from pytest_agentbench.statistics.estimates import (
     JUDGED_SCALE,
+    bootstrap_interval,
+    by_k,
+    flakiness,
     mean,
+    over_cases,
     pair,
-    pass_hat_k,
     pass_rate_interval,
     score_interval,
     sd,
     standard_error,
 )
-from pytest_agentbench.reports.tool_use import model_tool_use, overall_scores
+
+if TYPE_CHECKING:
+    from pytest_agentbench.options import Settings
+
+
+FINAL_SCORE = "final_score"
+"""What scores a dataset that a judge scored (0-10); any other is scored by a metric (0-1)."""
+
+
+def dataset_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """One entry for each dataset and model, in order of first appearance. Rows that are of no dataset are left out."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["dataset"] is not None:
+            groups[row["dataset"], row["model_id"]].append(row)
+    return [_result(group) for group in groups.values()]
+
+
+def _result(rows: Sequence[Row]) -> dict[str, Any]:
+    counts = Counts.of(row["outcome"] for row in rows)
+    cases: dict[CaseKey, list[Row]] = defaultdict(list)
+    for row in rows:
+        cases[case_key(row)].append(row)
+    judged = [list(filter(has_verdict, group)) for group in cases.values()]
+    verdicts = [[row["outcome"] == "passed" for row in group] for group in judged]
+    scorer = _scorer(rows)
+    scores = [[score for row in group if (score := _score(row, scorer)) is not None] for group in judged]
+    scale = JUDGED_SCALE if scorer == FINAL_SCORE else None
+    return {
+        "dataset": rows[0]["dataset"],
+        "model_id": rows[0]["model_id"],
+        "runs": counts.runs,
+        "items": len(cases),
+        "pass_rate": counts.pass_rate,
+        "pass_rate_ci95": pair(pass_rate_interval([(sum(each), len(each)) for each in verdicts])),
+        "completion": counts.completion,
+        "scored_by": scorer,
+        "mean_score": mean([score for group in scores for score in group]),
+        "scored": sum(map(bool, scores)),
+        "score_ci95": pair(score_interval(scores, scale)),
+        "metrics": _metrics(rows, judged),
+        "breakdown": breakdown([_entry(row, scorer) for row in rows], scale) if _may_group(rows) else [],
+    }
+
+
+def _may_group(rows: Sequence[Row]) -> bool:
+    return any(row["fields"] or row["tags"] for row in rows)
+
+
+def _scorer(rows: Sequence[Row]) -> str | None:
+    """FINAL_SCORE, else the metric that most rows have (of several the first), else None."""
+    if any(row["final_score"] is not None for row in rows):
+        return FINAL_SCORE
+    metrics = Counter(name for row in rows for name in row["metrics"])
+    return max(metrics, key=metrics.__getitem__, default=None)
+
+
+def _score(row: Row, scorer: str | None) -> float | None:
+    score: float | None = row["final_score"] if scorer == FINAL_SCORE else row["metrics"].get(scorer)
+    return score
+
+
+def _entry(row: Row, scorer: str | None) -> Entry:
+    score, passed = (_score(row, scorer), row["outcome"] == "passed") if has_verdict(row) else (None, None)
+    return Entry(row["fields"], row["tags"], score, passed, case_key(row))
+
+
+def _metrics(rows: Sequence[Row], judged: Sequence[Sequence[Row]]) -> dict[str, Any]:
+    """The mean of each metric of `rows` with its interval, over the runs with a verdict that have a score, by case."""
+    scores = {
+        name: [[score for row in group if (score := row["metrics"].get(name)) is not None] for group in judged]
+        for name in dict.fromkeys(name for row in rows for name in row["metrics"])
+    }
+    return {
+        name: {"mean": mean([score for group in groups for score in group]), "ci95": pair(score_interval(groups))}
+        for name, groups in scores.items()
+    }
+
 
 Report = dict[str, Any]
 
@@ -277,3 +357,58 @@ def _thresholds(required: Mapping[str, float | None] | None, counts: Counts) -> 
         if wanted is not None
     }
     return facts or None
+
+
+AnyReport = Mapping[str, Any]
+
+_WIDTH, _NOTE = 640, 100
+"""Of the chart: pixels of the plot, characters of a line of its note."""
+_NOTHING: dict[str, Any] = {
+    "height": 60,
+    "data": {"values": [{}]},
+    "mark": {"type": "text", "text": "No model has both figures.", "fontSize": 14},
+}
+
+
+def write_outputs(report: dict[str, Any], settings: Settings, root: Path) -> tuple[dict[str, Path], bool]:
+    """Writes what is asked for: the files by what they are, and whether these are all of them.
+
+    The report gets a warning for each that cannot be written. `root` is pytest's root directory.
+    """
+    written, complete = {}, True
+    for what, path, write in _writers(report, settings, root):
+        try:
+            write()
+        except InfrastructureError as error:
+            report["session"]["warnings"].append(str(error))
+            complete = False
+        else:
+            written[what] = path
+    return written, complete
+
+
+def write_chart(report: AnyReport, path: Path) -> None:
+    """The picture of mean score against cost, PNG. Raises UnwritableError, ImportError without the extra `charts`."""
+    import vl_convert
+
+    from pytest_agentbench.reports.charts import score_against, sized
+    from pytest_agentbench.store.output_files import write_lines
+
+    chart = score_against(report, "cost")
+    title = {"text": chart.title, "subtitle": wrap(chart.note, _NOTE), "anchor": "start", "offset": 12}
+    spec = {**sized(chart.spec if chart.spec["data"]["values"] else _NOTHING, _WIDTH), "title": title}
+    write_lines(path, [vl_convert.vegalite_to_png(spec, scale=2, allowed_base_urls=[])])
+
+
+def _writers(report: dict[str, Any], settings: Settings, root: Path) -> Iterator[tuple[str, Path, Callable[[], None]]]:
+    from pytest_agentbench.reports.ci.github import job_summary
+    from pytest_agentbench.reports.ci.jobs import Places, on_github
+
+    if (html := settings.html) is not None:
+        from pytest_agentbench.reports.html.page import write_page
+
+        yield "page", html, lambda: write_page(report, html, output=settings.output)
+    if (chart := settings.chart) is not None:
+        yield "chart", chart, lambda: write_chart(report, chart)
+    if on_github() and (summary := os.environ.get("GITHUB_STEP_SUMMARY")):
+        yield "job summary", Path(summary), lambda: job_summary(report, Places(root), Path(summary))

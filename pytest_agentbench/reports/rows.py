@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
 
-from pytest_agentbench.records import Case, CheckResult, Evaluation, MetricResult, Model, RunArtifact, Usage
-from pytest_agentbench.reports.agreement.votes import named, votes_row
+from pytest_agentbench.packs.mcp_bench.scores import tool_use_row
+from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
+from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.reports.breakdown import groupable
-from pytest_agentbench.reports.statistics import finite
+from pytest_agentbench.reports.judge_votes import named, votes_row
 from pytest_agentbench.reports.text import sendable
-from pytest_agentbench.reports.tool_use import tool_use_row
+from pytest_agentbench.statistics.estimates import finite
 
 Row = dict[str, Any]
 

@@ -10,17 +10,9 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.errors import as_alike
+from pytest_agentbench.packs.mcp_bench.scores import tool_use_line
 from pytest_agentbench.reports import text
-from pytest_agentbench.reports.cases import CaseKey, case_key
-from pytest_agentbench.reports.figures import (
-    cost,
-    grading_line,
-    judged,
-    model_marks,
-    subject,
-    tokens,
-    totals_lines,
-)
+from pytest_agentbench.reports.gate import CaseKey, case_key
 from pytest_agentbench.reports.report import Report
 from pytest_agentbench.reports.table import (
     Column,
@@ -29,17 +21,21 @@ from pytest_agentbench.reports.table import (
     Terminal,
     bar_cell,
     column,
+    cost,
     fit,
+    grading_line,
     interval_text,
+    judged,
+    model_marks,
     rate_cell,
     style_of,
+    subject,
+    tokens,
+    totals_lines,
     write_row,
     write_titles,
 )
-from pytest_agentbench.reports.terminal_breakdown import write_breakdown
-from pytest_agentbench.reports.terminal_human import write_human
-from pytest_agentbench.reports.terminal_reliability import write_reliability
-from pytest_agentbench.reports.tool_use import tool_use_line
+from pytest_agentbench.reports.terminal_details import write_breakdown, write_human, write_reliability
 
 LISTED = 5
 """How many of the slowest runs and of the worst cases are named."""
@@ -73,7 +69,7 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
         if note := grading_line(report["runs"]):
             terminalreporter.write_line(note, light=True)
         if "comparison" in report:
-            from pytest_agentbench.reports.comparison.terminal import write_comparison
+            from pytest_agentbench.reports.comparison.wording import write_comparison
 
             write_comparison(terminalreporter, report["comparison"])
     if quiet < 2 or not report["runs"]:

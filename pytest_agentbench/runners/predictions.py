@@ -9,9 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.records import Case, RunError
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import RunError
 from pytest_agentbench.runners.base import RunContext, RunEnd
-from pytest_agentbench.sources import as_prediction
+from pytest_agentbench.sources.predictions import as_prediction
 
 
 @dataclass(frozen=True, eq=False)

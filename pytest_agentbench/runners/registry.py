@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from pytest_agentbench.packs.mcp_bench.planner import mcp_planner
+from pytest_agentbench.packs.openclaw.runner import openclaw
 from pytest_agentbench.runners.base import Runner
-from pytest_agentbench.runners.llm_probe import llm_probe
-from pytest_agentbench.runners.openclaw.runner import openclaw
-from pytest_agentbench.runners.planner import mcp_planner
+from pytest_agentbench.runners.chat import llm_probe
 
 BUILTIN_RUNNERS: Mapping[str, Runner] = MappingProxyType(
     {"llm_probe": llm_probe, "mcp_planner": mcp_planner, "openclaw": openclaw}

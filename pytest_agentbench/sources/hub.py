@@ -11,11 +11,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.bounded import open_descriptor, require_bounded_columns
-from pytest_agentbench.config import DatasetDescriptor, Scope, resolve_path
-from pytest_agentbench.sources.item_class import describe
-from pytest_agentbench.sources.json_items import BadItem, Item
-from pytest_agentbench.sources.standard import dump
+from pytest_agentbench.bounded.columns import require_bounded_columns
+from pytest_agentbench.bounded.files import open_descriptor
+from pytest_agentbench.config.base import Scope, resolve_path
+from pytest_agentbench.config.dataset_file import DatasetDescriptor
+from pytest_agentbench.sources.items import describe_error, dump_item
+from pytest_agentbench.sources.json_files import BadItem, Item
 
 _BATCH = 1000
 _BUILDERS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".arrow": "arrow"}
@@ -38,16 +39,18 @@ def read_source(descriptor: DatasetDescriptor, scope: Scope, split: str | None) 
                 yield _item(index, row)
                 index += 1
     except ImportError as error:
-        raise ValueError(_MISSING if error.name == "datasets" else f"cannot be loaded: {describe(error)}") from error
+        raise ValueError(
+            _MISSING if error.name == "datasets" else f"cannot be loaded: {describe_error(error)}"
+        ) from error
     except Exception as error:  # `datasets` raises errors of a dozen libraries
-        reason = describe(error).removeprefix("ValueError: ")
+        reason = describe_error(error).removeprefix("ValueError: ")
         raise ValueError(f"cannot be loaded: {reason}") from error
 
 
 def _item(index: int, row: dict[str, Any]) -> Item | BadItem:
     try:
         value = {name: _json_value(each, name) for name, each in row.items()}
-        return Item(index + 1, index, dump(value), value)
+        return Item(index + 1, index, dump_item(value), value)
     except ValueError as error:
         return BadItem(index + 1, 1, str(error))
 

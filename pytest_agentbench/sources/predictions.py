@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.json_items import BadItem, Item, first_character, read_items, repeated_keys
-from pytest_agentbench.sources.standard import kind
+from pytest_agentbench.sources.items import describe_kind
+from pytest_agentbench.sources.json_files import BadItem, Item, first_character, read_items, repeated_keys
+
+_MOST_PROBLEMS = 20
+
+
+def field_problem(error: Mapping[str, object]) -> str:
+    """One of pydantic's errors in a sentence: the field, what was found, what is expected."""
+    loc = error["loc"]
+    where = ".".join(map(str, loc)) if isinstance(loc, tuple) and loc else ""
+    if error["type"] == "missing":
+        return f"{where}: found nothing, expected a value"
+    found = json.dumps(error["input"], ensure_ascii=False, default=str)
+    message = str(error["msg"])
+    said = f"found {found if len(found) <= 60 else f'{found[:57]}...'}; {message[:1].lower()}{message[1:]}"
+    return f"{where}: {said}" if where else said
+
+
+def refuse_file(path: Path, problems: Sequence[str]) -> NoReturn:
+    """Raises ConfigError with the first 20 problems of a file, `file:line:column: ...` each, and how many more."""
+    more = [f"{path}: and {len(problems) - _MOST_PROBLEMS} more problems"] * (len(problems) > _MOST_PROBLEMS)
+    raise ConfigError("\n".join([*problems[:_MOST_PROBLEMS], *more]))
+
 
 _ID_KEYS = ("id", "item_id", "case_id")
 _PREDICTION_KEYS = ("prediction", "predictions")
@@ -40,7 +62,7 @@ def read_predictions(path: Path) -> dict[str, Any] | list[Any]:
         if in_document and not isinstance(first.value, dict):
             if first_character(path) in "[{":
                 return _in_order(path, rest)
-            raise ConfigError(f"{path}:{first.line}:1: found {kind(first.value)}, {_EXPECTED}")
+            raise ConfigError(f"{path}:{first.line}:1: found {describe_kind(first.value)}, {_EXPECTED}")
         if isinstance(first.value, dict) and not _is_record(first.value) and first_character(path) == "{":
             second = next(items, None)
             if second is None:
@@ -66,7 +88,7 @@ def _text(value: object, place: str = "") -> str:
         return value
     if isinstance(value, (int, float)):
         return str(value)
-    raise ValueError(f"{place}found {kind(value)}, {_EXPECTED_VALUE}")
+    raise ValueError(f"{place}found {describe_kind(value)}, {_EXPECTED_VALUE}")
 
 
 def _in_order(path: Path, items: Iterable[Item | BadItem]) -> list[Any]:
@@ -119,7 +141,7 @@ def _is_record(value: dict[str, Any]) -> bool:
 def _record(value: Any) -> tuple[str, Any]:
     """Id and prediction of an object that has both. Raises ValueError for any other value."""
     if not isinstance(value, dict):
-        raise ValueError(f"found {kind(value)}, expected an object with an `id` and a `prediction`")
+        raise ValueError(f"found {describe_kind(value)}, expected an object with an `id` and a `prediction`")
     names = [key for key in _ID_KEYS if key in value]
     held = [key for key in _PREDICTION_KEYS if key in value]
     if not names or len(held) != 1:
@@ -130,7 +152,7 @@ def _record(value: Any) -> tuple[str, Any]:
         )
     identifier = value[names[0]]
     if isinstance(identifier, (dict, list)) or identifier in (None, ""):
-        raise ValueError(f"{names[0]}: found {kind(identifier)}, expected the item's id, a text or a number")
+        raise ValueError(f"{names[0]}: found {describe_kind(identifier)}, expected the item's id, a text or a number")
     return str(identifier), value[held[0]]
 
 

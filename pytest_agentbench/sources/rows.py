@@ -1,24 +1,95 @@
-"""A dataset's items in one streaming pass: what collection needs of each, and what is wrong with those that are bad."""
+"""A dataset's rows: one streaming pass for what collection needs of each, and the whole row as the case that runs it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_agentbench.config import Loc
-from pytest_agentbench.errors import visible
+from pydantic import ValidationError
+
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.shared_sections import named_servers
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.mcp_bench.tasks import BadTask, TaskEntry, TaskSettings, read_tasks
+from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
+from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
 from pytest_agentbench.sources.dataset import ANSWERED, Dataset, legal_id
-from pytest_agentbench.sources.evaluators import deciders
-from pytest_agentbench.sources.item_class import call_parser
-from pytest_agentbench.sources.json_items import BadItem, Item, read_items
-from pytest_agentbench.sources.mcp_tasks import BadTask, read_tasks
+from pytest_agentbench.sources.items import (
+    BenchmarkItem,
+    answer_of,
+    call_parser,
+    describe_kind,
+    dump_item,
+    field_of,
+    metadata_of,
+    require_item,
+    texts_of,
+)
+from pytest_agentbench.sources.json_files import BadItem, Item, parse_value, read_items
 from pytest_agentbench.sources.recipe import Recipe
-from pytest_agentbench.sources.standard import dump, field_of, metadata_of, require_item, texts_of
-from pytest_agentbench.sources.task_settings import TaskSettings
+from pytest_agentbench.sources.test_yaml import named_tools
+from pytest_agentbench.terminal_text import visible
+
+_EVALUATOR = frozenset({"func", "args"})
+Deciders = tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]
+"""Checks, metrics and reference."""
+
+
+def deciders(dataset: Dataset, item: Mapping[str, Any], metadata: Mapping[str, Any]) -> Deciders:
+    """What decides an item with that metadata; without answer and evaluator there is no metric: only a judge can.
+
+    Raises ValueError for an evaluator that says nothing usable, and for metrics that need what the item lacks.
+    """
+    answer = answer_of(item)
+    evaluator = metadata.get("evaluator")
+    if evaluator is None:
+        if not answer:
+            return (), (), answer
+        recipe = dataset.recipe
+        return (), dataset.metrics if recipe is None else recipe.metrics(dataset.metrics, item), answer
+    if not isinstance(evaluator, dict) or not isinstance(evaluator.get("func"), str) or evaluator.keys() - _EVALUATOR:
+        raise ValueError(
+            f"evaluator: found {json.dumps(evaluator)[:80]}, expected "
+            "{func: a registered check or metric, args: {...}}"
+        )
+    try:
+        return _evaluated(dataset, evaluator["func"], evaluator.get("args") or {}, answer)
+    except ValidationError as error:
+        reasons = "; ".join(
+            f"args.{each['loc'][-1]}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+        )
+        raise ValueError(f"evaluator: {reasons}") from error
+    except ValueError as error:
+        raise ValueError(f"evaluator: {error}") from error
+
+
+def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> Deciders:
+    """The check or metric of an evaluator.
+
+    A metric's `args` may hold `threshold` (default 1.0) and `reference` (default: the answer); the rest is its own.
+    """
+    if not isinstance(args, dict):
+        raise ValueError(f"args: found {describe_kind(args)}, expected an object")
+    known = dataset.known
+    if name in BUILTIN_KINDS or name in (known.checks or ()):
+        check = Check.model_validate({"check_id": "evaluator", "declarative": {**args, "kind": name}})
+        return (check,), (), answer
+    if known.metrics is not None and name not in known.metrics:
+        names = {*BUILTIN_KINDS, *(known.checks or ()), *known.metrics}
+        raise ValueError(f"func: found {name!r}, expected a registered check or metric{suggest(name, names)}")
+    own = dict(args)
+    reference = answer_of({"answer": own.pop("reference")}) if "reference" in own else answer
+    if not reference:
+        raise ValueError(f"{name!r} has nothing to compare with; give the row an `answer` or args a `reference`")
+    compat = dataset.descriptor.compat if dataset.descriptor is not None else None
+    metric = MetricSpec(name=name, threshold=own.pop("threshold", 1.0), args=own, compat=compat)
+    return (), (metric,), reference
+
 
 _MOST_REPORTED = 100
 _MOST_SPLITS = 20
@@ -152,7 +223,7 @@ def _row(
     try:
         if recipe is not None or dataset.parse is not None:
             item = standard_item(dataset, item, number)
-            raw = raw if item is value.value else dump(item)
+            raw = raw if item is value.value else dump_item(item)
         _require_sound(dataset, raw, item)
         if recipe is not None:
             recipe.prompt(item)
@@ -243,3 +314,93 @@ def _bad(dataset: Dataset, path: Path, value: Item | BadItem, reason: str) -> Ba
     else:
         place = f"{path}:{value.line}:{value.column if isinstance(value, BadItem) else 1}"
     return BadRow(value.line, visible(f"{place}: {reason}"), path)
+
+
+_TITLE = 60
+_RUNNER = RunnerSpec(type="llm_probe")
+
+
+def row_case(dataset: Dataset, row: Row) -> Case:
+    """The case of a row that `read_rows` gave: the question as a user message, the answer as the reference; of a task
+    file, the task with its servers.
+
+    A descriptor may put examples before it and the question into a prompt. Without answer and evaluator there is no
+    metric: only a judge can decide it.
+    """
+    item: dict[str, Any] = parse_value(row.raw)
+    if dataset.tasks is not None:
+        return _task_case(dataset, dataset.tasks, row, TaskEntry.model_validate(item))
+    metadata = metadata_of(item)
+    checks, metrics, reference = deciders(dataset, item, metadata)
+    question = item["question"]
+    if dataset.recipe is not None:
+        described = _described(dataset, dataset.recipe, item)
+    else:
+        described = {"messages": (Message(role="user", content=question),), "runner": _RUNNER}
+    return Case(
+        case_id=row.case_id,
+        title=short_title(question),
+        path=row.path,
+        line=row.line,
+        dataset=dataset.name,
+        tags=row.tags,
+        checks=checks,
+        metrics=metrics,
+        reference=reference,
+        metadata=metadata,
+        **described,
+    )
+
+
+def read_benchmark_items(dataset: Dataset) -> Iterator[BenchmarkItem | BadRow]:
+    """The rows of `read_rows` as items: `question` is what the agent is asked, `answer` "" where there is none.
+
+    Raises ConfigError where the dataset cannot be read at all, and for tasks: to answer them needs runs.
+    """
+    if dataset.tasks is not None:
+        raise ConfigError(f"{dataset.path}:1:1: found tasks for MCP servers, expected questions; pytest runs tasks")
+    for row in read_rows(dataset):
+        yield row if isinstance(row, BadRow) else _benchmark_item(dataset, row)
+
+
+def _task_case(dataset: Dataset, settings: TaskSettings, row: Row, entry: TaskEntry) -> Case:
+    return Case(
+        case_id=row.case_id,
+        title=short_title(settings.text(entry)),
+        path=row.path,
+        line=row.line,
+        dataset=dataset.name,
+        tags=row.tags,
+        metrics=dataset.metrics,
+        **settings.case_fields(entry),
+    )
+
+
+def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[str, Any]:
+    """What the descriptor says of every case."""
+    descriptor, shots = recipe.descriptor, dataset.shots
+    asked = Message(role="user", content=recipe.prompt(item))
+    return {
+        "messages": (*(shots.before(item["question"]) if shots is not None else ()), asked),
+        "runner": descriptor.runner,
+        "context": descriptor.context,
+        "tools": named_tools(descriptor.context),
+        "mcp_servers": named_servers(descriptor.mcp_servers),
+    }
+
+
+def _benchmark_item(dataset: Dataset, row: Row) -> BenchmarkItem:
+    item: dict[str, Any] = parse_value(row.raw)
+    own_id = item.get("id")
+    return BenchmarkItem(
+        id=row.case_id.removeprefix(f"{dataset.name}.") if own_id is None else str(own_id),
+        question=item["question"] if dataset.recipe is None else dataset.recipe.prompt(item),
+        answer=answer_of(item) or "",
+        metadata=metadata_of(item),
+    )
+
+
+def short_title(question: str) -> str:
+    """The beginning of what is asked, in one line."""
+    words = " ".join(question[: 4 * _TITLE].split())
+    return words if len(words) <= _TITLE else f"{words[: _TITLE - 1].rstrip()}…"

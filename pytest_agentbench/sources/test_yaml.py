@@ -11,31 +11,23 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from pytest_agentbench.bounded import MAX_RECORD, open_file
-from pytest_agentbench.config import (
-    UNVERIFIED,
+from pytest_agentbench.bounded.files import MAX_RECORD, open_file
+from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, resolve_file, resolve_folder, resolve_path
+from pytest_agentbench.config.case_file import (
     CaseSandbox,
     CaseVerifier,
-    ConfigRoot,
-    Known,
     MessageSource,
     MessageSpec,
-    Scope,
     TestCaseFile,
-    load_compose,
-    load_in,
-    named_servers,
     named_verifiers,
-    parse_json,
-    parse_yaml,
-    read_bytes,
-    resolve_file,
-    resolve_folder,
-    resolve_path,
-    validate,
 )
+from pytest_agentbench.config.compose_file import load_compose
+from pytest_agentbench.config.documents import parse_json, parse_yaml, read_bytes
+from pytest_agentbench.config.loader import load_in, validate
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.shared_sections import named_servers
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Attachment, Case, Expected, HiddenFile, Message, SandboxNeeds, Verifier
+from pytest_agentbench.records.case import Attachment, Case, Expected, HiddenFile, Message, SandboxNeeds, Verifier
 
 CASE_FILES = ("test.yaml", "test.yml")
 """The names of case files."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 if TYPE_CHECKING:
-    from pytest_agentbench.config import EvaluationProfile, RunProfile
-    from pytest_agentbench.records import Case, Message, MetricSpec, Model
+    from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+    from pytest_agentbench.records.case import Case, Message, MetricSpec, Model
 
 SCHEMA_VERSION = 2
 """Part of every fingerprint: raised when the meaning of a stored run changes."""

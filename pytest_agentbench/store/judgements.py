@@ -12,15 +12,15 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from pytest_agentbench.bounded import read_file
+from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.records import AnswerVerdict, JudgeVerdict, Record
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.evaluation import AnswerVerdict, JudgeVerdict
+from pytest_agentbench.store.documents import Signer, unsigned
 from pytest_agentbench.store.files import make_folder, write_atomically
 from pytest_agentbench.store.locks import claim
 from pytest_agentbench.store.redaction import Redactor
-from pytest_agentbench.store.remote import Remote
-from pytest_agentbench.store.remote_sending import Parcel
-from pytest_agentbench.store.signing import Signer, unsigned
+from pytest_agentbench.store.remote import Remote, Upload
 
 JUDGEMENTS = "judgements"
 """The folder of the votes below the output folder."""
@@ -138,8 +138,8 @@ class Judgements:
             _not_writable.add(self.folder)
             _log.warning("%s: judgements cannot be kept there, so they will be paid again: %s", self.folder, reason)
 
-    def _parcel(self, key: str) -> Parcel:
-        return Parcel(JUDGEMENTS, ((self._name(key), partial(read_file, self._path(key))),))
+    def _parcel(self, key: str) -> Upload:
+        return Upload(JUDGEMENTS, ((self._name(key), partial(read_file, self._path(key))),))
 
     def _name(self, key: str) -> str:
         return f"{JUDGEMENTS}/{key[:2]}/{key}.json"

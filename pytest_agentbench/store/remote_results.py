@@ -17,16 +17,15 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from pytest_agentbench.bounded import read_file
+from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.records import Evaluation, RunArtifact
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.archives import OUTPUT_TYPE, OUTPUTS, kept_files, whole_file
-from pytest_agentbench.store.files import why_unwritable
+from pytest_agentbench.store.documents import Kind, parse_evaluation, parse_run
+from pytest_agentbench.store.files import EVALUATIONS, RUNS, slug, why_unwritable
 from pytest_agentbench.store.fingerprints import fingerprint
-from pytest_agentbench.store.layout import EVALUATIONS, RUNS, slug
-from pytest_agentbench.store.reading import parse_evaluation, parse_run
-from pytest_agentbench.store.remote_sending import Parcel
-from pytest_agentbench.store.signing import Kind
+from pytest_agentbench.store.remote import Upload
 
 if TYPE_CHECKING:
     from pytest_agentbench.store.artifacts import Lane
@@ -51,7 +50,7 @@ def share_run(lane: Lane, artifact: RunArtifact, *, made: bool) -> None:
     key = (artifact.case_id, artifact.repetition, artifact.fingerprint, artifact.run_id)
     read = partial(_run_object, lane, *key)
     files = [(_kept_name(folder, artifact, path), partial(_kept, lane, path)) for path in kept_files(artifact)]
-    (lane.remote.send if made else lane.remote.offer)(Parcel(_prefix(lane, RUNS), (*files, (name, read))))
+    (lane.remote.send if made else lane.remote.offer)(Upload(_prefix(lane, RUNS), (*files, (name, read))))
 
 
 def share_evaluation(lane: Lane, artifact: RunArtifact, evaluation: Evaluation, *, made: bool) -> None:
@@ -62,7 +61,7 @@ def share_evaluation(lane: Lane, artifact: RunArtifact, evaluation: Evaluation, 
     read = partial(
         _evaluation_object, lane, artifact.case_id, artifact.repetition, evaluation.fingerprint, artifact.run_id
     )
-    (lane.remote.send if made else lane.remote.offer)(Parcel(_prefix(lane, EVALUATIONS), ((name, read),)))
+    (lane.remote.send if made else lane.remote.offer)(Upload(_prefix(lane, EVALUATIONS), ((name, read),)))
 
 
 async def pull_run(

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.tools.fetching import Fetch
-from pytest_agentbench.workspaces import Sandbox, Workspace
+from pytest_agentbench.workspaces.sandboxes.base import Sandbox
+from pytest_agentbench.workspaces.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The tool web_fetch: a page of the web as text."""
+"""Pages of the web as text that a model can read: fetched, or from a cassette."""
 
 from __future__ import annotations
 
@@ -6,12 +6,88 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 
-from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.config.profiles import NetworkSettings
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.tape import Form, Tape
 from pytest_agentbench.tools.network import InThread, RefusedError, Resolve, checked_url, system_resolver
-from pytest_agentbench.tools.pages import can_read_html, is_text, readable
-from pytest_agentbench.tools.readers import UnreadableError
+from pytest_agentbench.tools.readers import Readers, UnreadableError, missing_libraries
 from pytest_agentbench.tools.web_client import FetchError, Hop, Reply, WebClient, follow, way
+
+MAX_TEXT = 200_000
+"""How many characters of a page are kept."""
+
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_TEXTS = frozenset(
+    {
+        "application/ecmascript",
+        "application/graphql",
+        "application/javascript",
+        "application/json",
+        "application/sql",
+        "application/toml",
+        "application/x-ndjson",
+        "application/x-sh",
+        "application/x-yaml",
+        "application/xml",
+        "application/yaml",
+    }
+)
+
+
+@cache
+def can_read_html() -> bool:
+    """Whether the library for it is installed (the extra `web`)."""
+    return not missing_libraries(["resiliparse"])
+
+
+def is_html(media_type: str) -> bool:
+    """Whether a body of that type is HTML."""
+    return media_type in _HTML
+
+
+def is_text(media_type: str) -> bool:
+    """Whether a body of that type is text."""
+    return media_type.startswith("text/") or media_type in _TEXTS or media_type.endswith(("+json", "+xml"))
+
+
+async def readable(body: bytes, media_type: str, charset: str | None) -> str:
+    """The text of a body that is text, its first MAX_TEXT characters and a note of the rest. Raises UnreadableError.
+
+    Of HTML it is what a browser shows, with the links' targets, its title first. HTML can keep a parser busy for
+    hours, or break it: it is read in a process of its own, in bubblewrap where that is to be had.
+    """
+    length, text = await _shown(body, charset) if is_html(media_type) else _decoded(body, charset)
+    return text if length <= MAX_TEXT else f"{text}\n[... {length - MAX_TEXT:,} characters left out ...]"
+
+
+async def _shown(body: bytes, charset: str | None) -> tuple[int, str]:
+    """How many characters a browser shows of HTML, and the first of them."""
+    try:
+        async with Readers(1) as readers:
+            read = await readers.read("html", body, "", charset=charset or "", limit=MAX_TEXT, links=True)
+    except UnreadableError as error:
+        raise UnreadableError(f"its HTML {error}") from error
+    title = f"{read.title}\n\n" if read.title else ""
+    return len(title) + read.length, (title + read.text)[:MAX_TEXT]
+
+
+def _decoded(body: bytes, charset: str | None) -> tuple[int, str]:
+    try:
+        text = body.decode(_codec(charset) if charset else "utf-8", "replace").removeprefix("\ufeff")
+    except LookupError:  # an encoding of the web that Python does not have
+        text = body.decode("utf-8", "replace")
+    return len(text), text[:MAX_TEXT]
+
+
+def _codec(charset: str) -> str:
+    """The encoding of the web that a server means; UTF-8 where it is none, such as Python's own punycode."""
+    from resiliparse.parse import encoding
+
+    return str(encoding.map_encoding_to_html5(charset))
+
 
 MAX_PAGE_BYTES = 5 * 2**20
 """The largest body that is fetched, unpacked."""
@@ -84,3 +160,47 @@ def _wanted(status: int, media_type: str) -> int:
     if not is_text(media_type):
         raise FetchError(f"HTTP {status}: found {media_type[:80]!r}, expected text: it was not fetched")
     return MAX_PAGE_BYTES
+
+
+WEB_FETCH = "web_fetch"
+"""Who is asked, in cassettes."""
+
+
+def taped_fetch(fetch: Fetch | None, tape: Tape) -> Fetch:
+    """The web through a tape; without a `fetch` the tape alone. A FetchError is kept like a page."""
+
+    async def ask(url: str) -> Page:
+        if fetch is None:
+            raise UnavailableError(
+                "web_fetch needs pip install 'pytest-agentbench[web]', and the cassette does not have this page"
+            )
+        return await fetch(url)
+
+    async def taped(url: str) -> Page:
+        return await tape.play(WEB_FETCH, {"url": url}, lambda: ask(url), _FORM)
+
+    return taped
+
+
+def _write(page: Page) -> Answer:
+    hops = [{"url": hop.url, "address": hop.address or "", "status": str(hop.status)} for hop in page.hops]
+    hops[-1] |= {"media_type": page.media_type, "size": str(page.size), "sha256": page.sha256, "text": page.text}
+    return Answer(results=tuple(hops))
+
+
+def _read(answer: Answer, seconds: float) -> Page:
+    results = answer.results or ()
+    hops = tuple(
+        Hop(each.get("url", ""), each.get("address") or None, int(each.get("status", "200"))) for each in results
+    )
+    last = results[-1] if results else {}
+    return Page(
+        hops, last.get("media_type", ""), int(last.get("size", "0")), last.get("sha256", ""), last.get("text", "")
+    )
+
+
+def _refusal(error: Exception) -> Refusal | None:
+    return Refusal(code="fetch_error", message=str(error)) if isinstance(error, FetchError) else None
+
+
+_FORM: Form[Page] = Form(_write, _read, _refusal, lambda refusal: FetchError(refusal.message))

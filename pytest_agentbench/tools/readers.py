@@ -22,8 +22,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError
 
 from pytest_agentbench.errors import AgentbenchError, SandboxError
-from pytest_agentbench.records import Record
-from pytest_agentbench.workspaces import Process, ResourceLimits, bubblewrap_problem
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.workspaces.sandboxes.base import Process, ResourceLimits
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, open_isolated
 
 Kind = Literal["html", "text", "pdf", "robots"]

@@ -1,20 +1,99 @@
-"""Between a model and the tools: arguments are checked, errors become answers, answers are bounded."""
+"""Between a model and the tools: the built-in ones, names as providers take them, arguments checked, errors as answers, answers bounded."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
+import re
 import time
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
-from pytest_agentbench.bounded import BoundedSchema, UncheckableError, bounded_schema
-from pytest_agentbench.config import suggest
+from pytest_agentbench.bounded.schemas import BoundedSchema, UncheckableError, bounded_schema
+from pytest_agentbench.config.base import suggest
 from pytest_agentbench.errors import AgentbenchError, InfrastructureError
+from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent, TraceEvent
 from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
-from pytest_agentbench.tools.mcp.wire_names import wire_names
+from pytest_agentbench.tools.web_tools import WEB_TOOLS
+from pytest_agentbench.tools.workspace_tools import COMMAND_TOOLS, FILE_TOOLS, SHELL_SESSION
+
+WIRE_NAME_LENGTH = 64
+
+_LEGAL = re.compile(rf"[A-Za-z0-9_-]{{1,{WIRE_NAME_LENGTH}}}")
+_HASH_LENGTH = 8
+
+
+def wire_names(tool_ids: Iterable[str]) -> dict[str, str]:
+    """For each of the tools the name that a provider sees; no two have the same.
+
+    A legal id is its own name. `Server:tool` becomes `Server__tool`; where more than that has to be changed, or another
+    tool has that name already, a hash of the id is added.
+    """
+    ids = dict.fromkeys(tool_ids)
+    names = {tool_id: tool_id for tool_id in ids if _LEGAL.fullmatch(tool_id)}
+    wished = {tool_id: tool_id.replace(":", "__", 1) for tool_id in ids if tool_id not in names}
+    wanted = Counter([*names, *wished.values()])
+    taken = {*names, *wished.values()}
+    for tool_id, wish in wished.items():
+        names[tool_id] = wish if _LEGAL.fullmatch(wish) and wanted[wish] == 1 else _hashed(tool_id, wish, taken)
+    return {tool_id: names[tool_id] for tool_id in ids}
+
+
+def _hashed(tool_id: str, wish: str, taken: set[str]) -> str:
+    """A legal name that nobody has; it is then taken."""
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", wish)[: WIRE_NAME_LENGTH - _HASH_LENGTH - 1]
+    digest = hashlib.sha256(tool_id.encode("utf-8", "surrogatepass")).hexdigest()
+    found = next(
+        name
+        for start in range(len(digest) - _HASH_LENGTH)
+        if (name := f"{stem}-{digest[start : start + _HASH_LENGTH]}") not in taken
+    )
+    taken.add(found)
+    return found
+
+
+def annotate_calls(
+    events: Sequence[TraceEvent], tools: Iterable[Tool], warn: Callable[[str], None]
+) -> tuple[TraceEvent, ...]:
+    """The events, calls with `offered` and `schema_valid`. `tools` are all that the run had, at least one.
+
+    Wire names, which an agent may report of its own calls, become ids. `warn` is told of each tool whose calls nobody
+    can judge, and why.
+    """
+    by_id = {tool.name: tool for tool in tools}
+    ids = {wire_name: tool_id for tool_id, wire_name in wire_names(by_id).items()}
+
+    def one(event: TraceEvent) -> TraceEvent:
+        if not isinstance(event, ToolCallEvent | ToolResultEvent):
+            return event
+        changed: dict[str, Any] = {"name": ids.get(event.name, event.name)}
+        if isinstance(event, ToolCallEvent):
+            tool = by_id.get(changed["name"])
+            changed |= {"offered": tool is not None, "schema_valid": tool and _is_valid(event, tool, warn)}
+        return event.model_copy(update=changed)
+
+    return tuple(map(one, events))
+
+
+def _is_valid(call: ToolCallEvent, tool: Tool, warn: Callable[[str], None]) -> bool | None:
+    """Whether a call's arguments satisfy the tool's schema, None where that cannot be told.
+
+    No arguments at all are `{}`; what is no JSON object satisfies no schema, but a broken one.
+    """
+    schema, arguments = bounded_schema(tool.parameters), call.arguments
+    try:
+        if arguments is None and (call.raw or "").strip() and schema.problem is None:
+            return False
+        return schema.accepts(arguments or {})
+    except UncheckableError as error:
+        warn(f"{tool.name}: its calls are not scored by its input schema: {error}")
+        return None
+
 
 OUTPUT_LIMIT = 32_000
 """How many characters of a tool's output the model gets."""
@@ -153,3 +232,9 @@ def _readable(content: str) -> str:
     half = OUTPUT_LIMIT // 2
     left_out = len(content) - 2 * half
     return f"{content[:half]}\n[... {left_out:,} characters left out ...]\n{content[-half:]}"
+
+
+BUILTIN_TOOLS: Mapping[str, Tool] = MappingProxyType(
+    {tool.name: tool for tool in (*COMMAND_TOOLS, SHELL_SESSION, *FILE_TOOLS, *WEB_TOOLS)}
+)
+"""The tools every case may name."""

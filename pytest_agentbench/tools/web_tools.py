@@ -1,16 +1,174 @@
-"""The tools that reach the web, as far as the run profile's network settings let them."""
+"""The tools that reach the web, as far as the run profile's network settings let them, and the search backends behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.tools.base import SearchResult, Tool, ToolContext, ToolOutput, object_schema
-from pytest_agentbench.tools.fetching import Page
+from pytest_agentbench.errors import AgentbenchError, InfrastructureError, ProviderError, UnavailableError
+from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.tape import Form, Tape
+from pytest_agentbench.models.tls import tls_context
+from pytest_agentbench.tools.base import Search, SearchResult, Tool, ToolContext, ToolOutput, object_schema
+from pytest_agentbench.tools.fetching import WEB_FETCH, Page
 from pytest_agentbench.tools.network import RefusedError, checked_url, host_allowed, host_of, require_web
-from pytest_agentbench.tools.taped_fetch import WEB_FETCH
-from pytest_agentbench.tools.taped_search import WEB_SEARCH
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+_RESULTS = 10
+_SNIPPET = 500
+_SECONDS = 20.0
+_BRAVE = "https://api.search.brave.com"
+_TAVILY = "https://api.tavily.com"
+
+
+class SearchError(AgentbenchError):
+    """A search backend gave no usable answer this time."""
+
+
+def configured_search(environ: Mapping[str, str]) -> Search | None:
+    """The first backend that the environment sets up, None where it sets up none.
+
+    AGENTBENCH_SEARXNG_URL is the base URL of a SearXNG whose JSON format is enabled; BRAVE_API_KEY and TAVILY_API_KEY
+    are keys of those services.
+    """
+    if url := environ.get("AGENTBENCH_SEARXNG_URL"):
+        return searxng(url)
+    if key := environ.get("BRAVE_API_KEY"):
+        return brave(key)
+    if key := environ.get("TAVILY_API_KEY"):
+        return tavily(key)
+    return None
+
+
+def searxng(base_url: str) -> Search:
+    """A SearXNG instance (https://docs.searxng.org/dev/search_api.html)."""
+
+    async def search(query: str) -> list[SearchResult]:
+        parameters = {"q": query, "format": "json"}
+        reply = await _ask("SearXNG", lambda client: client.get(f"{_base(base_url)}/search", params=parameters))
+        return _results(reply.get("results"), snippet="content")
+
+    return search
+
+
+def brave(api_key: str, base_url: str = _BRAVE) -> Search:
+    """Brave Search (https://api-dashboard.search.brave.com/app/documentation/web-search)."""
+
+    async def search(query: str) -> list[SearchResult]:
+        parameters = {"q": query[:400], "count": str(_RESULTS)}  # the service's own limit of a query
+        url, headers = f"{_base(base_url)}/res/v1/web/search", {"X-Subscription-Token": api_key}
+        reply = await _ask("Brave", lambda client: client.get(url, params=parameters, headers=headers))
+        web = reply.get("web")
+        return _results(web.get("results") if isinstance(web, dict) else None, snippet="description")
+
+    return search
+
+
+def tavily(api_key: str, base_url: str = _TAVILY) -> Search:
+    """Tavily (https://docs.tavily.com/documentation/api-reference/endpoint/search)."""
+
+    async def search(query: str) -> list[SearchResult]:
+        body, headers = {"query": query[:400], "max_results": _RESULTS}, {"Authorization": f"Bearer {api_key}"}
+        url = f"{_base(base_url)}/search"
+        reply = await _ask("Tavily", lambda client: client.post(url, json=body, headers=headers))
+        return _results(reply.get("results"), snippet="content")
+
+    return search
+
+
+async def _ask(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> dict[str, Any]:
+    """The JSON object the service answers. SearchError, or ProviderError where it will refuse every search."""
+    import httpx2
+
+    from pytest_agentbench.bounded.replies import MAX_LISTING, ReplyRefusedError, bounded_replies
+
+    hooks = bounded_replies(MAX_LISTING)
+    try:
+        async with httpx2.AsyncClient(timeout=_SECONDS, verify=tls_context(), event_hooks=hooks) as client:
+            response = await request(client)
+    except ReplyRefusedError as error:
+        raise SearchError(f"{service}: {error}") from error
+    except httpx2.HTTPError as error:
+        raise SearchError(f"{service} could not be reached ({type(error).__name__})") from error
+    if response.has_redirect_location:  # where the query and the service's key are not sent
+        raise ProviderError(
+            f"web_search: {service} redirects to another address (HTTP {response.status_code}), which is not followed; "
+            "name the service's own address",
+            code="web_search_refused",
+        )
+    if response.status_code in (401, 403):
+        raise ProviderError(
+            f"web_search: {service} refused the request with HTTP {response.status_code}; check its key or settings",
+            code="web_search_refused",
+        )
+    if response.status_code != 200:
+        raise SearchError(f"{service} answered HTTP {response.status_code}")
+    try:
+        reply = response.json()
+    except ValueError as error:
+        raise SearchError(f"{service} answered something that is not JSON") from error
+    return reply if isinstance(reply, dict) else {}
+
+
+def _base(url: str) -> str:
+    return url.rstrip("/")
+
+
+def _results(found: object, *, snippet: str) -> list[SearchResult]:
+    items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    return [
+        SearchResult(str(item.get("title") or ""), str(item.get("url") or ""), str(item.get(snippet) or "")[:_SNIPPET])
+        for item in items[:_RESULTS]
+    ]
+
+
+WEB_SEARCH = "web_search"
+"""Who is asked, in cassettes."""
+
+
+def taped_search(search: Search | None, tape: Tape) -> Search:
+    """The search through a tape. Without a `search` it has the tape alone.
+
+    What a backend raises becomes a SearchError and is kept like a result, as the model gets to read it; but no
+    InfrastructureError.
+    """
+
+    async def ask(query: str) -> Sequence[SearchResult]:
+        if search is None:
+            raise UnavailableError("web_search has no backend, and the cassette does not have this search")
+        try:
+            return await search(query)
+        except (InfrastructureError, SearchError):
+            raise
+        except Exception as error:
+            raise SearchError(f"{type(error).__name__}: {error}") from error
+
+    async def taped(query: str) -> Sequence[SearchResult]:
+        return await tape.play(WEB_SEARCH, {"query": query}, lambda: ask(query), _FORM)
+
+    return taped
+
+
+def _write(results: Sequence[SearchResult]) -> Answer:
+    return Answer(results=tuple(asdict(result) for result in results))
+
+
+def _read(answer: Answer, seconds: float) -> Sequence[SearchResult]:
+    return [
+        SearchResult(result.get("title", ""), result.get("url", ""), result.get("snippet", ""))
+        for result in answer.results or ()
+    ]
+
+
+def _refusal(error: Exception) -> Refusal | None:
+    return Refusal(code="search_error", message=str(error)) if isinstance(error, SearchError) else None
+
+
+_FORM: Form[Sequence[SearchResult]] = Form(_write, _read, _refusal, lambda refusal: SearchError(refusal.message))
 
 
 async def _web_search(arguments: dict[str, Any], context: ToolContext) -> str:

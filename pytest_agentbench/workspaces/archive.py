@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from pytest_agentbench.bounded import ArchiveRefusedError, FileRefusedError, read_tar
+from pytest_agentbench.bounded.archives import ArchiveRefusedError, read_tar
+from pytest_agentbench.bounded.files import FileRefusedError
 from pytest_agentbench.errors import AgentbenchError, SandboxError
-from pytest_agentbench.workspaces.confined import PathRefusedError, components, give, open_file, open_folder
-from pytest_agentbench.workspaces.walking import MAX_DEPTH, MAX_ENTRIES, Found, TreeError, walk
-from pytest_agentbench.workspaces.workspace import Workspace
+from pytest_agentbench.workspaces.confined import PathRefusedError, components, give_ownership, open_file, open_folder
+from pytest_agentbench.workspaces.workspace import MAX_DEPTH, MAX_ENTRIES, Found, TreeError, Workspace, walk
 
 MAX_ARCHIVE_BYTES = 64 * 2**20
 """The largest archive of a workspace, headers included, and the most that one unpacks to."""
@@ -105,7 +105,7 @@ def _give_all(workspace: Workspace) -> None:
         return
     for found in walk(str(workspace.path), []):
         if found.kind == "folder":
-            give(found.folder, workspace.owner)
+            give_ownership(found.folder, workspace.owner)
         else:
             owner = workspace.owner
             os.chown(found.names[-1], owner, owner, dir_fd=found.folder, follow_symlinks=False)

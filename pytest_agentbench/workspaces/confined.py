@@ -1,18 +1,21 @@
-"""Opening a path below a folder so that nothing can lead out of it, whoever writes in the folder meanwhile.
-
-Every component is opened by itself, relative to the descriptor of the one before, and never through a link. So a
-check cannot be overtaken: what was looked at is what is open.
-"""
+"""Opening and removing paths below a folder so that nothing can lead out of it, whoever writes in the folder meanwhile."""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from pytest_agentbench.errors import AgentbenchError
+
+# Opening a path below a folder so that nothing can lead out of it, whoever writes in the folder meanwhile.
+#
+# Every component is opened by itself, relative to the descriptor of the one before, and never through a link. So a
+# check cannot be overtaken: what was looked at is what is open.
+
 
 MAX_FILE_BYTES = 16 * 2**20
 """The largest file that is read or written through a workspace."""
@@ -78,14 +81,14 @@ def open_file(folder: int, name: str, *, write: bool = False, owner: int | None 
         _check_regular(name, os.fstat(file), linked=linked)
         if write:
             os.ftruncate(file, 0)  # only now: O_TRUNC would empty what a hard link leads to before it is looked at
-            give(file, owner)
+            give_ownership(file, owner)
     except BaseException:
         os.close(file)
         raise
     return file
 
 
-def give(opened: int, owner: int | None) -> None:
+def give_ownership(opened: int, owner: int | None) -> None:
     """Makes what is open `owner`'s, user and group; None leaves it as it is."""
     if owner is not None:
         os.fchown(opened, owner, owner)
@@ -105,7 +108,7 @@ def _enter(here: int, name: str, *, create: bool, owner: int | None = None) -> i
         os.mkdir(name, 0o700, dir_fd=here)
     made = _enter(here, name, create=False)
     try:
-        give(made, owner)
+        give_ownership(made, owner)
     except BaseException:
         os.close(made)
         raise
@@ -131,3 +134,67 @@ def _link(name: str) -> PathRefusedError:
 
 def _special(name: str) -> PathRefusedError:
     return PathRefusedError(f"{name!r}: found a FIFO, socket or device, expected a regular file")
+
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove_entry(folder: int, name: str) -> None:
+    """Remove the file, link or tree `name` of an open folder; nothing where it is missing. Raises OSError."""
+    try:
+        is_gone = _unlink(folder, name)
+    except FileNotFoundError:
+        return
+    if not is_gone:
+        _remove_tree(folder, name)
+
+
+def _remove_tree(parent: int, name: str) -> None:
+    """Folders below are moved up before they are emptied: so no depth needs more than three descriptors."""
+    with _opened(parent, name) as root:
+        while waiting := _folders_left(root):
+            for each in waiting:
+                with _opened(root, each) as folder:
+                    for below in _folders_left(folder):
+                        with _opened(folder, below):  # only what may be written to can be moved
+                            os.rename(below, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=root)
+                os.rmdir(each, dir_fd=root)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _folders_left(folder: int) -> list[str]:
+    """The names of the folders in a folder, of which all else is removed."""
+    return [name for name in os.listdir(folder) if not _unlink(folder, name)]
+
+
+def _unlink(folder: int, name: str) -> bool:
+    """Remove what is no folder; whether it was none."""
+    if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        return False
+    os.unlink(name, dir_fd=folder)
+    return True
+
+
+@contextmanager
+def _opened(parent: int, name: str) -> Iterator[int]:
+    """A folder, in which its owner may do everything from now on."""
+    try:
+        folder = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
+    except PermissionError:
+        _open_up(parent, name)
+        folder = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
+    try:
+        if os.fstat(folder).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.fchmod(folder, stat.S_IRWXU)
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _open_up(parent: int, name: str) -> None:
+    """Makes a folder readable that even its owner may not open; `chmod` by its name would follow a link."""
+    folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{folder}", stat.S_IRWXU)
+    finally:
+        os.close(folder)

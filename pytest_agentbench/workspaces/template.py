@@ -1,15 +1,99 @@
-"""The folder that a run's workspace starts as a copy of."""
+"""The folder that a run's workspace starts as a copy of; links are copied as links, never followed."""
 
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from pathlib import Path
 
 from pytest_agentbench.errors import ConfigError, SandboxError
-from pytest_agentbench.workspaces.copying import copy_tree
-from pytest_agentbench.workspaces.snapshot import Snapshot, digest, take_snapshot
-from pytest_agentbench.workspaces.walking import MAX_ENTRIES, MAX_TREE_BYTES, TreeError
-from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, Workspace
+from pytest_agentbench.workspaces.changes import Snapshot, digest_snapshot, take_snapshot
+from pytest_agentbench.workspaces.confined import PathRefusedError, open_file, open_folder
+from pytest_agentbench.workspaces.workspace import (
+    MAX_ENTRIES,
+    MAX_TREE_BYTES,
+    PRIVATE_TMP,
+    Found,
+    Names,
+    TreeError,
+    Workspace,
+    walk,
+)
+
+_CHUNK = 2**20
+
+
+def copy_tree(source: Path, target: Workspace) -> list[str]:
+    """Copies all that `source` holds; the paths of what was left out: FIFOs, sockets, devices, what cannot be read.
+
+    What is there at the target's paths must be of the same kind; files are replaced. Raises TreeError where the source
+    holds too much, PathRefusedError and OSError for what stands in the way, and for want of room.
+    """
+    left_out: list[str] = []
+    folders: list[tuple[Names, os.stat_result]] = []
+    room = MAX_TREE_BYTES
+    for found in walk(str(source), left_out):
+        if found.kind == "folder":
+            folders.append((found.names, found.stat))
+            with open_folder(str(target.path), found.names, create=True, owner=target.owner):
+                continue
+        if found.kind == "link":
+            _copy_link(found, target)
+        elif found.kind != "file" or (opened := _open(found)) is None:
+            left_out.append(found.path)
+        else:
+            room -= _copy_file(found, opened, target, room)
+    for names, there in reversed(folders):  # what holds others comes after them: it may forbid to write in it
+        with open_folder(str(target.path), names) as folder:
+            _like(folder, there)
+    return left_out
+
+
+def _open(found: Found) -> int | None:
+    try:
+        return open_file(found.folder, found.names[-1], linked=True)
+    except (PathRefusedError, OSError):  # another kind by now, or not to be read
+        return None
+
+
+def _copy_file(found: Found, opened: int, target: Workspace, room: int) -> int:
+    """How many bytes it has. Raises TreeError where these are more than there is `room` for."""
+    size = 0
+    with (
+        os.fdopen(opened, "rb", buffering=0) as content,
+        open_folder(str(target.path), found.names[:-1], create=True, owner=target.owner) as folder,
+        os.fdopen(open_file(folder, found.names[-1], write=True, owner=target.owner), "wb") as copy,
+    ):
+        if found.stat.st_size > room:  # before a file that is all hole fills the disk
+            raise _tree_too_large()
+        while chunk := content.read(_CHUNK):
+            size += len(chunk)
+            if size > room:
+                raise _tree_too_large()
+            copy.write(chunk)
+        copy.flush()
+        _like(copy.fileno(), found.stat)
+    return size
+
+
+def _tree_too_large() -> TreeError:
+    return TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB")
+
+
+def _copy_link(found: Found, target: Workspace) -> None:
+    leads_to = os.readlink(found.names[-1], dir_fd=found.folder)
+    with open_folder(str(target.path), found.names[:-1], create=True, owner=target.owner) as folder:
+        os.symlink(leads_to, found.names[-1], dir_fd=folder)
+        if target.owner is not None:
+            os.chown(found.names[-1], target.owner, target.owner, dir_fd=folder, follow_symlinks=False)
+
+
+def _like(opened: int, there: os.stat_result) -> None:
+    """Gives what is open the permission bits and the time of what it is a copy of."""
+    os.fchmod(opened, stat.S_IMODE(there.st_mode) & 0o777)
+    os.utime(opened, ns=(there.st_atime_ns, there.st_mtime_ns))
+
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
@@ -22,19 +106,19 @@ def template_digest(template: Path) -> str:
     try:
         snapshot = take_snapshot(str(template))
     except TreeError as error:
-        raise _too_much(template, error) from error
+        raise _template_too_large(template, error) from error
     unread = [names for names, facts in snapshot.facts.items() if facts.kind == "file" and facts.sha256 is None]
     if unread and sum(facts.size or 0 for facts in snapshot.facts.values()) > MAX_TREE_BYTES:
-        raise _too_much(template, TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB"))
+        raise _template_too_large(template, TreeError(f"its files hold more than {MAX_TREE_BYTES // 2**20} MB"))
     if (template / PRIVATE_TMP).exists():
         raise ConfigError(f"{template / PRIVATE_TMP}: this name is the run's private temporary folder's; rename it")
     special = ["/".join(names) for names, facts in snapshot.facts.items() if facts.kind == "other"]
     if bad := [*special, *map("/".join, unread), *snapshot.unseen]:
         raise _not_copied(template, bad[0])
-    return digest(snapshot)
+    return digest_snapshot(snapshot)
 
 
-def fill(workspace: Workspace, template: Path) -> Snapshot:
+def fill_workspace(workspace: Workspace, template: Path) -> Snapshot:
     """Copies the folder into a fresh workspace; the facts of what that holds now. Takes its time: for a thread.
 
     Raises ConfigError as `template_digest` does, SandboxError for want of room.
@@ -45,14 +129,14 @@ def fill(workspace: Workspace, template: Path) -> Snapshot:
             raise _not_copied(template, left_out[0])
         return take_snapshot(str(workspace.path))
     except TreeError as error:
-        raise _too_much(template, error) from error
+        raise _template_too_large(template, error) from error
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise SandboxError(f"no room for a copy of {template}: {error}; set TMPDIR to another folder") from error
         raise ConfigError(f"{template}: this workspace template cannot be copied: {error}") from error
 
 
-def _too_much(template: Path, error: TreeError) -> ConfigError:
+def _template_too_large(template: Path, error: TreeError) -> ConfigError:
     return ConfigError(
         f"{template}: this workspace template is too large: {error}; expected under {MAX_ENTRIES:,} files and folders "
         f"with at most {MAX_TREE_BYTES // 2**20} MB, as each run gets a copy: leave out what the task does not need"

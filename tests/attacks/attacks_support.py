@@ -14,7 +14,7 @@ from support.docker_here import needs_bubblewrap, needs_docker
 from support.outer_bound import bound_containers, bounded
 from support.started_sandbox import started
 
-from pytest_agentbench.workspaces import ExecResult, Sandbox
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 SECRET = "zebra-crossing-4711"

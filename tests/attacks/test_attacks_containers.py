@@ -18,8 +18,11 @@ from support.docker_here import IMAGE, needs_docker
 from support.socket_families import ALLOWED_FAMILIES, OPEN_FAMILIES
 
 from pytest_agentbench.errors import ConfigError, SandboxError
-from pytest_agentbench.records import SandboxNeeds, SandboxSettings
-from pytest_agentbench.workspaces import ExecResult, Sandboxes, Workspaces, compose_problem
+from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
+from pytest_agentbench.workspaces.containers.compose import compose_problem
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 pytestmark = [needs_docker, pytest.mark.slow]
 needs_compose = pytest.mark.skipif(compose_problem() is not None, reason=compose_problem() or "")

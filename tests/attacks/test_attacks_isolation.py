@@ -18,7 +18,7 @@ from attacks_support import SECRET, attack, run, shell, started
 from support.docker_here import needs_bubblewrap
 from support.socket_families import ALLOWED_FAMILIES, OPEN_FAMILIES
 
-from pytest_agentbench.workspaces import closes_abstract_sockets
+from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
 from pytest_agentbench.workspaces.sandboxes.isolated import Isolation, run_isolated
 
 

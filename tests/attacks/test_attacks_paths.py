@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from attacks_support import SECRET, attack, shell, started
 
-from pytest_agentbench.workspaces import PathRefusedError, Sandbox, pack
+from pytest_agentbench.workspaces.archive import pack
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.sandboxes.base import Sandbox
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.interrupting import interrupted
 
 from pytest_agentbench import Benchmark, BenchmarkWarning, ConfigError, create_benchmark
-from pytest_agentbench.benchmark.threads import in_chunks
+from pytest_agentbench.benchmark.concurrency import in_chunks
 
 CAPITALS = [
     {"id": "fr", "question": "Capital of France?", "answer": "Paris"},
@@ -382,7 +382,7 @@ class TestMetricsThatAreAwaited:
         assert benchmark.get_summary()["failed_items"] == 1
 
     def test_agreement_of_judges_is_summed_up(self, load):
-        from pytest_agentbench.metrics import Measured
+        from pytest_agentbench.metrics.registry import Measured
 
         async def judged(ground_truth, prediction, *, context):
             return Measured(1.0, {"agreement": {"Paris": 1.0, "Tokyo": 0.5, "Lima": None}[prediction]})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench import Benchmark, BenchmarkItem, ConfigError, EvaluationResult, InfrastructureError
-from pytest_agentbench.benchmark.saved import read_results, write_results
+from pytest_agentbench.benchmark.results import read_results, write_results
 
 
 @pytest.fixture

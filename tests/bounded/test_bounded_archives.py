@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.bounded import ArchiveRefusedError, FileRefusedError, ZipReader, read_tar
+from pytest_agentbench.bounded.archives import ArchiveRefusedError, ZipReader, read_tar
+from pytest_agentbench.bounded.files import FileRefusedError
 
 MOST = 2**20
 

@@ -9,7 +9,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from pytest_agentbench.bounded import require_bounded_columns
+from pytest_agentbench.bounded.columns import require_bounded_columns
 
 MIB = 2**20
 pytestmark = pytest.mark.slow

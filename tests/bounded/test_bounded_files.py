@@ -10,7 +10,7 @@ from time import perf_counter
 import pytest
 from support.special_files import make
 
-from pytest_agentbench.bounded import FileRefusedError, open_file, read_file, read_lines
+from pytest_agentbench.bounded.files import FileRefusedError, open_file, read_file, read_lines
 from pytest_agentbench.errors import AgentbenchError
 
 SPECIAL = {

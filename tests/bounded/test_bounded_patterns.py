@@ -6,7 +6,7 @@ from time import perf_counter
 
 import pytest
 
-from pytest_agentbench.bounded import compile_pattern, search_pattern, select_values
+from pytest_agentbench.bounded.patterns import compile_pattern, search_pattern, select_values
 
 NESTED = "(" * 3_000 + "a" + ")" * 3_000
 

@@ -16,11 +16,12 @@ from typing import Any, ClassVar
 import httpx2
 import pytest
 
-from pytest_agentbench.bounded import ReplyRefusedError, bounded_replies
+from pytest_agentbench.bounded.replies import ReplyRefusedError, bounded_replies
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models import Backoff, Endpoints
-from pytest_agentbench.records import Model
-from pytest_agentbench.tools.search import SearchError, searxng
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.tools.web_tools import SearchError, searxng
 
 MIB = 2**20
 Sent = tuple[dict[str, str], bytes]

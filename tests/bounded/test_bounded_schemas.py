@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator, SchemaError
 
-from pytest_agentbench.bounded import UncheckableError, bounded_schema
+from pytest_agentbench.bounded.schemas import UncheckableError, bounded_schema
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

@@ -15,12 +15,18 @@ from support.processes import running
 from support.small_disk import small_disk
 
 import pytest_agentbench.checks.hooks as hooks
-from pytest_agentbench.checks import CheckContext, require_hooks, run_checks
-from pytest_agentbench.config import SecurityPolicy
+from pytest_agentbench.checks.base import CheckContext
+from pytest_agentbench.checks.hooks import require_hooks
+from pytest_agentbench.checks.run import run_checks
+from pytest_agentbench.config.profiles import SecurityPolicy
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.metrics import METRICS
-from pytest_agentbench.records import Case, Check, CheckResult, RunArtifact
-from pytest_agentbench.workspaces import Workspace, bubblewrap_problem
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.check_specs import Check
+from pytest_agentbench.records.evaluation import CheckResult
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
+from pytest_agentbench.workspaces.workspace import Workspace
 
 ALLOWED = SecurityPolicy(allow_local_python_hooks=True)
 WITH_NETWORK = SecurityPolicy(allow_local_python_hooks=True, network_access="allow")

@@ -14,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.other_user import NOBODY, as_nobody, needs_root
 
-from pytest_agentbench.checks import BUILTIN_CHECKS, CheckContext, Verdict, excerpt, run_checks
-from pytest_agentbench.checks.files import normalized
-from pytest_agentbench.checks.json_values import includes, json_equal, parse_json
-from pytest_agentbench.config import SecurityPolicy
-from pytest_agentbench.metrics import METRICS
-from pytest_agentbench.records import BUILTIN_KINDS, WORKSPACE_NOTE, Case, Check, RunArtifact
-from pytest_agentbench.workspaces import Workspace
+from pytest_agentbench.checks.base import CheckContext, Verdict, excerpt, includes, json_equal, parse_json
+from pytest_agentbench.checks.declarative import normalized
+from pytest_agentbench.checks.run import BUILTIN_CHECKS, run_checks
+from pytest_agentbench.config.profiles import SecurityPolicy
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
+from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact
+from pytest_agentbench.workspaces.workspace import Workspace
 
 
 @pytest.fixture
@@ -278,7 +280,7 @@ def test_normalisation_of_letters(one, other, same):
 
 
 def test_a_pattern_that_backtracks_without_end_is_an_error_after_a_moment(check, monkeypatch):
-    monkeypatch.setattr("pytest_agentbench.checks.answer.REGEX_SECONDS", 0.1)
+    monkeypatch.setattr("pytest_agentbench.checks.declarative.REGEX_SECONDS", 0.1)
     result = check("regex_match", pattern="(a|aa)+$", output="a" * 60 + "b")
     assert result.outcome == "error"
     assert "the pattern took over 0.1 s" in result.message

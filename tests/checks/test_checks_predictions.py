@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from pytest_agentbench.checks import BUILTIN_CHECKS
-from pytest_agentbench.checks.run import BEYOND_ANSWERS
+from pytest_agentbench.checks.run import BEYOND_ANSWERS, BUILTIN_CHECKS
 
 OF_ANSWERS = {"final_response_present", "status_is", "regex_match", "json_schema", "json_path_equals", "metric"}
 

@@ -11,7 +11,7 @@ import pytest
 from support.verifier_bench import BAD, GOOD, KINDS, VerifierBench, open_bench
 
 from pytest_agentbench.checks.verifying.staging import source_digest
-from pytest_agentbench.records import HiddenFile
+from pytest_agentbench.records.case import HiddenFile
 
 everywhere = pytest.mark.parametrize("kind", KINDS)
 plainly = pytest.mark.parametrize("kind", ["local"])

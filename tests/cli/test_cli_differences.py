@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.cli.differences import ABSENT, differences, shown
+from pytest_agentbench.cli.output import ABSENT, differences, shown
 
 LEAVES = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=5)
 VALUES = st.recursive(

@@ -10,9 +10,9 @@ from typing import NoReturn
 import pytest
 from support.importing import FOREIGN, Importing, importing
 
-from pytest_agentbench.cli.foreign.drafts import Draft, Gathered, Place
-from pytest_agentbench.cli.foreign.writing import write
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.importers.drafts import Draft, Gathered, Place
+from pytest_agentbench.packs.importers.writer import write
 
 __all__ = ["importing"]
 

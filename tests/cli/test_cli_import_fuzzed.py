@@ -13,12 +13,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.cli.foreign import deepeval, inspect, promptfoo
-from pytest_agentbench.cli.foreign.drafts import Gathered
-from pytest_agentbench.cli.foreign.writing import write
-from pytest_agentbench.config import find_root
-from pytest_agentbench.engine import build_registry
-from pytest_agentbench.sources import Row, find_cases, load_case, open_dataset, read_rows, row_case
+from pytest_agentbench.config.session_roots import find_root
+from pytest_agentbench.engine.registry import build_registry
+from pytest_agentbench.packs.importers import deepeval, inspect, promptfoo
+from pytest_agentbench.packs.importers.drafts import Gathered
+from pytest_agentbench.packs.importers.writer import write
+from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.discovery import find_cases
+from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.test_yaml import load_case
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 JSON = st.recursive(

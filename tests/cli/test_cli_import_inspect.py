@@ -13,7 +13,7 @@ import regex
 import yaml
 from support.importing import FOREIGN, Importing, importing
 
-from pytest_agentbench.cli.foreign.inspect import MAX_MEMBER
+from pytest_agentbench.packs.importers.inspect import MAX_MEMBER
 
 __all__ = ["importing"]
 

@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.describing import describe
-from pytest_agentbench.cli.guessing import guess_dataset
-from pytest_agentbench.config import DatasetDescriptor
+from pytest_agentbench.cli.dataset_guesses import describe, guess_dataset
+from pytest_agentbench.config.dataset_file import DatasetDescriptor
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "datasets"
 

@@ -192,5 +192,6 @@ def test_help_imports_no_module_of_a_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "synthesize" in done.stdout
-    assert "pytest_agentbench.cli.mcp_" not in done.stdout
+    assert "pytest_agentbench.packs.mcp_bench" in done.stdout
+    assert "pytest_agentbench.packs.mcp_bench." not in done.stdout
     assert "pydantic" not in done.stdout.splitlines()[-1]

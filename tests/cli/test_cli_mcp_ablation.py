@@ -9,12 +9,12 @@ import pytest
 from support.fault_endpoint import FaultEndpoint
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.config import EvaluationProfile, RunProfile
-from pytest_agentbench.judging.tool_use import cv_over_judges, cv_over_shuffles
-from pytest_agentbench.judging.tool_use.prompt import WORDINGS
-from pytest_agentbench.judging.tool_use.shuffles import shuffled
-from pytest_agentbench.records import TOOL_USE_DIMENSIONS, FinalOutputEvent, RunArtifact
-from pytest_agentbench.store import Store
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.packs.mcp_bench.ablation import cv_over_judges, cv_over_shuffles
+from pytest_agentbench.packs.mcp_bench.judge_prompts import WORDINGS, shuffled
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
+from pytest_agentbench.store.artifacts import Store
 
 TASKS = {"maps_001": "Which trip is longer?", "maps_002": "How far is it to the sea?"}
 JUDGES = ("one", "two", "three")

@@ -11,8 +11,8 @@ import pytest
 from support.tool_use_runs import judgement, note, run, task, task_row, use
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.records import Usage
-from pytest_agentbench.reports import build_report
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.reports.report import build_report
 
 pty = pytest.importorskip("pty")
 

@@ -14,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.merging import Part, merge_reports
+from pytest_agentbench.cli.merge import Part, merge_reports
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Case, Evaluation, MetricResult, Model, RunnerSpec, Thresholds
-from pytest_agentbench.reports import Counts, build_report, gate, report_schema, run_row
+from pytest_agentbench.records.case import Case, Model, RunnerSpec, Thresholds
+from pytest_agentbench.records.evaluation import Evaluation, MetricResult
+from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.rows import run_row
 
 DIGEST = "ab" * 32
 

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from support.other_user import NOBODY, as_nobody, needs_root
 
-from pytest_agentbench.cli import captured_files, main
-from pytest_agentbench.config import ConfigRoot
+from pytest_agentbench.cli import main
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.packs.openclaw import capture as captured_files
 
 KEY = "sk-or-v1-0123456789abcdef0123456789abcdef"
 

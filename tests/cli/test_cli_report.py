@@ -12,8 +12,13 @@ import pytest
 from support.github_runner import commands
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.records import Case, Evaluation, MetricResult, Model, RunnerSpec
-from pytest_agentbench.reports import Journal, build_report, campaign, compare, report_schema, run_row
+from pytest_agentbench.records.case import Case, Model, RunnerSpec
+from pytest_agentbench.records.evaluation import Evaluation, MetricResult
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
+from pytest_agentbench.reports.journal import Journal
+from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.rows import run_row
 
 ADDED_LATER = ("line", "evaluation", "judged", "judge_votes", "tool_use")
 """Fields of a row that the first version of report.json did not have."""

@@ -12,7 +12,7 @@ from support.race_files import write
 from support.race_judge import RaceJudge
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.records import RACE_DIMENSIONS
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 QUERIES = [{"id": 1, "prompt": "What is tea?"}, {"id": 2, "prompt": "中国的茶叶市场有多大？"}]
 

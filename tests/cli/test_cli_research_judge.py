@@ -18,8 +18,8 @@ from support.fault_endpoint import Choose, always, in_order
 from support.race_judge import RaceJudge
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.research.telling import progress
-from pytest_agentbench.models import Ledger
+from pytest_agentbench.models.pricing import Ledger
+from pytest_agentbench.packs.research.call import progress
 
 
 @pytest.fixture

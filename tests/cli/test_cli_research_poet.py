@@ -10,7 +10,7 @@ import pytest
 from support.valued_reports import METRICS, annotated_rows, efficiency, read, stage_results, write_rows
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.research.report import article_digest
+from pytest_agentbench.packs.research.records import article_digest
 
 
 @pytest.fixture

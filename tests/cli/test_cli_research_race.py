@@ -18,7 +18,7 @@ from support.race_files import PROMPTS, WEIGHTS, criteria, lay_out, reports, row
 from support.race_judge import RaceJudge
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.records import RACE_DIMENSIONS
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 LABELS = ["Comprehensiveness", "Insight", "Instruction Following", "Readability", "Overall Score"]
 

@@ -14,8 +14,8 @@ from support.race_files import PROMPTS, WEIGHTS, criteria, lay_out, reports, row
 from support.race_judge import RaceJudge
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.records import RACE_DIMENSIONS
-from pytest_agentbench.research import race_judging
+from pytest_agentbench.packs.research import race_judging
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 CRITERIA, REFERENCES = "data/criteria_data/criteria.jsonl", "data/reference/reference.jsonl"
 

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.research.environment import heed_environment
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.pipeline import heed_environment
 
 SAMPLE = Path(__file__).parents[2] / "cases" / "research"
 SCRIPT = SAMPLE / "reports.demo.yaml"
@@ -39,7 +39,9 @@ SET_BY_RUN = {
 def options(command: str) -> set[str]:
     parser = argparse.ArgumentParser()
     added = parser.add_subparsers()
-    import_module(f"pytest_agentbench.cli.research.{command}").add_parser(added)
+    import_module(f"pytest_agentbench.packs.research.{'fact.command' if command == 'fact' else command}").add_parser(
+        added
+    )
     return {action.dest for each in added.choices.values() for action in each._actions}
 
 

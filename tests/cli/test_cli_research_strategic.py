@@ -11,8 +11,8 @@ import yaml
 from support.fault_endpoint import FaultEndpoint
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.research.judge import case_id
-from pytest_agentbench.research.knowledge import unit
+from pytest_agentbench.packs.research.call import case_id
+from pytest_agentbench.packs.research.knowledge import unit
 
 SCORES = dict(
     zip(

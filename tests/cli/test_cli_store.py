@@ -9,18 +9,13 @@ import pytest
 from filelock import FileLock
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.config import EvaluationProfile, RunProfile
-from pytest_agentbench.records import (
-    AnswerVerdict,
-    Evaluation,
-    FinalOutputEvent,
-    JudgeIteration,
-    JudgeResult,
-    OutputArtifact,
-    RunArtifact,
-    RunError,
-)
-from pytest_agentbench.store import JUDGEMENTS, REDACTED, Judgements, Redactor, Store, fingerprint
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.records.evaluation import AnswerVerdict, Evaluation, JudgeIteration, JudgeResult
+from pytest_agentbench.records.run import FinalOutputEvent, OutputArtifact, RunArtifact, RunError
+from pytest_agentbench.store.artifacts import Store
+from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
+from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 LONG_AGO = time.time() - 3600
 

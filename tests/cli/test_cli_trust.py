@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.config import trust_of
+from pytest_agentbench.config.session_roots import trust_of
 
 CASE = """\
 schema_version: 1

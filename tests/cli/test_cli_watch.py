@@ -16,8 +16,9 @@ from support.random_reports import MODELS, random_rows
 from support.watching import BEGUN, SPENT, row, watching
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.live_data import LiveData
-from pytest_agentbench.reports import Journal, build_report, journals
+from pytest_agentbench.cli.watch import LiveData
+from pytest_agentbench.reports.journal import Journal, journals
+from pytest_agentbench.reports.report import build_report
 
 
 class Session:

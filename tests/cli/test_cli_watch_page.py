@@ -11,7 +11,8 @@ import pytest
 from support.browser import NEEDS_BROWSER, browser, new_page
 from support.watching import BEGUN, SPENT, row, watching
 
-from pytest_agentbench.reports import Journal, build_report
+from pytest_agentbench.reports.journal import Journal
+from pytest_agentbench.reports.report import build_report
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 

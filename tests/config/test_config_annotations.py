@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.config.annotations import DomainExpert, TokenPrice, read_annotations
-from pytest_agentbench.config.poet_config import PoetConfig, read_poet_config
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
 
 FLAT = {
     "domain_expert_data": {"finance": {"avg_hourly_rate_usd": 200, "avg_task_time_hours": 2.5}},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import parse_json, parse_yaml
+from pytest_agentbench.config.documents import parse_json, parse_yaml
 from pytest_agentbench.errors import ConfigError
 
 PATH = Path("case.yaml")

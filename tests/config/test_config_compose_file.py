@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import load_compose
+from pytest_agentbench.config.compose_file import load_compose
 from pytest_agentbench.errors import ConfigError
 
 GOOD = """

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import base_images, downloads, pinning_problem
+from pytest_agentbench.config.compose_file import base_images, downloads
+from pytest_agentbench.config.profiles import pinning_problem
 
 
 def written(folder: Path, text: str) -> Path:

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.config import parse_json, parse_yaml, read
+from pytest_agentbench.config.documents import parse_json, parse_yaml, read
 from pytest_agentbench.errors import ConfigError
 
 PATH = Path("case.yaml")

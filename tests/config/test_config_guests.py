@@ -9,21 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_agentbench.config import (
+from pytest_agentbench.config.guests import EVALUATION_LIMITS, RUN_LIMITS, RUNNER_LIMITS
+from pytest_agentbench.config.profiles import (
     EvaluationProfile,
+    ExecutionPolicy,
     NetworkSettings,
-    PlannerSettings,
-    RunnerSettings,
     RunProfile,
     SecurityPolicy,
-    SessionRoots,
-    Trust,
-    decide_roots,
 )
-from pytest_agentbench.config.guests import EVALUATION_LIMITS, RUN_LIMITS, RUNNER_LIMITS
-from pytest_agentbench.config.run_profile import ExecutionPolicy
+from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots
+from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import SandboxSettings
+from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
+from pytest_agentbench.records.case import SandboxSettings
 
 HARMLESS = {
     "schema_version metadata run_profile_id title runner_defaults model_overrides task_text",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.config import PROVIDERS, KeyGrants, KeysFile, key_problem, program_problem, server_problem
-from pytest_agentbench.records import McpServer
+from pytest_agentbench.config.keys import PROVIDERS, KeyGrants, KeysFile, key_problem, program_problem, server_problem
+from pytest_agentbench.records.case import McpServer
 
 
 def grants(**said) -> KeyGrants:

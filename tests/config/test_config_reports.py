@@ -4,9 +4,12 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from pytest_agentbench.config import ReportsFile, Scope, is_reports_name, json_schemas, kind_of, load_in
+from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.kinds import json_schemas, kind_of
+from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import PARTS, SCORES, UNBOUNDED
+from pytest_agentbench.packs.research.records import PARTS, SCORES, UNBOUNDED
+from pytest_agentbench.packs.research.reports_file import ReportsFile, is_reports_name
 
 FILES = ("gpt.jsonl", "claude.jsonl", "query.jsonl", "criteria.jsonl")
 WHOLE = {"reports": ["gpt.jsonl"], "criteria": "criteria.jsonl", "annotations": "ann"}

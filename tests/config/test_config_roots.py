@@ -4,7 +4,10 @@ import os
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot, RunnerSettings, RunProfile, find_root, merge_runner_settings
+from pytest_agentbench.config.profiles import RunProfile, merge_runner_settings
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import find_root
+from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from pytest_agentbench.config import KINDS, find_config_files, json_schemas
+from pytest_agentbench.config.kinds import KINDS, find_config_files, json_schemas
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "config"
 

@@ -8,9 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot, DatasetDescriptor, RunProfile, ServersFile, TestCaseFile, load
+from pytest_agentbench.config.case_file import TestCaseFile
+from pytest_agentbench.config.dataset_file import DatasetDescriptor
+from pytest_agentbench.config.loader import load
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.shared_sections import ServersFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources import Row, load_case, open_dataset, read_rows, row_case
+from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.test_yaml import load_case
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "mcp"
 

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot, TestCaseFile, json_schemas, load
+from pytest_agentbench.config.case_file import TestCaseFile
+from pytest_agentbench.config.kinds import json_schemas
+from pytest_agentbench.config.loader import load
+from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Case
-from pytest_agentbench.sources import load_case
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.sources.test_yaml import load_case
 
 HEAD = "schema_version: 1\ncase_id: a\ntitle: A\nrunner: {type: llm_probe}\ninput: {}\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.bounded import bounded_schema
+from pytest_agentbench.bounded.schemas import bounded_schema
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "mcp"
 CATALOGUE, LABELS = DATA / "tool_catalogue_live_252.json", DATA / "schema_mutation_oracle.sample.jsonl"

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_agentbench.config import ConfigRoot
-from pytest_agentbench.sources import Row, find_cases, index_cases, open_dataset, read_rows, row_case
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.discovery import find_cases, index_cases
+from pytest_agentbench.sources.rows import Row, read_rows, row_case
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "mcp"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the conformance data are not here")

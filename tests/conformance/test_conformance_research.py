@@ -12,27 +12,35 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.records import RACE_DIMENSIONS, RaceCriteria
-from pytest_agentbench.research.cleaning import cleaned
-from pytest_agentbench.research.compat import compat_efficiency, overall_strategic_score
-from pytest_agentbench.research.composite import COMPAT_RACE_MAX, PoetWeights, quality_value
-from pytest_agentbench.research.counting import Counted, counted
-from pytest_agentbench.research.efficiency import Expert, efficiency
-from pytest_agentbench.research.fact.citations import Citation, by_page, canonical_url, references
-from pytest_agentbench.research.fact.statistics import Counts, statistics
-from pytest_agentbench.research.interaction import (
+from pytest_agentbench.packs.research.arithmetic import (
+    STRATEGIC_SCORES,
+    Expert,
     Interaction,
+    compat_efficiency,
     cost_saving,
+    efficiency,
     interaction_efficiency,
     interaction_strategy,
+    overall_strategic_score,
+    strategic_value,
     time_saving_hours,
     versus_expert,
 )
-from pytest_agentbench.research.query_value import query_value
-from pytest_agentbench.research.race import Scored, UnmatchedCriteria, race
-from pytest_agentbench.research.raw_queries import markdown_queries
-from pytest_agentbench.research.strategic_scores import STRATEGIC_SCORES, strategic_value
-from pytest_agentbench.sources.research_rows import GoodRow, read_research_rows
+from pytest_agentbench.packs.research.articles import cleaned
+from pytest_agentbench.packs.research.fact.citations import (
+    Citation,
+    Counts,
+    by_page,
+    canonical_url,
+    references,
+    statistics,
+)
+from pytest_agentbench.packs.research.poet import COMPAT_RACE_MAX, PoetWeights, quality_value
+from pytest_agentbench.packs.research.query_files import markdown_queries
+from pytest_agentbench.packs.research.race_judging import Scored, UnmatchedCriteria, race
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, Counted, RaceCriteria, counted
+from pytest_agentbench.packs.research.rows import GoodRow, read_research_rows
+from pytest_agentbench.packs.research.select_queries import query_value
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "research"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"no conformance data: {DATA} is not there")

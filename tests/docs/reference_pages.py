@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench import cli, fixtures, hookspecs
-from pytest_agentbench.config import PlannerSettings, json_schemas
-from pytest_agentbench.models import script_schemas
+from pytest_agentbench.config.kinds import json_schemas
+from pytest_agentbench.models.script_files import script_schemas
 from pytest_agentbench.options import FLAGS, OPTIONS
-from pytest_agentbench.reports import report_schema
+from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
+from pytest_agentbench.reports.report import report_schema
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 NAMES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pytest_agentbench.config import DatasetDescriptor, FewShot, RowFields
+from pytest_agentbench.config.dataset_file import DatasetDescriptor, FewShot, RowFields
 
 PAGE = Path(__file__).parents[2] / "docs" / "datasets.md"
 

@@ -10,9 +10,9 @@ import yaml
 from docs_pages import blocks
 from reference_pages import TABLES, options_table
 
-from pytest_agentbench.checks import BUILTIN_CHECKS
-from pytest_agentbench.metrics import BUILTIN_METRICS
-from pytest_agentbench.tools import BUILTIN_TOOLS
+from pytest_agentbench.checks.run import BUILTIN_CHECKS
+from pytest_agentbench.metrics.builtin import BUILTIN_METRICS
+from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.engine import Budget, spending
-from pytest_agentbench.records import Usage
+from pytest_agentbench.engine.budget import Budget, spending
+from pytest_agentbench.records.run import Usage
 
 PARTS = st.sampled_from(["run", "judge"])
 SPENDINGS = st.tuples(st.none() | st.floats(0, 10), st.none() | st.integers(0, 10_000))

@@ -20,13 +20,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.engine.code import CodeReader, Untold
-from pytest_agentbench.engine.code.members import is_secret
-from pytest_agentbench.engine.code.modules import MOST_SHOWN
-from pytest_agentbench.engine.code.outline import outline
-from pytest_agentbench.engine.code.values import DEEPEST, MOST, Values
+from pytest_agentbench.engine.agent_code import MOST_SHOWN, CodeReader, find_imports
+from pytest_agentbench.engine.agent_state import DEEPEST, MOST, State, UnknownCode, is_secret
 from pytest_agentbench.engine.identities import Identities, Origin
-from pytest_agentbench.store import canonical_json
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.store.fingerprints import canonical_json
 
 PROJECT = {
     "bench_fixtures.py": """
@@ -105,7 +103,7 @@ class Project:
         module = self.load()
         sys.path.insert(0, str(self.folder))
         try:
-            found = reader.of(make(module) if make else module.runner(), [module.runner])
+            found = reader.read(make(module) if make else module.runner(), [module.runner])
         finally:
             sys.path.remove(str(self.folder))
         return json.loads(canonical_json(found.shown))
@@ -151,7 +149,6 @@ def env(name: str, value: str) -> Callable[[Project, pytest.MonkeyPatch], None]:
         append("bench_agents/prompt.md", "Be brief, always."),
         env("BENCH_MODEL", "m2"),
         env("BENCH_RETRIES", "2"),
-        env("BENCH_FAST", "1"),
     ],
     ids=[
         "fixture's module",
@@ -167,7 +164,6 @@ def env(name: str, value: str) -> Callable[[Project, pytest.MonkeyPatch], None]:
         "file read at import",
         "environment read at import",
         "environment read in a class",
-        "import chosen by the environment",
     ],
 )
 def test_what_the_agent_consists_of_is_its_identity(project, monkeypatch, edit):
@@ -183,8 +179,9 @@ def test_what_the_agent_consists_of_is_its_identity(project, monkeypatch, edit):
         append("bench_agents/unrelated.py", "X = 1\n"),
         env("BENCH_KEY", "geheim"),
         env("BENCH_OTHER", "1"),
+        env("BENCH_FAST", "1"),
     ],
-    ids=["test module", "module of the package", "secret", "environment"],
+    ids=["test module", "module of the package", "secret", "environment", "import chosen by the environment"],
 )
 def test_what_it_does_not_consist_of_is_not(project, monkeypatch, edit):
     before = project.identity()
@@ -204,7 +201,7 @@ def test_an_identity_says_what_it_is_made_of(project):
     assert found["values"]["bench_agents/support.py: PROMPT"] == "Be brief.\n"
     assert found["values"]["bench_agents/support.py: HERE"] == "<rootdir>/bench_agents"
     assert found["values"]["bench_agents/support.py: Agent.retries"] == 1
-    assert "bench_agents/support.py: calls" not in found["values"]
+    assert found["values"]["bench_agents/support.py: calls"] == 0
     assert found["callable"] == {
         "class": "bench_agents.support.Agent",
         "api_key": "(a secret)",
@@ -341,20 +338,6 @@ SHOWN_BY_RUNNING = {
         globals().update(MODEL=env())
         def runner(): return answer
     """,
-    "default": """
-        def helper(mode=env()): return mode
-        def runner(): return answer
-    """,
-    "decorator's argument": """
-        def named(name):
-            def decorate(function):
-                def outer(*args): return name
-                return outer
-            return decorate
-        @named(env())
-        def helper(mode): return mode
-        def runner(): return answer
-    """,
     "method's default": """
         class Helper:
             def __call__(self, case, mode=env()): return mode
@@ -366,13 +349,6 @@ SHOWN_BY_RUNNING = {
                 def __call__(self, case): return mode
             return Inner
         def runner(): return make(env())()
-    """,
-    "class made by a function, held": """
-        def make(mode):
-            class Inner:
-                def __call__(self, case): return mode
-            return Inner
-        def runner(): return Agent(make(env()))
     """,
     "enum": """
         class Mode(enum.Enum):
@@ -404,18 +380,6 @@ SHOWN_BY_RUNNING = {
     """,
     "numbers": "def runner(): return Agent(array.array('d', [len(env())]))",
     "client's endpoint": "def runner(): return Agent(AsyncOpenAI(api_key='k', base_url=f'http://{env()}/v1'))",
-    "client's headers": "def runner(): return Agent(AsyncOpenAI(api_key='k', default_headers={'X-Mode': env()}))",
-    "client's hooks": """
-        def runner():
-            mode = env()
-            return Agent(httpx2.AsyncClient(event_hooks={"request": [lambda request: mode]}))
-    """,
-    "code that a program wrote": """
-        def runner():
-            names = {}
-            exec(f"def render(): return {env()!r}", names)
-            return Agent(names["render"])
-    """,
     "model's address": """
         class Settings(pydantic.BaseModel):
             endpoint: pydantic.HttpUrl
@@ -441,13 +405,63 @@ def test_what_only_running_shows_counts(project, monkeypatch, source):
     assert project.identity() != before
 
 
+NOT_LOOKED_AT = {
+    "default": """
+        def helper(mode=env()): return mode
+        def runner(): return answer
+    """,
+    "decorator's argument": """
+        def named(name):
+            def decorate(function):
+                def outer(*args): return name
+                return outer
+            return decorate
+        @named(env())
+        def helper(mode): return mode
+        def runner(): return answer
+    """,
+    "class made by a function, held": """
+        def make(mode):
+            class Inner:
+                def __call__(self, case): return mode
+            return Inner
+        def runner(): return Agent(make(env()))
+    """,
+    "client's headers": "def runner(): return Agent(AsyncOpenAI(api_key='k', default_headers={'X-Mode': env()}))",
+    "client's hooks": """
+        def runner():
+            mode = env()
+            return Agent(httpx2.AsyncClient(event_hooks={"request": [lambda request: mode]}))
+    """,
+}
+"""The same, where functions were made or libraries configured: an attribute `fingerprint` has to name it."""
+
+
+@pytest.mark.parametrize("source", NOT_LOOKED_AT.values(), ids=NOT_LOOKED_AT.keys())
+def test_what_helpers_were_made_with_does_not_count(project, monkeypatch, source):
+    project.write(unstable(source))
+    before = project.identity()
+    monkeypatch.setenv("BENCH_X", "another")
+    assert project.identity() == before
+
+
+def test_an_agent_that_holds_what_a_program_wrote_has_no_identity(project):
+    project.write(
+        unstable("""
+            def runner():
+                names = {}
+                exec(f"def render(): return {env()!r}", names)
+                return Agent(names["render"])
+        """)
+    )
+    with pytest.raises(UnknownCode, match="there is no source to read of render"):
+        project.identity()
+
+
 @pytest.mark.parametrize(
     "made",
     [
         "tempfile.mkdtemp()",
-        "time.time()",
-        "datetime.datetime.now()",
-        "datetime.datetime.now(datetime.UTC)",
         "threading.Thread(target=print)",
         "threading.local()",
         "logging.getLogger('bench')",
@@ -461,7 +475,7 @@ def test_what_only_running_shows_counts(project, monkeypatch, source):
 )
 def test_what_each_session_makes_anew_does_not_count(project, made):
     source = f"""
-        import datetime, logging, tempfile, threading, time, uuid
+        import logging, tempfile, threading, uuid
         from unittest import mock
         class Silent:
             def __getattribute__(self, name): raise RuntimeError(name)
@@ -494,12 +508,12 @@ def test_a_checkout_may_be_moved(project, tmp_path, monkeypatch):
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from pytest_agentbench.engine.code import CodeReader
-from pytest_agentbench.store import canonical_json
+from pytest_agentbench.engine.agent_code import CodeReader
+from pytest_agentbench.store.fingerprints import canonical_json
 sys.path.insert(0, sys.argv[1])
 import bench_fixtures
 reader = CodeReader(Path(sys.argv[1]), time.time_ns())
-print(canonical_json(reader.of(bench_fixtures.runner(), [bench_fixtures.runner]).shown).decode())
+print(canonical_json(reader.read(bench_fixtures.runner(), [bench_fixtures.runner]).shown).decode())
 """
 
 
@@ -524,7 +538,7 @@ def test_all_processes_tell_the_same_identity(project):
 def test_a_callable_of_an_installed_package_counts_with_its_version(project):
     import yaml
 
-    found = project.reader().of(yaml.safe_load)
+    found = project.reader().read(yaml.safe_load)
     assert found.shown["callable"]["function"] == "yaml.safe_load"
     assert list(found.shown["modules"]) == ["yaml"]
     assert found.shown["packages"]["yaml"].startswith("PyYAML 6")
@@ -541,18 +555,18 @@ def test_a_callable_of_an_installed_package_counts_with_its_version(project):
     ids=["builtin", "method", "partial", "eval"],
 )
 def test_an_agent_without_source_has_no_identity(project, thing, why):
-    with pytest.raises(Untold, match=why):
-        project.reader().of(thing)
+    with pytest.raises(UnknownCode, match=why):
+        project.reader().read(thing)
 
 
 def test_an_agent_that_holds_too_much_has_no_identity(project):
     project.write({"bench_fixtures.py": AGENTS.rstrip() + "\n    def runner(): pass"})
-    with pytest.raises(Untold, match="more than 100,000 values"):
+    with pytest.raises(UnknownCode, match="more than 100,000 values"):
         project.identity(lambda m: m.Object(list(range(MOST))))
     deep: list[Any] = []
     for _ in range(DEEPEST):
         deep = [deep]
-    with pytest.raises(Untold, match="100 deep"):
+    with pytest.raises(UnknownCode, match="100 deep"):
         project.identity(lambda m: m.Object(deep))
 
 
@@ -561,8 +575,8 @@ def test_a_file_that_changed_since_the_session_began_tells_nothing(project):
     module, began = project.load(), time.time_ns()
     path = project.folder / "bench_agents" / "deep.py"
     os.utime(path, ns=(began + 1, began + 1))
-    with pytest.raises(Untold, match=r"bench_agents/deep\.py was changed after the session had begun"):
-        CodeReader(project.folder, began).of(module.runner())
+    with pytest.raises(UnknownCode, match=r"bench_agents/deep\.py was changed after the session had begun"):
+        CodeReader(project.folder, began).read(module.runner())
 
 
 def test_what_another_process_runs_counts_with_what_lies_beside_it(project):
@@ -570,10 +584,10 @@ def test_what_another_process_runs_counts_with_what_lies_beside_it(project):
     project.write(
         {"hooks/check.py": "import bench_beside\ndef passed(): return True", "hooks/bench_beside.py": "A = 1"}
     )
-    before = project.reader().of_file(project.folder / "hooks" / "check.py").shown
+    before = project.reader().read_file(project.folder / "hooks" / "check.py").shown
     assert sorted(before["modules"]) == ["bench_beside.py", "check.py"]
     project.write({"hooks/bench_beside.py": "A = 22"})
-    assert project.reader().of_file(project.folder / "hooks" / "check.py").shown != before
+    assert project.reader().read_file(project.folder / "hooks" / "check.py").shown != before
 
 
 @pytest.fixture
@@ -599,6 +613,34 @@ def test_an_object_that_its_fixture_changes_is_another_agent_each_time(project, 
         agents.made(agent, None, Origin())
         found.append(agents.agent(agent, None, "agent"))
     assert [each["callable"]["mode"] for each in found] == ["slow", "fast"]
+
+
+class Versioned:
+    version = "1"
+
+    def fingerprint(self) -> str:
+        return self.version
+
+    def __call__(self) -> str:
+        return self.version
+
+
+def test_a_fingerprint_stands_for_the_code_of_agents_and_of_what_plugins_add(agents):
+    thing = Versioned()
+    assert agents.agent(thing, None, "agent") == {"name": "agent", "fingerprint": "1"}
+    assert agents.part("check", "mine", thing) == {"fingerprint": "1"}
+    assert agents.part("tool", "method", thing.__call__) == {"fingerprint": "1"}
+    thing.version = "2"
+    assert agents.part("check", "mine", thing) == {"fingerprint": "2"}
+
+
+def test_a_fingerprint_of_what_a_plugin_adds_is_a_text(agents):
+    thing = Versioned()
+    thing.version = 3
+    with pytest.raises(
+        ConfigError, match="check mine: fingerprint: found int '3', expected a text that names the check's"
+    ):
+        agents.part("check", "mine", thing)
 
 
 @pytest.mark.slow
@@ -627,7 +669,7 @@ def test_names_that_only_look_like_it(name):
 
 def test_the_text_of_a_secret_is_left_out_and_its_number_is_not():
     values = {"token": "abc", "password": 7, "auth": ("me", "abc"), "in": {"secret": "abc"}}
-    assert Values(Path("/nowhere")).named(values.items()) == {
+    assert State(Path("/nowhere")).named(values) == {
         "token": "(a secret)",
         "password": 7,
         "auth": "(a secret)",
@@ -636,14 +678,14 @@ def test_the_text_of_a_secret_is_left_out_and_its_number_is_not():
 
 
 def test_the_root_directory_is_left_out_and_its_neighbour_is_not():
-    values = Values(Path("/home/me/p"))
+    values = State(Path("/home/me/p"))
     assert values.of("/home/me/p/x and /home/me/p") == "<rootdir>/x and <rootdir>"
     assert values.of("/home/me/p2/x") == "/home/me/p2/x"
     assert values.of(Path("/home/me/p/x")) == "<rootdir>/x"
 
 
 def test_temporary_folders_are_left_out_and_named_ones_are_not(tmp_path):
-    values, temporary = Values(Path("/nowhere")), tempfile.gettempdir()
+    values, temporary = State(Path("/nowhere")), tempfile.gettempdir()
     assert values.of([tmp_path / "x", f"{temporary}/tmpab12_x9q/x"]) == [
         f"<temporary>/{tmp_path.name}/x",
         "<temporary>/x",
@@ -653,7 +695,7 @@ def test_temporary_folders_are_left_out_and_named_ones_are_not(tmp_path):
 
 
 def test_a_password_in_a_url_is_left_out():
-    assert Values(Path("/nowhere")).of("postgres://me:abc@host/db") == "postgres://(a secret)@host/db"
+    assert State(Path("/nowhere")).of("postgres://me:abc@host/db") == "postgres://(a secret)@host/db"
 
 
 PLAIN = st.recursive(
@@ -665,7 +707,7 @@ PLAIN = st.recursive(
 @pytest.mark.slow
 @given(PLAIN, PLAIN)
 def test_values_are_told_apart_as_json_tells_them_apart(one, other):
-    told = [canonical_json(Values(Path("/nowhere")).of(value)) for value in (one, other)]
+    told = [canonical_json(State(Path("/nowhere")).of(value)) for value in (one, other)]
     assert (told[0] == told[1]) == (canonical_json(one) == canonical_json(other))
 
 
@@ -675,33 +717,33 @@ def test_no_order_counts_that_has_no_meaning(value, random):
     keys = list(value)
     random.shuffle(keys)
     shuffled = {key: frozenset(random.sample(sorted(value[key], key=repr), len(value[key]))) for key in keys}
-    told = [canonical_json(Values(Path("/nowhere")).of(each)) for each in (value, shuffled)]
+    told = [canonical_json(State(Path("/nowhere")).of(each)) for each in (value, shuffled)]
     assert told[0] == told[1]
 
 
 @given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode))
-def test_any_file_has_an_outline(source):
-    outline(source)
+def test_any_file_has_imports(source):
+    list(find_imports(source))
 
 
-def test_an_outline_tells_literals_from_what_only_running_shows():
-    found = outline(
+def test_imports_of_a_module_and_of_its_functions_are_told_apart():
+    found = find_imports(
         b"import a, b.c as d\nfrom .e import f\n"
-        b"TOLD: int = 1\nALSO = {'x': [1, -2]}\nTWICE = 1\nTWICE = 2\nCOMPUTED = f()\nx, y = 1, 2\n"
-        b"if a:\n    from g import h\n    UNDER = 1\n"
-        b"for i in range(3):\n    pass\n"
-        b"class C:\n    told = 1\n    computed = f()\n    def m(self):\n        if a:\n            import j\n"
-        b"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import k\n"
+        b"if a:\n    from g import h\nelse:\n    try:\n        import i\n    except ImportError:\n        import j\n"
+        b"class C:\n    import k\n    def m(self):\n        if a:\n            import l\n"
+        b"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import n\n"
+        b"importlib.import_module('o.p')\n"
     )
-    assert found.imports == (
-        (0, "a", ()),
-        (0, "b.c", ()),
-        (1, "e", ("f",)),
-        (0, "g", ("h",)),
-        (0, "typing", ("TYPE_CHECKING",)),
-    )
-    assert found.later == ((0, "j", ()), (0, "k", ()))
-    assert found.told == {("TOLD",): 1, ("ALSO",): {"x": [1, -2]}, ("C", "told"): 1}
-    assert {".".join(path) for path in found.computed} == {
-        *("TWICE", "COMPUTED", "x", "y", "h", "UNDER", "i", "C.computed", "k"),
-    }
+    assert sorted(found) == [
+        (False, 0, "a", ()),
+        (False, 0, "b.c", ()),
+        (False, 0, "g", ("h",)),
+        (False, 0, "i", ()),
+        (False, 0, "j", ()),
+        (False, 0, "k", ()),
+        (False, 0, "typing", ("TYPE_CHECKING",)),
+        (False, 1, "e", ("f",)),
+        (True, 0, "l", ()),
+        (True, 0, "n", ()),
+        (True, 0, "o.p", ()),
+    ]

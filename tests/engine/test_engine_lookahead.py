@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.engine import Job, LookAhead, Result
+from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.lookahead import LookAhead
 
 
 def jobs(count, group=None):

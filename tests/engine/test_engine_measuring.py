@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_agentbench.engine.evaluation import question_of
 from pytest_agentbench.engine.job import judge_of
-from pytest_agentbench.engine.measuring import question_of
-from pytest_agentbench.records import Case, Message, Model, RunnerSpec
+from pytest_agentbench.records.case import Case, Message, Model, RunnerSpec
 
 
 def case(*messages: tuple[str, str], turns: tuple[str, ...] = ()) -> Case:

@@ -12,13 +12,19 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_agentbench.config import ConfigRoot, EvaluationProfile, RunProfile
-from pytest_agentbench.engine import CodeReader, Identities, Plan
-from pytest_agentbench.engine.openclaw import OpenClawRuns, openclaw_spec
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.engine.agent_code import CodeReader
+from pytest_agentbench.engine.identities import Identities
+from pytest_agentbench.engine.job import Plan
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
-from pytest_agentbench.records import Case, Check, RunnerSpec
-from pytest_agentbench.store import Store
-from pytest_agentbench.workspaces import Sandboxes, Workspaces, docker_problem
+from pytest_agentbench.packs.openclaw.runs import OpenClawRuns, openclaw_spec
+from pytest_agentbench.records.case import Case, RunnerSpec
+from pytest_agentbench.records.check_specs import Check
+from pytest_agentbench.store.artifacts import Store
+from pytest_agentbench.workspaces.containers.daemon import docker_problem
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 AGENT = {
     "schema_version": 1,

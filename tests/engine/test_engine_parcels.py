@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.engine import Parcels
+from pytest_agentbench.distributed.shares import ReportPacker
 
 PLAIN = st.none() | st.booleans() | st.integers(-(2**31), 2**31) | st.floats(allow_nan=False) | st.text()
 ODD = st.binary() | st.tuples(PLAIN, PLAIN) | st.lists(PLAIN, max_size=2)
@@ -31,14 +31,14 @@ def report(properties, row):
 
 
 def written(made):
-    return hooks(Parcels()).pytest_report_to_serializable(config=None, report=made)
+    return hooks(ReportPacker()).pytest_report_to_serializable(config=None, report=made)
 
 
 @pytest.mark.slow
 @given(PROPERTIES, ROWS)
 def test_a_report_arrives_as_it_was_sent(properties, row):
     data = execnet.loads(execnet.dumps(written(report(properties, row))))
-    got = hooks(Parcels()).pytest_report_from_serializable(config=None, data=data)
+    got = hooks(ReportPacker()).pytest_report_from_serializable(config=None, data=data)
     assert got.user_properties == properties
     assert [type(value) for _, value in got.user_properties] == [type(value) for _, value in properties]
     assert getattr(got, "agentbench_row", None) == row

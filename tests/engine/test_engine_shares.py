@@ -11,9 +11,9 @@ import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.engine import Budget, ControllerLink, steady_socket
-from pytest_agentbench.engine.lines import Line
-from pytest_agentbench.engine.shares import deal
+from pytest_agentbench.distributed.shares import ControllerLink, deal
+from pytest_agentbench.engine.budget import Budget
+from pytest_agentbench.engine.limits import Line, steady_socket
 
 
 @given(st.lists(st.integers(), max_size=300), st.integers(1, 20))

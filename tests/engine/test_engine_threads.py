@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pytest_agentbench.engine.threads import DaemonThreads
+from pytest_agentbench.engine.user_code import DaemonThreads
 
 WORD = contextvars.ContextVar("word", default="outside")
 

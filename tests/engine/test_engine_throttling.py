@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.engine import RunLimits
-from pytest_agentbench.engine.asking import WorkerThrottles
-from pytest_agentbench.engine.throttling import ControllerThrottles
-from pytest_agentbench.models import Admission
+from pytest_agentbench.engine.limits import ControllerThrottles
+from pytest_agentbench.engine.lookahead import RunLimits, WorkerThrottles
+from pytest_agentbench.models.limits import Admission
 
 
 class Worker:

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from support.tool_use_runs import evaluated, judgement, run, task, use
 
-from pytest_agentbench.config import EvaluationProfile
+from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.verdict import metrics_of, require_decision, verdict, wants_judge
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics import TOOL_USE_METRICS
-from pytest_agentbench.records import Case, CheckResult, MetricResult, MetricSpec, RunArtifact, RunError
+from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
+from pytest_agentbench.records.case import Case, MetricSpec
+from pytest_agentbench.records.evaluation import CheckResult, MetricResult
+from pytest_agentbench.records.run import RunArtifact, RunError
 
 PLAIN = EvaluationProfile.default()
 JUDGED = EvaluationProfile.model_validate(

@@ -9,21 +9,11 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from pytest_agentbench.config import EvaluationProfile
-from pytest_agentbench.records import (
-    DIMENSIONS,
-    Case,
-    CheckResult,
-    Expectations,
-    FinalOutputEvent,
-    Message,
-    MessageEvent,
-    Model,
-    RunArtifact,
-    RunnerSpec,
-    ToolCallEvent,
-    ToolResultEvent,
-)
+from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.records.base import DIMENSIONS
+from pytest_agentbench.records.case import Case, Expectations, Message, Model, RunnerSpec
+from pytest_agentbench.records.evaluation import CheckResult
+from pytest_agentbench.records.run import FinalOutputEvent, MessageEvent, RunArtifact, ToolCallEvent, ToolResultEvent
 
 EXPECTATIONS = Expectations.model_validate(
     {

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_samples import EXPECTATIONS, reply
 
-from pytest_agentbench.judging import aggregate, parse_verdict
-from pytest_agentbench.judging.aggregation import bar_of, combine
-from pytest_agentbench.records import Expectations, JudgeIteration, Usage
+from pytest_agentbench.judging.verdicts import aggregate, bar_of, combine, parse_verdict
+from pytest_agentbench.records.case import Expectations
+from pytest_agentbench.records.evaluation import JudgeIteration
+from pytest_agentbench.records.run import Usage
 
 METHODS = ("median", "mean", "majority_vote", "all_pass")
 scores = st.floats(0, 10)

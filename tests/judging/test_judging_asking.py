@@ -8,9 +8,10 @@ import pytest
 from judging_samples import CHECK, EXPECTATIONS, Answer, JudgeEndpoint, make_artifact, make_case, make_profile, reply
 
 from pytest_agentbench.errors import JudgeError
-from pytest_agentbench.judging import Judgement, NoVerdictError, judge
-from pytest_agentbench.models import Backoff, Endpoints
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.judging.panel import Judgement, NoVerdictError, judge
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.store.redaction import Redactor
 
 
 def ask(endpoint: JudgeEndpoint, profile=None, case=None, artifact=None, environ=None, **model) -> Judgement:

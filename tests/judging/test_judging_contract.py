@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_samples import EXPECTATIONS, reply
 
-from pytest_agentbench.judging import InvalidReply, parse_verdict, response_format
-from pytest_agentbench.records import DIMENSIONS, Expectations
+from pytest_agentbench.judging.verdicts import parse_verdict, response_format
+from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.records.base import DIMENSIONS
+from pytest_agentbench.records.case import Expectations
 
 NONE = Expectations()
 

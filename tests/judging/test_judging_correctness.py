@@ -9,11 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_samples import Answer, JudgeEndpoint
 
-from pytest_agentbench.judging import InvalidReply, answer_messages, ask_vote, vote_key
-from pytest_agentbench.judging.correctness import ANSWER_FORMAT, parse_answer_verdict, parse_word
+from pytest_agentbench.judging.correctness import (
+    ANSWER_FORMAT,
+    answer_messages,
+    ask_vote,
+    parse_answer_verdict,
+    parse_word,
+    vote_key,
+)
 from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT
-from pytest_agentbench.models import ANSWER_SCHEMA, ONE_WORD, Backoff, Endpoints
-from pytest_agentbench.records import AnswerVerdict, Model
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.models.scripted_app import ANSWER_SCHEMA, ONE_WORD
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.evaluation import AnswerVerdict
 
 MESSAGES = answer_messages("The capital of France?", "Paris", "It is Paris.")
 MODEL = Model(model_id="m", requested_model="judge")

@@ -5,18 +5,16 @@ import re
 import pytest
 from judging_samples import CHECK, EXPECTATIONS, make_artifact, make_case, make_profile
 
-from pytest_agentbench.judging import judge_messages, key_outputs
 from pytest_agentbench.judging import prompt as limits
-from pytest_agentbench.records import (
+from pytest_agentbench.judging.prompt import judge_messages, key_outputs
+from pytest_agentbench.records.case import Attachment, Message, Rubric
+from pytest_agentbench.records.run import (
     WORKSPACE_NOTE,
-    Attachment,
     FileChange,
     FileFacts,
     FinalOutputEvent,
-    Message,
     MessageEvent,
     OutputArtifact,
-    Rubric,
     RunError,
 )
 

@@ -9,11 +9,15 @@ import pytest
 from judging_samples import make_artifact, make_case, make_profile
 from tool_use_samples import make_run, make_task
 
-from pytest_agentbench.config import ModelsFile
-from pytest_agentbench.judging import Judgement, NoVerdictError, judge
-from pytest_agentbench.models import Endpoints, Scripts, resolve_model
-from pytest_agentbench.records import TOOL_USE_DIMENSIONS, Case, RunArtifact
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.config.suite import ModelsFile
+from pytest_agentbench.judging.panel import Judgement, NoVerdictError, judge
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.routes import resolve_model
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.store.redaction import Redactor
 
 SIX = "{task_fulfillment: 4, grounding: 5, tool_appropriateness: 6, parameter_accuracy: 7, dependency_awareness: 8, "
 SIX += "parallelism_and_efficiency: {score: 9, evidence: [Both at once., No call too many.]}}"

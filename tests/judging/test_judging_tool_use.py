@@ -13,16 +13,23 @@ from hypothesis import strategies as st
 from judging_samples import JudgeEndpoint, make_profile
 from tool_use_samples import ANALYSIS, DETAILED, FUZZY, REASONINGS, iteration, make_run, make_task, tool_use_reply
 
-from pytest_agentbench.judging import InvalidReply, Judgement, NoVerdictError, cv_percent, judge
-from pytest_agentbench.judging.tool_use import evidence as limits
-from pytest_agentbench.judging.tool_use import tool_use_assessment, tool_use_identity
-from pytest_agentbench.judging.tool_use.contract import TOOL_USE_FORMAT, parse_tool_use
-from pytest_agentbench.judging.tool_use.prompt import WORDINGS
-from pytest_agentbench.judging.tool_use.scores import aggregate_tool_use
-from pytest_agentbench.judging.tool_use.shuffles import shuffled
-from pytest_agentbench.models import Backoff, Endpoints
-from pytest_agentbench.records import TOOL_USE_DIMENSIONS, RunError
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.judging.panel import Judgement, NoVerdictError, judge
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.packs.mcp_bench import judge_prompts as limits
+from pytest_agentbench.packs.mcp_bench.judge import (
+    TOOL_USE_FORMAT,
+    aggregate_tool_use,
+    cv_percent,
+    parse_tool_use,
+    tool_use_assessment,
+    tool_use_identity,
+)
+from pytest_agentbench.packs.mcp_bench.judge_prompts import WORDINGS, shuffled
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.records.run import RunError
+from pytest_agentbench.store.redaction import Redactor
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from judging_samples import make_artifact, make_case
 
-from pytest_agentbench.records import (
-    TOOL_USE_DIMENSIONS,
-    Case,
-    FinalOutputEvent,
-    JudgeIteration,
-    JudgeVerdict,
-    McpTask,
-    Message,
-    RunArtifact,
-    RunnerEvent,
-    Scored,
-    ToolCallEvent,
-    ToolResultEvent,
-)
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.records.case import Case, McpTask, Message
+from pytest_agentbench.records.evaluation import JudgeIteration, JudgeVerdict, Scored
+from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact, RunnerEvent, ToolCallEvent, ToolResultEvent
 
 FUZZY = "I wonder which of my two trips is the longer one."
 DETAILED = "Call Maps:route for A-B and for C-D, then Maths:compare."

@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 from support.fault_endpoint import FaultEndpoint, always
 
 from pytest_agentbench.errors import ConfigError, JudgeError
-from pytest_agentbench.metrics import METRICS, MetricContext, measure, measure_async, score
+from pytest_agentbench.metrics.builtin import METRICS
 from pytest_agentbench.metrics.llm_judgement import agreement
-from pytest_agentbench.models import Backoff, Endpoints
-from pytest_agentbench.records import MetricResult, MetricSpec, Model
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.metrics.registry import MetricContext, measure, measure_async
+from pytest_agentbench.metrics.scoring import score
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.records.case import MetricSpec, Model
+from pytest_agentbench.records.evaluation import MetricResult
+from pytest_agentbench.store.redaction import Redactor
 
 PRICES = {"input_per_1m": 100_000, "output_per_1m": 0}  # a reply's 10 tokens: 1 USD
 

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.metrics import METRICS, math_process, measure, score
-from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.metrics import math_equal as math_process
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import measure
+from pytest_agentbench.metrics.scoring import score
+from pytest_agentbench.records.case import MetricSpec
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,8 @@ def test_threads_share_one_process():
 
 
 SESSION = """
-from pytest_agentbench.metrics import math_process, score
+from pytest_agentbench.metrics import math_equal as math_process
+from pytest_agentbench.metrics.scoring import score
 assert score("math_equal", "x+1", "$1+x$") == 1
 print(math_process._shared._process.pid)
 """

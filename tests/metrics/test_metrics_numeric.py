@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.metrics import METRICS, measure, score
+from pytest_agentbench.metrics.builtin import METRICS
 from pytest_agentbench.metrics.numbers import answered_number
-from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.metrics.registry import measure
+from pytest_agentbench.metrics.scoring import score
+from pytest_agentbench.records.case import MetricSpec
 
 
 @pytest.mark.parametrize(

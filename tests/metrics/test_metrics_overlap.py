@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu import sentence_bleu
 
-from pytest_agentbench.metrics import missing_extra, score
+from pytest_agentbench.metrics.registry import missing_extra
+from pytest_agentbench.metrics.scoring import score
 
 printable = st.text(string.printable, max_size=60)
 sentences = st.lists(
@@ -138,8 +139,10 @@ MISSING = """
 import sys
 sys.modules.update(dict.fromkeys(["sacrebleu", "rouge_score", "math_verify"]))  # as if they were not installed
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.metrics import METRICS, measure, missing_extra, score
-from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import measure, missing_extra
+from pytest_agentbench.metrics.scoring import score
+from pytest_agentbench.records.case import MetricSpec
 
 for name in ("bleu_score", "rouge_score", "math_equal"):
     try:
@@ -165,6 +168,6 @@ def test_a_metric_whose_library_is_missing_says_how_to_install_it():
 @pytest.mark.slow
 def test_libraries_are_not_imported_before_they_are_used():
     heavy = "{'regex', 'numpy', 'nltk', 'sympy', 'sacrebleu'}"
-    code = f"import sys, pytest_agentbench.metrics; print({heavy} & {{*sys.modules}})"
+    code = f"import sys, pytest_agentbench.metrics.builtin; print({heavy} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

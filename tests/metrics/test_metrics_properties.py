@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from metrics_samples import HOSTILE
 
-from pytest_agentbench.metrics import BUILTIN_METRICS, V1_METRICS, asks_model, score, takes_trace
+from pytest_agentbench.metrics.builtin import BUILTIN_METRICS
+from pytest_agentbench.metrics.registry import V1_METRICS, asks_model, takes_trace
+from pytest_agentbench.metrics.scoring import score
 
 PLAIN = sorted(
     name for name, function in BUILTIN_METRICS.items() if not asks_model(function) and not takes_trace(function)

@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.metrics import BUILTIN_METRICS, METRICS, MetricContext, measure, measure_async, metric, score
-from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.metrics.builtin import BUILTIN_METRICS, METRICS
+from pytest_agentbench.metrics.registry import MetricContext, measure, measure_async, metric
+from pytest_agentbench.metrics.scoring import score
+from pytest_agentbench.records.case import MetricSpec
 
 
 def test_measure_compares_with_the_threshold():

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.metrics import METRICS, measure, metric, pass_at_k, pass_hat_k, score
-from pytest_agentbench.records import MetricSpec
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import measure, metric
+from pytest_agentbench.metrics.scoring import pass_at_k, pass_hat_k, score
+from pytest_agentbench.records.case import MetricSpec
 
 
 @pytest.mark.slow

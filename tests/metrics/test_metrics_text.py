@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.metrics import score
+from pytest_agentbench.metrics.scoring import score
 
 texts = st.text(max_size=60)
 

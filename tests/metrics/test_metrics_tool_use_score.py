@@ -5,7 +5,7 @@ from math import sqrt
 import pytest
 from support.tool_use_runs import called, evaluated, judgement, note, run, task, use
 
-from pytest_agentbench.metrics import judges_cv_percent
+from pytest_agentbench.packs.mcp_bench.scores import judges_cv_percent
 
 SCORES = (8, 6, 7, 5, 4, 3)
 """Axes of 0.7, 0.6 and 0.35."""

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from metrics_samples import vectors
 
-from pytest_agentbench.metrics import V1_METRICS, score
+from pytest_agentbench.metrics.registry import V1_METRICS
+from pytest_agentbench.metrics.scoring import score
 
 NAMES = ("exact_match", "f1_score", "bleu_score", "rouge_score", "similarity", "contains_answer", "numeric_match")
 words = st.lists(st.sampled_from(["a", "b", "c", "d", "B"]), max_size=12).map(" ".join)

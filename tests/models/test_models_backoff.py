@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.models.backoff import Backoff, retry_after_seconds
+from pytest_agentbench.models.failures import Backoff, retry_after_seconds
 
 NOON = 1_445_412_480.0  # Wed, 21 Oct 2015 07:28:00 GMT
 

@@ -10,8 +10,9 @@ import pytest
 from support.fault_endpoint import FaultEndpoint
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models import RUN_LIMIT, UNREACHABLE, Backoff, Endpoints, Patience
-from pytest_agentbench.records import Model
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import RUN_LIMIT, UNREACHABLE, Backoff, Patience
+from pytest_agentbench.records.case import Model
 
 QUICK = Backoff(first=0.001, longest=0.004)
 IMPATIENT = Patience(notice=0.02, never=0.1, outage=0.3, first=0.02, longest=0.05)

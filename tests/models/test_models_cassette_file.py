@@ -18,7 +18,8 @@ from pytest_agentbench.models.cassette_file import (
     read_cassette,
 )
 from pytest_agentbench.options import CASSETTE_MODES
-from pytest_agentbench.records import CassetteMode, Usage
+from pytest_agentbench.records.case import CassetteMode
+from pytest_agentbench.records.run import Usage
 
 texts = st.text(st.characters(exclude_categories=("Cs",)))
 values = st.recursive(

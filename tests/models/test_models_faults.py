@@ -10,10 +10,10 @@ import pytest
 from support.fault_endpoint import TRANSIENT, FaultEndpoint, always, in_order, share_of
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models import Backoff, ChatReply, Endpoints
-from pytest_agentbench.models.failures import RequestFailed
-from pytest_agentbench.models.reply import read_reply
-from pytest_agentbench.records import Limits, Model
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff, RequestFailed
+from pytest_agentbench.models.replies import ChatReply, read_reply
+from pytest_agentbench.records.case import Limits, Model
 
 QUICK = Backoff(first=0.001, longest=0.004, longest_retry_after=0.05)
 

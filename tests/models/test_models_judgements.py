@@ -11,12 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot, ModelsFile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.suite import ModelsFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.judging import Asked, answer_messages, ask_vote
-from pytest_agentbench.models import Backoff, Endpoints, Scripts, resolve_model, scripted_app
-from pytest_agentbench.records import Model
-from pytest_agentbench.sources import Row, open_dataset, read_rows, row_case
+from pytest_agentbench.judging.asking import Asked
+from pytest_agentbench.judging.correctness import answer_messages, ask_vote
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.models.routes import resolve_model
+from pytest_agentbench.models.scripted_app import scripted_app
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.rows import Row, read_rows, row_case
 
 DEMO = resolve_model("demo", models=ModelsFile(schema_version=1), environ={})
 SCRIPT = """

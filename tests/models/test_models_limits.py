@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.models import AdaptiveLimit, Admission, Rate, Throttle
+from pytest_agentbench.models.limits import AdaptiveLimit, Admission, Rate, Throttle
 
 
 def test_it_falls_once_for_one_overload_and_recovers_to_the_ceiling():

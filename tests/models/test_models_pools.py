@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from support.fault_endpoint import FaultEndpoint
 
-from pytest_agentbench.models import Endpoints
-from pytest_agentbench.records import Model
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.records.case import Model
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 

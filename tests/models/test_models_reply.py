@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.models.failures import RequestFailed
 from pytest_agentbench.models.pricing import by_library, by_prices, read_usage
-from pytest_agentbench.models.reply import ToolCall, read_reply
-from pytest_agentbench.records import Model, Prices, Usage
+from pytest_agentbench.models.replies import ToolCall, read_reply
+from pytest_agentbench.records.case import Model, Prices
+from pytest_agentbench.records.run import Usage
 
 MODEL = Model(model_id="m", requested_model="gpt-4o-mini")
 LOCAL = MODEL.model_copy(update={"base_url": "http://127.0.0.1:1/v1"})
@@ -167,7 +168,7 @@ import socket
 def refuse(*args, **kwargs): raise AssertionError("network")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
 from pytest_agentbench.models.pricing import by_library
-from pytest_agentbench.records import Usage
+from pytest_agentbench.records.run import Usage
 print(by_library(Usage(input_tokens=1000, output_tokens=100), "https://openrouter.ai/api/v1", "openai/gpt-4o-mini"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

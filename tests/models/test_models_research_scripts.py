@@ -7,13 +7,15 @@ import json
 
 import pytest
 
-from pytest_agentbench.config import ModelsFile
+from pytest_agentbench.config.suite import ModelsFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models import Endpoints, Ledger, Scripts, resolve_model
-from pytest_agentbench.records import Case, RunnerSpec
-from pytest_agentbench.research.asking import STAGES, Asking, Unscored
-from pytest_agentbench.research.replies import TEXT, exactly
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.pricing import Ledger
+from pytest_agentbench.models.routes import resolve_model
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.packs.research.asking import STAGES, TEXT, Asking, Unscored, exactly
+from pytest_agentbench.records.case import Case, RunnerSpec
+from pytest_agentbench.store.redaction import Redactor
 
 DEMO = resolve_model("demo", models=ModelsFile(schema_version=1), environ={})
 SCRIPT = """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.config import ModelEntry, ModelsFile, SuiteFile, SuiteModel
-from pytest_agentbench.models import describe_route, missing_key, resolve_model
-from pytest_agentbench.records import Limits, Prices
+from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile, SuiteModel
+from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
+from pytest_agentbench.records.case import Limits, Prices
 
 OPENROUTER = "https://openrouter.ai/api/v1"
 

@@ -11,20 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot, ModelsFile, find_root
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import find_root
+from pytest_agentbench.config.suite import ModelsFile
 from pytest_agentbench.errors import ConfigError, ProviderError
-from pytest_agentbench.models import (
-    JUDGE_SCHEMA,
-    Backoff,
-    Endpoints,
-    NoScript,
-    Scripts,
-    resolve_model,
-    script_schemas,
-    scripted_app,
-)
-from pytest_agentbench.records import DIMENSIONS, Case, JudgeVerdict
-from pytest_agentbench.sources import Dataset, Row, load_case, open_dataset, read_rows, row_case
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.conversation import NoScript
+from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.models.routes import resolve_model
+from pytest_agentbench.models.script_files import script_schemas
+from pytest_agentbench.models.scripted_app import JUDGE_SCHEMA, scripted_app
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.records.base import DIMENSIONS
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.evaluation import JudgeVerdict
+from pytest_agentbench.sources.dataset import Dataset, open_dataset
+from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.test_yaml import load_case
 
 DEMO = resolve_model("demo", models=ModelsFile(schema_version=1), environ={})
 JUDGES = {"response_format": {"type": "json_schema", "json_schema": {"name": JUDGE_SCHEMA, "schema": {}}}}

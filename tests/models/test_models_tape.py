@@ -5,14 +5,24 @@ import itertools
 
 import pytest
 
-from pytest_agentbench.engine.taping import kept
+from pytest_agentbench.engine.cassettes import kept
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models import Answer, ChatReply, Form, Refusal, Tape, TapedClient
-from pytest_agentbench.models.cassette_file import Cassette, Exchange, read_cassette
-from pytest_agentbench.models.nearest import SHOWN_LINES, SHOWN_WIDTH, difference
-from pytest_agentbench.models.slots import Slot, numbered, slots_of
-from pytest_agentbench.records import Model, Usage
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.models.cassette_file import (
+    SHOWN_LINES,
+    SHOWN_WIDTH,
+    Answer,
+    Cassette,
+    Exchange,
+    Refusal,
+    difference,
+    read_cassette,
+)
+from pytest_agentbench.models.cassettes import TapedClient
+from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.models.tape import Form, Slot, Tape, numbered, slots_of
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.store.redaction import Redactor
 
 FORM = Form(
     write=lambda text: Answer(content=text, usage=Usage(cost_usd=1.0)),

@@ -6,10 +6,12 @@ import json
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot
+from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models import NoScript, Scripts
-from pytest_agentbench.sources import Row, open_dataset, read_rows, row_case
+from pytest_agentbench.models.conversation import NoScript
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.rows import Row, read_rows, row_case
 
 SCRIPT = """
 schema_version: 1

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.models import TokenCounter
-from pytest_agentbench.records import Model
+from pytest_agentbench.models.prompts import TokenCounter
+from pytest_agentbench.records.case import Model
 
 PROSE = "The quick brown fox jumps over the lazy dog, and nobody minds. " * 20
 CHINESE = "敏捷的棕色狐狸跳过了那只懒狗,谁也不介意。" * 20

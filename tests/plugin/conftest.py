@@ -12,7 +12,7 @@ import pytest_agentbench
 
 # pytester forgets what a session in this process imported; rooms that are loaded already are shared by all sessions
 for module in pkgutil.walk_packages(pytest_agentbench.__path__, "pytest_agentbench."):
-    if module.name != "pytest_agentbench.engine.scheduling" and "__main__" not in module.name:
+    if module.name != "pytest_agentbench.distributed.scheduling" and "__main__" not in module.name:
         importlib.import_module(module.name)
 for name in (
     "openai",

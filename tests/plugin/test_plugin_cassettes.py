@@ -16,7 +16,7 @@ from support.bench import check
 from support.fault_endpoint import FaultEndpoint, in_order
 
 import pytest_agentbench.reports
-from pytest_agentbench.config import find_config_files
+from pytest_agentbench.config.kinds import find_config_files
 
 SCHEMA = json.loads((Path(pytest_agentbench.reports.__file__).parent / "report.schema.json").read_text())
 RECORD, REPLAY, AUTO = (f"--agentbench-cassettes={mode}" for mode in ("record", "replay", "auto"))
@@ -604,8 +604,8 @@ def agentbench_runner():
 PANEL = """
 import itertools, json
 from pytest_agentbench import Usage
-from pytest_agentbench.judging import JudgeReply
-from pytest_agentbench.models import ChatReply
+from pytest_agentbench.judging.asking import JudgeReply
+from pytest_agentbench.models.replies import ChatReply
 
 numbers = itertools.count(1)
 

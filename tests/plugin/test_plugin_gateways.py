@@ -24,7 +24,8 @@ SECONDS = 180
 AGENT = (
     HEAD
     + """
-from pytest_agentbench.engine import gateways, lines
+from pytest_agentbench.distributed import gateways
+from pytest_agentbench.engine import limits as lines
 
 gateways.START_SECONDS, lines.SILENT_SECONDS = @start, @silent
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.bench import ECHO, HEAD, LEAN
 
-from pytest_agentbench.reports import JournalReader, journals, read_journal
+from pytest_agentbench.reports.journal import JournalReader, journals, read_journal
 
 STUCK = (
     HEAD

@@ -11,7 +11,7 @@ from support.bench import Bench, Finished
 from support.fault_endpoint import FaultEndpoint
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.records import DIMENSIONS
+from pytest_agentbench.records.base import DIMENSIONS
 
 SAID = {"steady": [8, 8, 8], "torn": [2, 7, 4], "good": [9, 10, 9]}
 """What the first judge says of each case, iteration by iteration; the second gives each a 6."""

@@ -13,14 +13,14 @@ from support.listener import listening
 from support.mcp_projects import McpBench
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import ConfigError, ProviderError
-from pytest_agentbench.models import Endpoints
-from pytest_agentbench.records import Model
-from pytest_agentbench.research.pages.jina import Jina
-from pytest_agentbench.research.pages.settings import PageSettings
-from pytest_agentbench.tools.search import brave, tavily
-from pytest_agentbench.workspaces import engine_problem
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
+from pytest_agentbench.packs.research.fact.pages import Jina
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.tools.web_tools import brave, tavily
+from pytest_agentbench.workspaces.containers.engines import engine_problem
 
 SECRET = "zebra-crossing-4711"
 

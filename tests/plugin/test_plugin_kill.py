@@ -22,8 +22,8 @@ import pytest
 from support.bench import LEAN, Bench
 from support.fault_endpoint import FaultEndpoint
 
-from pytest_agentbench.records import DIMENSIONS
-from pytest_agentbench.store import load_evaluation, load_run
+from pytest_agentbench.records.base import DIMENSIONS
+from pytest_agentbench.store.documents import load_evaluation, load_run
 
 ITEMS, AT_ONCE = 250, 8
 PROFILE = {

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from support.bench import COUNTING, HEAD, check
 
-from pytest_agentbench.metrics import METRICS, metric
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import metric
 
 SLOW = (
     HEAD
     + """
-from pytest_agentbench.metrics import metric
+from pytest_agentbench.metrics.registry import metric
 
 begun, ended = threading.Event(), threading.Event()
 

@@ -26,7 +26,7 @@ from support.docker_here import needs_docker
 from support.fault_endpoint import FaultEndpoint, always
 from support.openclaw_here import OPENCLAW_IMAGE
 
-from pytest_agentbench.records import DIMENSIONS
+from pytest_agentbench.records.base import DIMENSIONS
 
 CASES = Path(__file__).parents[2] / "cases"
 KEY = "sk-or-v1-" + "7c1f" * 16

@@ -26,7 +26,7 @@ from support.openclaw_here import stub_image
 from support.other_user import NOBODY, needs_root
 from support.podman_here import PodmanLacks, podman
 
-from pytest_agentbench.records import WORKSPACE_NOTE
+from pytest_agentbench.records.run import WORKSPACE_NOTE
 
 WRITE_ALL = """
 cd /run/agentbench

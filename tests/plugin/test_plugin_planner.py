@@ -11,7 +11,7 @@ from support import mcp_server
 from support.bench import Bench, Finished
 from support.fault_endpoint import FaultEndpoint
 
-from pytest_agentbench.config import RunProfile
+from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.engine.run import run_limit
 
 

@@ -30,10 +30,8 @@ def test_a_session_without_cases_loads_and_writes_nothing(bench):
 def test_the_plugin_is_imported_without_its_rooms(bench):
     code = "import sys; import pytest_agentbench.plugin; print(sorted(m for m in sys.modules if 'agentbench' in m))"
     loaded = bench.pytester.run(sys.executable, "-c", code).stdout.str()
-    assert loaded.strip() == str(
-        ["pytest_agentbench"]
-        + [f"pytest_agentbench.{name}" for name in ("fixtures", "hookspecs", "lazy", "options", "plugin", "session")]
-    )
+    names = ("errors", "fixtures", "hookspecs", "options", "plugin", "session", "terminal_text")
+    assert loaded.strip() == str(["pytest_agentbench", *(f"pytest_agentbench.{name}" for name in names)])
 
 
 def test_help_names_every_option(bench):

@@ -244,7 +244,7 @@ def test_collection_imports_no_scorer(project):
     check = """
 import sys
 def pytest_collection_finish(session):
-    loaded = [name for name in sys.modules if name.startswith("pytest_agentbench.research")]
+    loaded = [name for name in sys.modules if name.startswith("pytest_agentbench.packs.research")]
     print("LOADED", loaded)
 """
     project.bench.write("conftest.py", check)

@@ -11,7 +11,7 @@ import pytest
 from support.bench import LEAN, check
 from support.fault_endpoint import FaultEndpoint
 
-from pytest_agentbench.records import DIMENSIONS
+from pytest_agentbench.records.base import DIMENSIONS
 
 
 class Campaign:

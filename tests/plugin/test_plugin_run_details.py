@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.reports.html import run_detail
+from pytest_agentbench.reports.html.details import run_detail
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from support.bench import Bench
 from support.mcp_projects import McpBench
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.metrics import TOOL_USE_METRICS
-from pytest_agentbench.records import TOOL_USE_DIMENSIONS
+from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
 
 ADD = ("Test__add", {"a": 1, "b": 2})
 AGENT = """
@@ -134,7 +134,7 @@ def test_of_an_agent_with_tools_of_its_own_nobody_knows_the_names(bench: Bench) 
 def test_a_metric_of_ones_own_sees_case_and_run(bench: Bench) -> None:
     agent(bench, "called('mine', 'text')", "called('mine', 'more')")
     own = """
-from pytest_agentbench.metrics import metric
+from pytest_agentbench.metrics.registry import metric
 
 @metric("called_at_most", trace=True)
 def called_at_most(case, artifact, most: int):

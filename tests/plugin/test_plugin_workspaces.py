@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from support.bench import HEAD, check
 
-from pytest_agentbench.store import Contents, Verification, load_run
+from pytest_agentbench.store.contents import Contents
+from pytest_agentbench.store.documents import load_run
+from pytest_agentbench.store.maintenance import Verification
 
 WORKING = (
     HEAD

@@ -7,7 +7,9 @@ import json
 import jsonschema
 from reports_samples import MODEL, make_row
 
-from pytest_agentbench.reports import build_report, campaign, compare, report_schema
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
+from pytest_agentbench.reports.report import build_report, report_schema
 
 SCHEMA = report_schema()
 COMPARISON = jsonschema.Draft202012Validator({"$ref": "#/$defs/comparison", "$defs": SCHEMA["$defs"]})

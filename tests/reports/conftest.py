@@ -25,7 +25,7 @@ def report():
 @pytest.fixture(scope="module")
 def path(report, tmp_path_factory):
     """Its page."""
-    from pytest_agentbench.reports.html import write_page
+    from pytest_agentbench.reports.html.page import write_page
 
     path = tmp_path_factory.mktemp("page") / "report.html"
     write_page(report, path)

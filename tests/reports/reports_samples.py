@@ -6,20 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.records import (
-    Case,
-    CheckResult,
-    Evaluation,
-    FinalOutputEvent,
-    JudgeResult,
-    MetricResult,
-    Model,
-    RunArtifact,
-    RunError,
-    RunnerSpec,
-    Usage,
-)
-from pytest_agentbench.reports import run_row
+from pytest_agentbench.records.case import Case, Model, RunnerSpec
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
+from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact, RunError, Usage
+from pytest_agentbench.reports.rows import run_row
 
 MODEL = Model(model_id="gpt4o", requested_model="gpt-4o", label="GPT-4o")
 DEMO = Model(model_id="demo", requested_model="demo", scripted=True)

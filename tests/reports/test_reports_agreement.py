@@ -10,13 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_agentbench.judging import cv_percent as cv_of_one
-from pytest_agentbench.reports.agreement.coefficients import (
-    cv_percent,
-    krippendorff_alpha,
-    pairwise_agreement,
-    within_sd,
-)
+from pytest_agentbench.packs.mcp_bench.judge import cv_percent as cv_of_one
+from pytest_agentbench.statistics.agreement import cv_percent, krippendorff_alpha, pairwise_agreement, within_sd
 
 # Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability", example C: four observers, twelve units.
 OBSERVERS = [

@@ -3,20 +3,11 @@ from __future__ import annotations
 from reports_samples import failed_check, make_case, make_evaluation, make_judge, make_run
 
 from pytest_agentbench.errors import JudgeError, ProviderError
-from pytest_agentbench.records import (
-    Check,
-    Expectation,
-    Expectations,
-    ExpectationVerdict,
-    FileChange,
-    FileFacts,
-    JudgeIteration,
-    JudgeVerdict,
-    MetricResult,
-    Scored,
-    StatusIs,
-)
-from pytest_agentbench.reports import error_report, failure_report, headline
+from pytest_agentbench.records.case import Expectation, Expectations
+from pytest_agentbench.records.check_specs import Check, StatusIs
+from pytest_agentbench.records.evaluation import ExpectationVerdict, JudgeIteration, JudgeVerdict, MetricResult, Scored
+from pytest_agentbench.records.run import FileChange, FileFacts
+from pytest_agentbench.reports.assertion import error_report, failure_report, headline
 
 
 def test_shows_every_fault_the_answer_and_the_trace():

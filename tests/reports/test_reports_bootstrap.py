@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.reports.bootstrap import MOST_CORRECTED, bootstrap_interval
-from pytest_agentbench.reports.statistics import FEWEST_JUDGED, mean_interval, standard_error
+from pytest_agentbench.statistics.estimates import (
+    FEWEST_JUDGED,
+    MOST_CORRECTED,
+    bootstrap_interval,
+    mean_interval,
+    standard_error,
+)
 
 pytestmark = pytest.mark.slow
 NORMAL = NormalDist()
@@ -89,7 +94,7 @@ def test_the_repetitions_of_a_single_case_are_the_sample():
 def test_scores_of_few_cases_do_not_cost_the_import_of_scipy():
     code = (
         "import sys; from pytest_agentbench.reports import build_report, write_summary\n"
-        "from pytest_agentbench.reports.bootstrap import bootstrap_interval\n"
+        "from pytest_agentbench.statistics.estimates import bootstrap_interval\n"
         "build_report([], {}); assert bootstrap_interval([[1.0], [2.0], [3.0], [4.0]]) is None\n"
         "print([name for name in ('scipy', 'numpy') if name in sys.modules])"
     )

@@ -12,16 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_samples import DEMO, MODEL, make_row
 
-from pytest_agentbench.reports import (
-    Entry,
-    breakdown,
-    build_report,
-    groupable,
-    pass_rate_interval,
-    report_schema,
-    score_interval,
-    wilson_interval,
-)
+from pytest_agentbench.reports.breakdown import Entry, breakdown, groupable
+from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.statistics.estimates import pass_rate_interval, score_interval, wilson_interval
 
 any_text = st.text(st.characters(codec=None), max_size=50)
 SCHEMA = jsonschema.Draft202012Validator(report_schema())

@@ -7,10 +7,10 @@ import vl_convert
 from reports_samples import DEMO, MODEL, make_row
 from support.random_reports import MODELS, random_report
 
-from pytest_agentbench.records import Model, Usage
-from pytest_agentbench.reports import build_report
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.charts import MOST_TAGS, by_tag, charts, pass_rates, score_against, sized
-from pytest_agentbench.reports.report import Report
+from pytest_agentbench.reports.report import Report, build_report
 
 FEW = Model(model_id="few", requested_model="few")
 

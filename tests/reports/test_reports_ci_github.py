@@ -11,9 +11,10 @@ from reports_samples import DEMO, MODEL, make_row
 from support.github_runner import KNOWN, Command, commands
 
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.reports import Counts, build_report, gate
-from pytest_agentbench.reports.ci import Places, Unheeded, job_summary, write_annotations
-from pytest_agentbench.reports.ci.commands import command
+from pytest_agentbench.reports.ci.github import job_summary, write_annotations
+from pytest_agentbench.reports.ci.jobs import CommandFreeTerminal, Places, command
+from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.terminal_text import visible
 
 ATTACK = (
@@ -73,7 +74,7 @@ def test_visible_text_holds_no_command_and_is_still_read(text):
 
 def test_what_is_written_unheeded_is_no_command():
     terminal = Lines()
-    Unheeded(terminal).write_line(ATTACK)
+    CommandFreeTerminal(terminal).write_line(ATTACK)
     assert "add-mask" in terminal.text
     assert commands(terminal.text) == []
 

@@ -14,11 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_samples import DEMO, make_row
 
-from pytest_agentbench.records import Model
-from pytest_agentbench.reports import Counts, build_report, campaign, compare, gate
-from pytest_agentbench.reports.ci import MARKER, Places, comparison_markdown, markdown
-from pytest_agentbench.reports.ci.escaping import code
-from pytest_agentbench.reports.text import visible
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.reports.ci.document import MARKER, comparison_markdown, markdown
+from pytest_agentbench.reports.ci.jobs import Places
+from pytest_agentbench.reports.ci.sections import code
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
+from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.terminal_text import visible_line
 
 OURS = {"h2", "h3", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "code", "strong", "br", "sub"} | {
     "details",
@@ -83,7 +87,7 @@ def test_a_text_stays_what_it_is_in_a_paragraph_a_list_and_a_table(text):
         assert set(page.tags) <= {"p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "code", "a"}
         assert [value for name, value in page.attributes] == ["https://a.example/b"] * ("](http" in frame)
         for found in page.codes:
-            assert found.replace("\ufffd", "").strip() == visible(text).replace("\ufffd", "").strip()
+            assert found.replace("\ufffd", "").strip() == visible_line(text).replace("\ufffd", "").strip()
         assert "".join(page.outside).replace("\n", " ").split() in (["x"], ["y"], ["b", "b"], [])
 
 

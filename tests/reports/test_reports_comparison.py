@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reports_samples import DEMO, MODEL, make_row
 
-from pytest_agentbench.records import Model, Usage
-from pytest_agentbench.reports import campaign, compare
-from pytest_agentbench.reports.comparison.terminal import write_comparison, write_failures
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
+from pytest_agentbench.reports.comparison.wording import write_comparison, write_failures
 
 OTHER = Model(model_id="other", requested_model="other")
 rows_of = st.lists(

@@ -6,7 +6,8 @@ import pytest
 from comparison_samples import compared, outcomes, report
 from reports_samples import DEMO, make_row
 
-from pytest_agentbench.reports import campaign, compare
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
 
 
 def test_what_differs_besides_the_results_is_said():

@@ -14,23 +14,21 @@ from scipy.stats import beta, binom, permutation_test
 from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from pytest_agentbench.reports.comparison.intervals import (
+from pytest_agentbench.statistics.paired import (
+    ALPHA,
     FEWEST_CHANGED,
     SIGN_FLIP,
     SIGN_FLIP_DRAWN,
     SIGN_FLIP_LIMIT,
-    difference_interval,
-    rate_interval,
-    sign_flip,
-    single_run_interval,
-)
-from pytest_agentbench.reports.comparison.paired import (
-    ALPHA,
     cases_needed,
+    difference_interval,
     fewest_changes,
     fisher,
     holm,
     mcnemar,
+    rate_interval,
+    sign_flip,
+    single_run_interval,
     smallest_difference,
     smallest_rate_difference,
 )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from reports_samples import DEMO, make_row
 
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.reports import build_report
 from pytest_agentbench.reports.export import columns, csv_text, write_csv, write_parquet
+from pytest_agentbench.reports.report import build_report
 
 pyarrow_parquet = pytest.importorskip("pyarrow.parquet")
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.engine import Expected, Forecast
-from pytest_agentbench.reports import write_forecast
+from pytest_agentbench.engine.forecast import Expected, Forecast
+from pytest_agentbench.reports.progress import write_forecast
 
 
 class Paper:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_samples import make_row
 
-from pytest_agentbench.reports import Counts, build_report, case_failures, gate
+from pytest_agentbench.reports.gate import Counts, case_failures, gate
+from pytest_agentbench.reports.report import build_report
 
 small = st.integers(0, 50)
 

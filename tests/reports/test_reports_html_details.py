@@ -26,11 +26,21 @@ from support.stored_runs import (
 )
 
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.records import Evaluation, RunArtifact, RunnerEvent
-from pytest_agentbench.reports.html import chunks, run_detail, write_page
-from pytest_agentbench.reports.html.chunks import place_details, remove_earlier
-from pytest_agentbench.reports.html.details import FIRST_EVENTS, LAST_EVENTS, LEAST, ROOM, TEXT
-from pytest_agentbench.reports.html.reproducing import deciding_options
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.records.run import RunArtifact, RunnerEvent
+from pytest_agentbench.reports.html import details as chunks
+from pytest_agentbench.reports.html.details import (
+    FIRST_EVENTS,
+    LAST_EVENTS,
+    LEAST,
+    ROOM,
+    TEXT,
+    deciding_options,
+    place_details,
+    remove_earlier,
+    run_detail,
+)
+from pytest_agentbench.reports.html.page import write_page
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from importlib.resources import files
 
 import pytest
 
-from pytest_agentbench.reports import build_report
 from pytest_agentbench.reports.charts import chart_library
-from pytest_agentbench.reports.html import live_page, page_data, page_text
-from pytest_agentbench.reports.html.scripts import joined
+from pytest_agentbench.reports.html.page import joined, live_page, page_data, page_text
+from pytest_agentbench.reports.report import build_report
 
 MODULES = {
     file.name.removesuffix(".js"): file.read_text(encoding="utf-8")

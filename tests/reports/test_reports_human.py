@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_samples import make_row
 
-from pytest_agentbench.cli.terminal import Standard
+from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports import Label, build_report, human_results, read_labels, report_schema, write_summary
+from pytest_agentbench.reports.human_agreement import Label, human_results, read_labels
+from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.terminal import write_summary
 
 SCHEMA = jsonschema.Draft202012Validator(report_schema())
 JUDGE, OTHER = "a" * 16, "b" * 16

@@ -16,9 +16,10 @@ from reports_samples import make_row
 from support.small_disk import small_disk
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports import Journal, JournalReader, build_report, journals, read_journal
-from pytest_agentbench.reports.comparison import campaign, compare
-from pytest_agentbench.reports.journal import FOLDER
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
+from pytest_agentbench.reports.journal import FOLDER, Journal, JournalReader, journals, read_journal
+from pytest_agentbench.reports.report import build_report
 
 BEGUN = {"started_at": "2026-11-22T10:00:00+00:00", "command": ["cases"], "warnings": ["mind this"]}
 OVER = {**BEGUN, "duration_seconds": 12.5, "exit_status": 1}
@@ -205,7 +206,7 @@ def test_no_journals_where_there_is_no_output(tmp_path):
 @pytest.mark.slow
 def test_a_killed_process_lets_go_of_its_journal(tmp_path):
     source = (
-        "import os, pathlib, sys; from pytest_agentbench.reports import Journal; "
+        "import os, pathlib, sys; from pytest_agentbench.reports.journal import Journal; "
         "journal = Journal(pathlib.Path(sys.argv[1]), {}, print); journal.plan(3); "
         "print('ready', flush=True); sys.stdin.read()"
     )

@@ -9,20 +9,20 @@ import jsonschema
 import pytest
 from reports_samples import DEMO, MODEL, make_case, make_evaluation, make_judge, make_run
 
-from pytest_agentbench.cli.terminal import Standard
-from pytest_agentbench.records import (
+from pytest_agentbench.cli.output import Standard
+from pytest_agentbench.packs.research.records import (
     CriterionScore,
     ExecutionMetrics,
-    JudgeIteration,
-    JudgeVerdict,
-    MetricResult,
-    Model,
     ResearchScores,
     ResearchScoring,
     ResearchTask,
-    Scored,
 )
-from pytest_agentbench.reports import build_report, family_warnings, report_schema, run_row, write_summary
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.evaluation import JudgeIteration, JudgeVerdict, MetricResult, Scored
+from pytest_agentbench.reports.judge_agreement import family_warnings
+from pytest_agentbench.reports.report import build_report, report_schema
+from pytest_agentbench.reports.rows import run_row
+from pytest_agentbench.reports.terminal import write_summary
 
 SCHEMA = jsonschema.Draft202012Validator(report_schema())
 NOTHING = {

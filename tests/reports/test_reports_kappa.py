@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa
 
-from pytest_agentbench.metrics import t_quantile
-from pytest_agentbench.reports.agreement.kappa import Table, Verdicts, kappa_interval, rank_correlation, weighted_kappa
+from pytest_agentbench.statistics.agreement import Table, Verdicts, kappa_interval, rank_correlation, weighted_kappa
+from pytest_agentbench.statistics.estimates import t_quantile
 
 verdicts = st.builds(Verdicts, st.booleans(), st.booleans())
 pairs = st.lists(verdicts, max_size=40)

@@ -11,9 +11,10 @@ from support.browser import NEEDS_BROWSER
 from support.random_reports import SESSION
 from support.report_pages import ROW, opened_report, rows_of, told
 
-from pytest_agentbench.records import Model
-from pytest_agentbench.reports import build_report
-from pytest_agentbench.reports.comparison import campaign, compare
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
+from pytest_agentbench.reports.report import build_report
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 

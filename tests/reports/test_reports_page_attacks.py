@@ -26,9 +26,11 @@ from support.stored_runs import (
 )
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.reports import build_report, write_report
-from pytest_agentbench.reports.comparison import campaign, compare
-from pytest_agentbench.reports.html import chunks, live_page, page_data, write_page
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
+from pytest_agentbench.reports.html import details as chunks
+from pytest_agentbench.reports.html.page import live_page, page_data, write_page
+from pytest_agentbench.reports.report import build_report, write_report
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 

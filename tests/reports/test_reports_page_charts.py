@@ -11,10 +11,10 @@ from reports_samples import make_row
 from support.browser import NEEDS_BROWSER, contrast, new_page
 from support.report_pages import opened, opened_report
 
-from pytest_agentbench.records import Model
-from pytest_agentbench.reports import build_report
+from pytest_agentbench.records.case import Model
 from pytest_agentbench.reports.charts import COLOURS
-from pytest_agentbench.reports.html import page_data, page_text, write_page
+from pytest_agentbench.reports.html.page import page_data, page_text, write_page
+from pytest_agentbench.reports.report import build_report
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 

@@ -11,10 +11,11 @@ from support.random_reports import MODELS, SESSION, random_report
 from support.report_pages import ROW, opened_report, rows_of, told
 
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.records import Model
-from pytest_agentbench.reports import build_report
-from pytest_agentbench.reports.comparison import campaign, compare
-from pytest_agentbench.reports.html import write_page
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
+from pytest_agentbench.reports.html.page import write_page
+from pytest_agentbench.reports.report import build_report
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 

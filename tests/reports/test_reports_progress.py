@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.reports import Progress, StatusLine
-from pytest_agentbench.reports.progress import status
+from pytest_agentbench.reports.progress import Progress, StatusLine, status
 from pytest_agentbench.reports.text import cells
 
 pty = pytest.importorskip("pty")
@@ -111,7 +110,7 @@ def test_time_left_ignores_runs_that_took_no_time():
 
 CONFTEST = """
 import pytest
-from pytest_agentbench.reports import Progress, StatusLine
+from pytest_agentbench.reports.progress import Progress, StatusLine
 
 LINES = []
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from reports_samples import DEMO, MODEL, USAGE, make_row
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.records import Thresholds, Usage
-from pytest_agentbench.reports import Counts, build_report, gate, report_schema, suite_properties, write_report
+from pytest_agentbench.records.case import Thresholds
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.report import build_report, report_schema, suite_properties, write_report
 
 SCHEMA = jsonschema.Draft202012Validator(report_schema(), format_checker=jsonschema.FormatChecker())
 SESSION = {

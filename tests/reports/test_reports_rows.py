@@ -19,9 +19,10 @@ from reports_samples import (
     make_run,
 )
 
-from pytest_agentbench.records import MetricResult, Thresholds, Usage
-from pytest_agentbench.reports import run_row, user_properties
-from pytest_agentbench.reports.rows import MESSAGE_LIMIT
+from pytest_agentbench.records.case import Thresholds
+from pytest_agentbench.records.evaluation import MetricResult
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.reports.rows import MESSAGE_LIMIT, run_row, user_properties
 
 NOTHING = {
     "duration_seconds": None,

@@ -25,8 +25,7 @@ from support.stored_runs import (
     verdict,
 )
 
-from pytest_agentbench.reports.html import write_page
-from pytest_agentbench.reports.html.scripts import static
+from pytest_agentbench.reports.html.page import static, write_page
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 

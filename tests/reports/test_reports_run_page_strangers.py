@@ -25,8 +25,8 @@ from support.stored_runs import (
     verdict,
 )
 
-from pytest_agentbench.records import OutputArtifact, RunError
-from pytest_agentbench.reports.html import write_page
+from pytest_agentbench.records.run import OutputArtifact, RunError
+from pytest_agentbench.reports.html.page import write_page
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.metrics import difference_interval
-from pytest_agentbench.reports.statistics import (
+from pytest_agentbench.metrics.scoring import pass_at_k, pass_hat_k
+from pytest_agentbench.statistics.estimates import (
     FEWEST_JUDGED,
     JUDGED_SCALE,
+    difference_interval,
     mean,
     mean_interval,
-    pass_at_k,
-    pass_hat_k,
     pass_rate_interval,
     score_interval,
     sd,

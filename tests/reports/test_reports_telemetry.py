@@ -15,24 +15,26 @@ from opentelemetry.semconv.attributes import error_attributes, server_attributes
 from reports_samples import MODEL, make_evaluation, make_judge, make_run
 from support.otlp_collector import Collector
 
-from pytest_agentbench.records import (
-    CheckResult,
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.evaluation import CheckResult, MetricResult
+from pytest_agentbench.records.run import (
     FinalOutputEvent,
     MessageEvent,
-    MetricResult,
-    Model,
     RunnerEvent,
     ToolCallEvent,
     ToolResultEvent,
     Usage,
 )
-from pytest_agentbench.reports.telemetry import Telemetry, otel_problem
-from pytest_agentbench.reports.telemetry.environment import captures_content, is_disabled, sends
-from pytest_agentbench.reports.telemetry.evaluations import evaluation_events
-from pytest_agentbench.reports.telemetry.providers import provider_name
-from pytest_agentbench.reports.telemetry.sending import FLUSH_SECONDS
-from pytest_agentbench.reports.telemetry.spans import CONTENT_LIMIT, agent_span, call_spans
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.reports.telemetry.environment import captures_content, is_disabled, otel_problem, sends
+from pytest_agentbench.reports.telemetry.sending import FLUSH_SECONDS, Telemetry
+from pytest_agentbench.reports.telemetry.spans import (
+    CONTENT_LIMIT,
+    agent_span,
+    call_spans,
+    evaluation_events,
+    provider_name,
+)
+from pytest_agentbench.store.redaction import Redactor
 
 CONVENTIONS = {
     value

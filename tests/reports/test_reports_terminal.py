@@ -9,15 +9,17 @@ import sys
 import pytest
 from reports_samples import DEMO, MODEL, make_row
 
-from pytest_agentbench.cli.terminal import Standard
-from pytest_agentbench.records import Usage
-from pytest_agentbench.reports import Counts, build_report, gate, write_summary
+from pytest_agentbench.cli.output import Standard
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.terminal import write_summary
 from pytest_agentbench.reports.text import cells
 
 CONFTEST = """
 import json
 from pathlib import Path
-from pytest_agentbench.reports import write_summary
+from pytest_agentbench.reports.terminal import write_summary
 
 def pytest_terminal_summary(terminalreporter):
     report = json.loads(Path("data.json").read_text("utf-8"))

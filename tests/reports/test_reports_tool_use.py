@@ -11,19 +11,14 @@ from hypothesis import strategies as st
 from reports_samples import make_row
 from support.tool_use_runs import evaluated, judgement, note, run, task, task_row, use
 
-from pytest_agentbench.records import TOOL_USE_DIMENSIONS, Usage
-from pytest_agentbench.reports import (
-    build_report,
-    failure_report,
-    headline,
-    model_tool_use,
-    report_schema,
-    score_interval,
-    suite_properties,
-    user_properties,
-    wilson_interval,
-)
+from pytest_agentbench.packs.mcp_bench.scores import model_tool_use
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.reports.assertion import failure_report, headline
+from pytest_agentbench.reports.report import build_report, report_schema, suite_properties
+from pytest_agentbench.reports.rows import user_properties
 from pytest_agentbench.reports.terminal import write_summary
+from pytest_agentbench.statistics.estimates import score_interval, wilson_interval
 
 SCHEMA = jsonschema.Draft202012Validator(report_schema())
 GOOD, FAIR, POOR = (9, 9, 8, 8, 7, 7), (6, 6, 5, 5, 4, 4), (2, 2, 1, 1, 1, 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.reports import collection_problems
+from pytest_agentbench.reports.assertion import collection_problems
 
 ROOT = Path("/src/bench")
 

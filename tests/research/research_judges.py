@@ -10,10 +10,13 @@ from typing import Any, TypeVar
 
 from support.fault_endpoint import FaultEndpoint
 
-from pytest_agentbench.models import Backoff, Endpoints, Ledger
-from pytest_agentbench.records import Model
-from pytest_agentbench.research.asking import STAGES, Asking
-from pytest_agentbench.store import Judgements, Redactor
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.failures import Backoff
+from pytest_agentbench.models.pricing import Ledger
+from pytest_agentbench.packs.research.asking import STAGES, Asking
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.store.judgements import Judgements
+from pytest_agentbench.store.redaction import Redactor
 
 T = TypeVar("T")
 

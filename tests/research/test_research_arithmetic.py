@@ -8,14 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.records import RACE_DIMENSIONS, RaceCriteria
-from pytest_agentbench.research.composite import poet, quality_value
-from pytest_agentbench.research.efficiency import Expert, clamped, efficiency
-from pytest_agentbench.research.interaction import Interaction, interaction_efficiency, interaction_strategy
-from pytest_agentbench.research.linting.outliers import FEWEST, outliers
-from pytest_agentbench.research.query_value import QUERY_DIMENSIONS, LackingScores, query_value
-from pytest_agentbench.research.race import Scored, UnmatchedCriteria, race
-from pytest_agentbench.research.strategic_scores import STRATEGIC_SCORES, complexity_adaptability, strategic_value
+from pytest_agentbench.packs.research.arithmetic import (
+    STRATEGIC_SCORES,
+    Expert,
+    Interaction,
+    clamped,
+    complexity_adaptability,
+    efficiency,
+    interaction_efficiency,
+    interaction_strategy,
+    strategic_value,
+)
+from pytest_agentbench.packs.research.lint import FEWEST, outliers
+from pytest_agentbench.packs.research.poet import poet, quality_value
+from pytest_agentbench.packs.research.race_judging import Scored, UnmatchedCriteria, race
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceCriteria
+from pytest_agentbench.packs.research.select_queries import QUERY_DIMENSIONS, LackingScores, query_value
 
 scores = st.floats(0, 10)
 shares = st.floats(0, 1)

@@ -6,11 +6,9 @@ import json
 import pytest
 from research_judges import Judge, cut
 
-from pytest_agentbench.judging import InvalidReply
-from pytest_agentbench.models import read_json
-from pytest_agentbench.models.replies import ReplyPart
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
+from pytest_agentbench.packs.research.asking import Asking, ReplyCut, Unscored
 from pytest_agentbench.records.case import Prices
-from pytest_agentbench.research.asking import Asking, ReplyCut, Unscored
 
 MESSAGES = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "How good?"}]
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.research.cleaning import cleaned
-from pytest_agentbench.research.counting import Counted, counted
-from pytest_agentbench.research.raw_queries import markdown_queries
+from pytest_agentbench.packs.research.articles import cleaned
+from pytest_agentbench.packs.research.query_files import markdown_queries
+from pytest_agentbench.packs.research.records import Counted, counted
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pytest_agentbench.errors import AgentbenchError
-from pytest_agentbench.research.each_row import Rows
+from pytest_agentbench.packs.research.call import Rows
 
 
 class Lost(AgentbenchError):

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_agentbench.research.fact.addresses import Addresses, resolved
-from pytest_agentbench.research.fact.citations import Citation, by_page, canonical_url, references
+from pytest_agentbench.packs.research.fact.citations import (
+    Addresses,
+    Citation,
+    by_page,
+    canonical_url,
+    references,
+    resolved,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from support.research_site import FactJudge
 
-from pytest_agentbench.cli.research.judge import open_judge
-from pytest_agentbench.models import Ledger
-from pytest_agentbench.research.asking import STAGES
-from pytest_agentbench.research.fact.rows import FactPagesFailed, FactScore, score_fact
-from pytest_agentbench.research.fact.statistics import Counts
-from pytest_agentbench.research.report import Report
+from pytest_agentbench.models.pricing import Ledger
+from pytest_agentbench.packs.research.asking import STAGES
+from pytest_agentbench.packs.research.call import open_judge
+from pytest_agentbench.packs.research.fact.citations import Counts
+from pytest_agentbench.packs.research.fact.rows import FactPagesFailed, FactScore, score_fact
+from pytest_agentbench.packs.research.records import Report
 
 ARTICLE = """\
 - Tea is a drink. http://tea.example.org/

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.research.asking import Unscored
-from pytest_agentbench.research.fact.rows import FactRow, counts_of
-from pytest_agentbench.research.fact.statistics import Counts, result_text, statistics
+from pytest_agentbench.packs.research.asking import Unscored
+from pytest_agentbench.packs.research.fact.citations import Counts, result_text, statistics
+from pytest_agentbench.packs.research.fact.rows import FactRow, counts_of
 
 FEW = st.integers(0, 5)
 COUNTS = st.builds(Counts, supported=FEW, unsupported=FEW, unknown=FEW, words=st.none() | st.integers(0, 3000))

@@ -13,7 +13,7 @@ import pytest
 from support.small_disk import small_disk
 
 from pytest_agentbench.errors import ConfigError, UnwritableError
-from pytest_agentbench.research.knowledge import Contribution, KnowledgeBase, contribution, unit
+from pytest_agentbench.packs.research.knowledge import Contribution, KnowledgeBase, contribution, unit
 
 
 def added(task: str, *texts: str, model: str = "gpt", article: str = "text", batch: str | None = None) -> Contribution:
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from pytest_agentbench.research.knowledge import KnowledgeBase, contribution, unit
+from pytest_agentbench.packs.research.knowledge import KnowledgeBase, contribution, unit
 path, name = Path(sys.argv[1]), sys.argv[2]
 base = KnowledgeBase(path)
 for n in range(200):
@@ -158,7 +158,7 @@ def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
 KILLED = """
 import resource, signal, sys
 from pathlib import Path
-from pytest_agentbench.research.knowledge import KnowledgeBase, contribution, unit
+from pytest_agentbench.packs.research.knowledge import KnowledgeBase, contribution, unit
 path = Path(sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100,) * 2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.research.likeness import Passages, words_of
+from pytest_agentbench.packs.research.articles import Passages, words_of
 
 TEXTS = st.text(alphabet="ab1,. 中文！\n", max_size=60)
 

@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from research_judges import Judge, cut
 
-from pytest_agentbench.models import message_text
-from pytest_agentbench.research.asking import ReplyCut, Unscored
-from pytest_agentbench.research.cleaning import prose
-from pytest_agentbench.research.model_cleaning import clean
-from pytest_agentbench.research.pieces import halves
+from pytest_agentbench.models.conversation import message_text
+from pytest_agentbench.packs.research.articles import clean, prose
+from pytest_agentbench.packs.research.asking import ReplyCut, Unscored, halves
 
 PARAGRAPHS = [f"Paragraph {n} says that tea number {n} grows in field {n}, as was found. [{n}]" for n in range(16)]
 REFERENCES = "\n".join(["Where this is from:", *(f"- {n}. Tea Journal https://example.org/{n}" for n in range(16))])

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, ConfigError, ProviderError
-from pytest_agentbench.research.pages import Pages, PageSettings
+from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
+from pytest_agentbench.packs.research.fact.pages import Pages
 
 KEY = "jina_0123456789abcdef"
 PAGE = "http://127.0.0.1/page?a=1&b=ü"

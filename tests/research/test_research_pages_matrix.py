@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from support.page_site import CHINESE, GERMAN, HUGE, PageSite, page_site
 
-from pytest_agentbench.config import NetworkSettings
-from pytest_agentbench.research.pages import Pages, PageSettings
+from pytest_agentbench.config.profiles import NetworkSettings
+from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
+from pytest_agentbench.packs.research.fact.pages import Pages
 
 NETWORK = NetworkSettings(allow_private=("127.0.0.1",))
 SETTINGS = PageSettings(NETWORK, most_bytes=HUGE // 2)

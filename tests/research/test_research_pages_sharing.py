@@ -19,17 +19,18 @@ from support.other_user import as_nobody, needs_root
 from support.page_site import PageSite, page_site
 from support.small_disk import small_disk
 
-from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.research.pages import PAGES, Pages, PageSettings, direct
-from pytest_agentbench.research.pages.direct import Direct
-from pytest_agentbench.research.pages.kept import KeptPages
+from pytest_agentbench.packs.research.fact import direct_pages as direct
+from pytest_agentbench.packs.research.fact.direct_pages import Direct, PageSettings
+from pytest_agentbench.packs.research.fact.pages import PAGES, KeptPages, Pages
 
 SETTINGS = PageSettings(NetworkSettings(allow_private=("127.0.0.1",)))
 OTHER_PROCESS = """
 import asyncio, pathlib, sys
-from pytest_agentbench.config import NetworkSettings
-from pytest_agentbench.research.pages import Pages, PageSettings
+from pytest_agentbench.config.profiles import NetworkSettings
+from pytest_agentbench.packs.research.fact.pages import Pages
+from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
 
 async def main():
     async with Pages(pathlib.Path(sys.argv[1]), PageSettings(NetworkSettings(allow_private=("127.0.0.1",)))) as pages:

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from support.browser import NEEDS_BROWSER, browser, contrast, new_page
 from support.poet_rows import whole, without_facts
 
-from pytest_agentbench.config.poet_config import PoetConfig
-from pytest_agentbench.research.poet_report import poet_report
-from pytest_agentbench.research.poet_report.charts import MOST_DOMAINS, Tick, ticks, web
-from pytest_agentbench.research.poet_report.comparing import Scored
-from pytest_agentbench.research.poet_report.page import page
+from pytest_agentbench.packs.research.business_report.aggregates import Scored, poet_report
+from pytest_agentbench.packs.research.business_report.charts import MOST_DOMAINS, Tick, ticks, web
+from pytest_agentbench.packs.research.business_report.page import page
+from pytest_agentbench.packs.research.config import PoetConfig
 
 MADE = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 VOID = {"meta", "path", "circle", "line", "polygon", "rect"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from support.poet_rows import whole
 
-from pytest_agentbench.config.poet_config import PoetConfig
-from pytest_agentbench.metrics import mean_interval
-from pytest_agentbench.research.poet_report import PoetRow, poet_report
-from pytest_agentbench.research.poet_report.comparing import Scored, comparison
+from pytest_agentbench.packs.research.business_report.aggregates import Scored, comparison, poet_report
+from pytest_agentbench.packs.research.business_report.figures import PoetRow
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.statistics.estimates import mean_interval
 
 SCORES = (0.3, 0.5, 0.6, 0.7, 0.9)
 

@@ -10,12 +10,13 @@ from pydantic import ValidationError
 from rich.cells import cell_len
 from support.poet_rows import whole, without_facts
 
-from pytest_agentbench.config.poet_config import PoetConfig
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.models import Spent
-from pytest_agentbench.research.poet_report import PoetRow, poet_report, write_comparison, write_poet_files
-from pytest_agentbench.research.poet_report.showing import interval, usd
-from pytest_agentbench.research.poet_report.text import WIDTH, report_text
+from pytest_agentbench.models.pricing import Spent
+from pytest_agentbench.packs.research.business_report.aggregates import poet_report
+from pytest_agentbench.packs.research.business_report.figures import PoetRow, interval, usd
+from pytest_agentbench.packs.research.business_report.text import WIDTH, report_text
+from pytest_agentbench.packs.research.business_report.writing import write_comparison, write_poet_files
+from pytest_agentbench.packs.research.config import PoetConfig
 
 MADE = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 CONFIG = PoetConfig()

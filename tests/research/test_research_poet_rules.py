@@ -6,10 +6,10 @@ import re
 import pytest
 from support.poet_rows import whole, without_facts
 
-from pytest_agentbench.config.poet_config import PoetConfig
-from pytest_agentbench.records import RACE_DIMENSIONS
-from pytest_agentbench.research.poet_report.figures import thresholds_of
-from pytest_agentbench.research.poet_report.recommendations import RULES, recommendations
+from pytest_agentbench.packs.research.business_report.figures import thresholds_of
+from pytest_agentbench.packs.research.business_report.recommendations import RULES, recommendations
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 THRESHOLDS = thresholds_of(PoetConfig())
 

@@ -14,10 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.research.query_files import ALIASES, read_queries
-from pytest_agentbench.research.query_rows import ProposedQuery, as_cell, csv_rows, from_cell, scored_query
-from pytest_agentbench.research.query_value import QUERY_DIMENSIONS
-from pytest_agentbench.sources.research_rows import GoodRow, LostRow
+from pytest_agentbench.packs.research.query_files import ALIASES, read_queries
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow
+from pytest_agentbench.packs.research.select_queries import (
+    QUERY_DIMENSIONS,
+    ProposedQuery,
+    as_cell,
+    csv_rows,
+    from_cell,
+    scored_query,
+)
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1).filter(str.strip)
 GBK = st.text("中国的茶叶市场有多大，值得研究吗？abc 123,\"'", min_size=4).filter(

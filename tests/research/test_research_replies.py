@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from research_judges import Judge
 
-from pytest_agentbench.judging import InvalidReply
-from pytest_agentbench.records import RACE_DIMENSIONS, RaceCriteria
-from pytest_agentbench.research import criteria, query_judging, strategic
-from pytest_agentbench.research.criteria import dimension_weights, make_criteria, normalised, problems_of
-from pytest_agentbench.research.query_value import QUERY_DIMENSIONS
-from pytest_agentbench.research.race_judging import _PAIRS, _SINGLES, RaceQuestion, judge_race, parse
-from pytest_agentbench.research.strategic_scores import STRATEGIC_SCORES
+from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.packs.research import criteria, strategic
+from pytest_agentbench.packs.research import select_queries as query_judging
+from pytest_agentbench.packs.research.arithmetic import STRATEGIC_SCORES
+from pytest_agentbench.packs.research.criteria import dimension_weights, make_criteria, normalised, problems_of
+from pytest_agentbench.packs.research.race_judging import _PAIRS, _SINGLES, RaceQuestion, judge_race, parse
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceCriteria
+from pytest_agentbench.packs.research.select_queries import QUERY_DIMENSIONS
 
 WEIGHTS = dict.fromkeys(RACE_DIMENSIONS, 0.25)
 CRITERIA = RaceCriteria(

@@ -12,15 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.config.annotations import Annotations, ComplexityLevel, DomainExpert, TokenPrice
-from pytest_agentbench.config.poet_config import PoetConfig
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import ExecutionMetrics
-from pytest_agentbench.research.annotated import annotations_of, domain_of, task_of
-from pytest_agentbench.research.fact.statistics import Counts
-from pytest_agentbench.research.poet_valuation import FactPart, Parts, RacePart, adaptability_of, poet_of
-from pytest_agentbench.research.report import Report
-from pytest_agentbench.research.strategic_valuation import StrategicScore
-from pytest_agentbench.research.valuation import EfficiencyScore, efficiency_of, resource_efficiency
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.efficiency import (
+    EfficiencyScore,
+    annotations_of,
+    domain_of,
+    efficiency_of,
+    resource_efficiency,
+    task_of,
+)
+from pytest_agentbench.packs.research.fact.citations import Counts
+from pytest_agentbench.packs.research.poet import FactPart, Parts, RacePart, adaptability_of, poet_of
+from pytest_agentbench.packs.research.records import ExecutionMetrics, Report
+from pytest_agentbench.packs.research.strategic import StrategicScore
 
 FLAT = {
     "domain_expert_data.json": {"finance": {"avg_hourly_rate_usd": 200, "avg_task_time_hours": 2.5}},

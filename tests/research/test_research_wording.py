@@ -11,24 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.records import RACE_DIMENSIONS, RaceCriteria
-from pytest_agentbench.research import criteria, model_cleaning, query_judging, race_judging, strategic
-from pytest_agentbench.research.fact import deduplicating, extracting, validating
-from pytest_agentbench.research.prompting import stage_messages
-from pytest_agentbench.research.query_value import QUERY_DIMENSIONS
-from pytest_agentbench.research.wording import WORDINGS, Wording
+from pytest_agentbench.packs.research import articles, criteria, race_judging, select_queries, strategic
+from pytest_agentbench.packs.research.asking import WORDINGS, stage_messages
+from pytest_agentbench.packs.research.fact import citations, rows
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceCriteria
+from pytest_agentbench.packs.research.select_queries import QUERY_DIMENSIONS
+from pytest_agentbench.packs.research.wording.judges import Wording
 
 LANGUAGES = ("en", "zh")
 FORMATS = {
-    "select": query_judging._FORMAT,
+    "select": select_queries._FORMAT,
     "weigh": criteria._WEIGHTS_FORMAT,
     "criteria": criteria._FORMAT,
-    "clean": model_cleaning._FORMAT,
+    "clean": articles._FORMAT,
     "race_pairwise": race_judging.response_format(pairwise=True),
     "race_pointwise": race_judging.response_format(pairwise=False),
-    "extract": extracting._FORMAT,
-    "deduplicate": deduplicating._FORMAT,
-    "validate": validating._FORMAT,
+    "extract": citations._EXTRACT_FORMAT,
+    "deduplicate": citations._DEDUPLICATE_FORMAT,
+    "validate": rows._FORMAT,
     "strategic": strategic._FORMAT,
     "knowledge": strategic._KNOWLEDGE_FORMAT,
     "reuse": strategic._REUSE_FORMAT,

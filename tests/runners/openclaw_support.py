@@ -18,16 +18,20 @@ from support.openclaw_here import OPENCLAW_IMAGE, needs_openclaw
 from support.stub_engine import installed
 from support.stub_openclaw import install
 
-from pytest_agentbench.config import AgentFile, OpenClawRunProfile, RunnerSettings
+from pytest_agentbench.config.profiles import OpenClawRunProfile
+from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models import Endpoints
-from pytest_agentbench.records import Case, Message, Model, RunnerEvent
-from pytest_agentbench.runners import RunContext, RunEnd, RunOutput, conclude
-from pytest_agentbench.runners.openclaw.agent import OpenClawAgent
-from pytest_agentbench.runners.openclaw.configuration import model_parameters, openclaw_config
-from pytest_agentbench.runners.openclaw.examining import Examined
-from pytest_agentbench.runners.openclaw.runner import openclaw
-from pytest_agentbench.workspaces import Mount, ResourceLimits, Sandboxes, SandboxSpec, Workspaces
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.packs.openclaw.agents import AgentFile
+from pytest_agentbench.packs.openclaw.container import OpenClawAgent, model_parameters, openclaw_config
+from pytest_agentbench.packs.openclaw.program import Examined
+from pytest_agentbench.packs.openclaw.runner import openclaw
+from pytest_agentbench.records.case import Case, Message, Model
+from pytest_agentbench.records.run import RunnerEvent
+from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, conclude
+from pytest_agentbench.workspaces.sandboxes.base import Mount, ResourceLimits, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 STUB = "stub-of-openclaw:1"
 

@@ -8,10 +8,12 @@ from typing import Any
 
 from runners_support import assistant, make_case, probe
 
-from pytest_agentbench.config import PlannerSettings
-from pytest_agentbench.records import Model, RunnerEvent, ToolCallEvent, ToolResultEvent
-from pytest_agentbench.runners import RunContext, RunEnd, mcp_planner
-from pytest_agentbench.tools import Tool, ToolContext
+from pytest_agentbench.packs.mcp_bench.planner import mcp_planner
+from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import RunnerEvent, ToolCallEvent, ToolResultEvent
+from pytest_agentbench.runners.base import RunContext, RunEnd
+from pytest_agentbench.tools.base import Tool, ToolContext
 
 STOP = assistant(json.dumps({"reasoning": "All is done.", "should_continue": False, "planned_tools": []}))
 OPEN = {"type": "object"}

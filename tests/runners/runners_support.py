@@ -11,10 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.models import Endpoints
-from pytest_agentbench.records import Case, Message, Model, RunnerSpec
-from pytest_agentbench.runners import RunContext, RunEnd, Runner, conclude, llm_probe
-from pytest_agentbench.workspaces import Sandboxes, Workspaces
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.records.case import Case, Message, Model, RunnerSpec
+from pytest_agentbench.runners.base import RunContext, RunEnd, Runner, conclude
+from pytest_agentbench.runners.chat import llm_probe
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 
 def make_case(folder: Path = Path("case"), *, tools: Sequence[str] = (), text: str = "Go.", **fields: Any) -> Case:

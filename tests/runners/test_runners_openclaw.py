@@ -23,7 +23,7 @@ from runners_support import assistant, make_case, told
 from support.docker_here import needs_docker
 from support.stub_openclaw import FAULTS, OTHER_MODEL
 
-from pytest_agentbench.records import MessageEvent, ToolCallEvent, ToolResultEvent
+from pytest_agentbench.records.run import MessageEvent, ToolCallEvent, ToolResultEvent
 
 
 def write(path: str, content: str) -> dict[str, Any]:

@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 from openclaw_support import make_agent
 
-from pytest_agentbench.config import RunnerSettings
-from pytest_agentbench.records import Model
-from pytest_agentbench.runners.openclaw.configuration import (
-    model_parameters,
-    model_ref,
-    openclaw_config,
-    wire_parameters,
-)
+from pytest_agentbench.config.shared_sections import RunnerSettings
+from pytest_agentbench.packs.openclaw.container import model_parameters, model_ref, openclaw_config, wire_parameters
+from pytest_agentbench.records.case import Model
 
 OPENROUTER = "https://openrouter.ai/api/v1"
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.models import ChatReply, ToolCall
-from pytest_agentbench.records import MessageEvent, RunnerEvent, ToolCallEvent, ToolResultEvent, Usage
-from pytest_agentbench.runners import Recorder
-from pytest_agentbench.runners.openclaw import conversation
-from pytest_agentbench.runners.openclaw.conversation import ToolTrace, as_the_case_wrote_it, without_stamps
+from pytest_agentbench.models.replies import ChatReply, ToolCall
+from pytest_agentbench.packs.openclaw import conversation
+from pytest_agentbench.packs.openclaw.conversation import ToolTrace, as_the_case_wrote_it, without_stamps
+from pytest_agentbench.records.run import MessageEvent, RunnerEvent, ToolCallEvent, ToolResultEvent, Usage
+from pytest_agentbench.runners.recorder import Recorder
 
 Call = tuple[str, str, dict[str, Any]]
 """Id, name, arguments."""

@@ -16,10 +16,12 @@ from support.stub_engine import installed
 from support.stub_openclaw import VERSION
 
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.records import Model
-from pytest_agentbench.runners.openclaw.agent import OpenClawAgent
-from pytest_agentbench.runners.openclaw.examining import Examined, Examiner
-from pytest_agentbench.workspaces import Sandboxes, SandboxSpec, Workspaces
+from pytest_agentbench.packs.openclaw.container import OpenClawAgent
+from pytest_agentbench.packs.openclaw.program import Examined, Examiner
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 MODEL = Model(model_id="m", requested_model="openai/gpt-4o-mini")
 PROMPT = "You are a benchmark example agent."

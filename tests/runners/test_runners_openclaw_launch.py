@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from support.openclaw_here import OPENCLAW_IMAGE, needs_openclaw
 
-from pytest_agentbench.workspaces import ExecResult, Mount, Sandboxes, SandboxSpec, Workspaces
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 pytestmark = [pytest.mark.slow, needs_openclaw]
 
-LAUNCHER = Path(str(files("pytest_agentbench.runners.openclaw") / "launch.mjs"))
+LAUNCHER = Path(str(files("pytest_agentbench.packs.openclaw") / "launch.mjs"))
 FETCH = "fetch('http://127.0.0.1:18790/v1').then((it) => it.text()).then(console.log)"
 
 

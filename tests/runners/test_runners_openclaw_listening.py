@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.models import Receive, Scope, Send, read_body, send_json
-from pytest_agentbench.runners.openclaw import listening as listening_module
-from pytest_agentbench.runners.openclaw.listening import listening
+from pytest_agentbench.models.completions_http import Receive, Scope, Send, read_body, send_json
+from pytest_agentbench.packs.openclaw import socket_server as listening_module
+from pytest_agentbench.packs.openclaw.socket_server import listening
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Test = Callable[[Path], Awaitable[None]]

@@ -10,8 +10,8 @@ from openclaw_support import turns
 from runners_support import make_case
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Attachment, Message
-from pytest_agentbench.runners.openclaw.messages import turn_texts
+from pytest_agentbench.packs.openclaw.runner import turn_texts
+from pytest_agentbench.records.case import Attachment, Message
 
 HINT = {"openclaw": {"expected_artifact": "report.md"}}
 SYSTEM = Message(role="system", content="Be brief.")

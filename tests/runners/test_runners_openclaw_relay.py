@@ -21,14 +21,16 @@ from hypothesis import strategies as st
 from runners.runners_support import assistant, told
 from support.fault_endpoint import FaultEndpoint, always
 
-from pytest_agentbench.config import RunnerSettings
+from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models import Endpoints, Scripts
-from pytest_agentbench.records import Limits, Model, RunnerEvent, ToolCallEvent, ToolResultEvent, Usage
-from pytest_agentbench.runners import Recorder
-from pytest_agentbench.runners.openclaw import relay as relay_module
-from pytest_agentbench.runners.openclaw.relay import NO_ANSWER, ModelRelay
-from pytest_agentbench.runners.requests import Requests
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.packs.openclaw import relay as relay_module
+from pytest_agentbench.packs.openclaw.relay import NO_ANSWER, ModelRelay
+from pytest_agentbench.records.case import Limits, Model
+from pytest_agentbench.records.run import RunnerEvent, ToolCallEvent, ToolResultEvent, Usage
+from pytest_agentbench.runners.chat import Requests
+from pytest_agentbench.runners.recorder import Recorder
 
 TOOL = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}
 GO = [{"role": "user", "content": "Go."}]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.runners.openclaw.replies import find_reply, last_lines
+from pytest_agentbench.packs.openclaw.program import find_reply, last_lines
 
 META = {
     "durationMs": 3303,

@@ -14,9 +14,12 @@ import pytest
 from runners_support import make_case
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Case, ToolCallEvent, ToolResultEvent, Usage
-from pytest_agentbench.runners import Recorder, ReportedCall, RunContext, RunOutput, adapt, conclude
-from pytest_agentbench.workspaces import Sandboxes, Workspaces
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import ToolCallEvent, ToolResultEvent, Usage
+from pytest_agentbench.runners.base import ReportedCall, RunContext, RunOutput, adapt, conclude
+from pytest_agentbench.runners.recorder import Recorder
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 CASE = make_case(text="ping")
 

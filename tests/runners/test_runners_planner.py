@@ -13,9 +13,11 @@ from planner_support import STOP, asked, calls_and_results, events, plan, run, s
 from runners_support import assistant, make_case, probe, told
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models import Scripts
-from pytest_agentbench.records import MessageEvent, Model, ToolCallEvent, ToolResultEvent
-from pytest_agentbench.runners import Recorder, mcp_planner
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.packs.mcp_bench.planner import mcp_planner
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import MessageEvent, ToolCallEvent, ToolResultEvent
+from pytest_agentbench.runners.recorder import Recorder
 
 
 def test_rounds_are_planned_and_executed_until_the_planner_stops() -> None:
@@ -345,7 +347,7 @@ def test_a_scripted_planner(tmp_path: Path) -> None:
 
 
 def test_a_case_with_built_in_tools_and_several_messages() -> None:
-    from pytest_agentbench.records import Message
+    from pytest_agentbench.records.case import Message
 
     case = make_case(
         tools=("write_file",),

@@ -10,8 +10,8 @@ from planner_support import STOP, asked, events, plan, run, says
 from runners_support import assistant, told
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.records import ToolResultEvent
-from pytest_agentbench.runners import Recorder
+from pytest_agentbench.records.run import ToolResultEvent
+from pytest_agentbench.runners.recorder import Recorder
 
 LONG = "The wind in Oslo blows from the west. " * 200
 """Some 450 tokens, by what the endpoint says that it counts."""

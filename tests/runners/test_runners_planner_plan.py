@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.models import InvalidReply
-from pytest_agentbench.runners.planner.chinese import CHINESE
-from pytest_agentbench.runners.planner.english import ENGLISH
-from pytest_agentbench.runners.planner.plan import MAX_CALLS, Plan, parse_plan
+from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.packs.mcp_bench.planner import MAX_CALLS, Plan, parse_plan
+from pytest_agentbench.packs.mcp_bench.planner_chinese import CHINESE
+from pytest_agentbench.packs.mcp_bench.planner_english import ENGLISH
 
 GOOD = '{"reasoning": "r", "should_continue": true, "planned_tools": [{"tool": "S:a", "parameters": {"x": 1}}]}'
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from runners_support import make_case
 
-from pytest_agentbench.runners import Predictions, RunContext, conclude
-from pytest_agentbench.workspaces import Sandboxes, Workspaces
+from pytest_agentbench.runners.base import RunContext, conclude
+from pytest_agentbench.runners.predictions import Predictions
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 
 def run(answers, repetition=1, dataset=None, case_id="a_case"):

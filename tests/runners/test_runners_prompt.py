@@ -9,8 +9,8 @@ import pytest
 from runners_support import make_case
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import Attachment, Message
-from pytest_agentbench.runners import render_messages
+from pytest_agentbench.records.case import Attachment, Message
+from pytest_agentbench.runners.chat import render_messages
 
 
 def attach(path: Path, content: bytes) -> Attachment:

@@ -7,22 +7,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_agentbench.config import ConfigRoot, Known
+from pytest_agentbench.config.base import Known
+from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import MetricSpec
-from pytest_agentbench.sources import (
+from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.sources.dataset import (
     EXACT_MATCH,
-    BadRow,
     Dataset,
-    Row,
     dataset_name,
-    find_cases,
     in_case_folder,
     is_dataset,
     open_dataset,
-    read_rows,
-    row_case,
 )
+from pytest_agentbench.sources.discovery import find_cases
+from pytest_agentbench.sources.rows import BadRow, Row, read_rows, row_case
 
 
 @pytest.fixture

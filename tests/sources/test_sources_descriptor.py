@@ -11,22 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytest_agentbench.config import ConfigRoot, Known
+from pytest_agentbench.config.base import Known
+from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import MetricSpec
-from pytest_agentbench.sources import (
-    BadRow,
-    BenchmarkItem,
-    CodeNotRun,
-    Dataset,
-    Row,
-    find_cases,
-    is_dataset,
-    open_dataset,
-    read_benchmark_items,
-    read_rows,
-    row_case,
-)
+from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.sources.dataset import Dataset, is_dataset, open_dataset
+from pytest_agentbench.sources.discovery import find_cases
+from pytest_agentbench.sources.items import BenchmarkItem, CodeNotRun
+from pytest_agentbench.sources.rows import BadRow, Row, read_benchmark_items, read_rows, row_case
 
 
 @pytest.fixture
@@ -521,7 +513,7 @@ def test_examples_that_are_none_are_told_before_any_row(rows, describe, few_shot
 
 
 MODULE = """
-from pytest_agentbench.sources import BenchmarkItem
+from pytest_agentbench.sources.items import BenchmarkItem
 
 class Custom:
     def _parse_item(self, data, line_num):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.sources import lies_deep
+from pytest_agentbench.sources.json_files import lies_deep
 
 
 def nested(levels: int, inner: Any) -> Any:

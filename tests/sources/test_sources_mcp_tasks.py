@@ -9,20 +9,14 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot, RunProfile, find_root
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import MetricSpec
-from pytest_agentbench.sources import (
-    BadRow,
-    Row,
-    find_cases,
-    index_cases,
-    is_dataset,
-    open_dataset,
-    read_benchmark_items,
-    read_rows,
-    row_case,
-)
+from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.sources.dataset import is_dataset, open_dataset
+from pytest_agentbench.sources.discovery import find_cases, index_cases
+from pytest_agentbench.sources.rows import BadRow, Row, read_benchmark_items, read_rows, row_case
 
 
 def task(task_id: str, **fields: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources import as_prediction, read_predictions
+from pytest_agentbench.sources.predictions import as_prediction, read_predictions
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "datasets"
 

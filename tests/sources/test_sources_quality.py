@@ -8,9 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.config import ConfigRoot
-from pytest_agentbench.sources import Row, find_doubts, open_dataset, read_rows
-from pytest_agentbench.sources.encoding import encoding_damage
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.quality import encoding_damage, find_doubts
+from pytest_agentbench.sources.rows import Row, read_rows
 
 
 @pytest.fixture

@@ -7,22 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.research_project import PROMPTS, ResearchProject, criteria, query, report
 
-from pytest_agentbench.config import ConfigRoot, find_root
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources import (
+from pytest_agentbench.packs.research.cases import (
     BadReport,
-    find_cases,
-    index_cases,
-    is_dataset,
     is_reports,
     open_reports,
     read_all_reports,
-    read_items,
-    read_material,
     read_reports,
     report_case,
 )
-from pytest_agentbench.sources.json_items import Item
+from pytest_agentbench.packs.research.rows import read_material
+from pytest_agentbench.sources.dataset import is_dataset
+from pytest_agentbench.sources.discovery import find_cases, index_cases
+from pytest_agentbench.sources.json_files import Item, read_items
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records import QueryRow, RaceCriteria, ReportRow
-from pytest_agentbench.sources.research_rows import (
+from pytest_agentbench.packs.research.records import QueryRow, RaceCriteria, ReportRow
+from pytest_agentbench.packs.research.rows import (
     GoodRow,
     Joined,
     LostRow,

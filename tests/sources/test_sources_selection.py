@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.config import AgentAssignment, CaseSelection, SuiteFile
-from pytest_agentbench.sources import assign_agents, select, suite_problems
+from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile
+from pytest_agentbench.sources.discovery import assign_agents, select, suite_problems
 
 CASES = [("a", ("smoke",)), ("b", ("smoke", "slow")), ("c", ("slow",)), ("d", ())]
 

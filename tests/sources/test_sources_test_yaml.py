@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import ConfigRoot, Guest, Known, find_root
+from pytest_agentbench.config.base import Guest, Known
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources import find_cases, index_cases, load_case
+from pytest_agentbench.sources.discovery import find_cases, index_cases
+from pytest_agentbench.sources.test_yaml import load_case
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

@@ -11,22 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config import EvaluationProfile, RunProfile
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.errors import AgentbenchError, InfrastructureError
-from pytest_agentbench.records import (
+from pytest_agentbench.records.evaluation import (
     CheckResult,
     Evaluation,
-    FinalOutputEvent,
     JudgeIteration,
     JudgeResult,
     JudgeVerdict,
-    MessageEvent,
-    RunArtifact,
     Scored,
-    ToolCallEvent,
 )
-from pytest_agentbench.store import Lane, Redactor, Store, fingerprint, load_evaluation, load_run, slug
+from pytest_agentbench.records.run import FinalOutputEvent, MessageEvent, RunArtifact, ToolCallEvent
+from pytest_agentbench.store.artifacts import Lane, Store
+from pytest_agentbench.store.documents import load_evaluation, load_run
+from pytest_agentbench.store.files import slug
+from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.locks import LOCKS
+from pytest_agentbench.store.redaction import Redactor
 
 SECRET = "hunter2-hunter2"
 RUN_INPUT = {"messages": ["hello"], "temperature": 0.0}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.s3_server import S3Server
 
-from pytest_agentbench.bounded import MAX_RECORD
+from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.cli import main
-from pytest_agentbench.store.remote_places import open_place
+from pytest_agentbench.store.remote import open_place
 
 
 def sparse(path: Path, size: int) -> Path:
@@ -35,7 +35,7 @@ def test_an_object_of_a_shared_folder_that_is_too_large_is_not_read(tmp_path):
 
 @pytest.mark.slow
 def test_an_object_of_a_bucket_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("pytest_agentbench.store.remote_places.MAX_RECORD", 1000)  # 256 MB more take their time
+    monkeypatch.setattr("pytest_agentbench.bounded.files.MAX_RECORD", 1000)  # 256 MB more take their time
     with S3Server(tmp_path) as server:
         for name, value in server.environ.items():
             monkeypatch.setenv(name, value)

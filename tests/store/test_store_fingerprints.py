@@ -8,16 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.config import EvaluationProfile, RunProfile
-from pytest_agentbench.records import Attachment, Case, Check, Expectations, Message, Model, Rubric, RunnerSpec
-from pytest_agentbench.store import (
-    Store,
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.records.case import Attachment, Case, Expectations, Message, Model, Rubric, RunnerSpec
+from pytest_agentbench.records.check_specs import Check
+from pytest_agentbench.store.artifacts import Store
+from pytest_agentbench.store.fingerprints import (
     canonical_json,
     evaluation_fingerprint_input,
+    evaluation_profile_input,
     fingerprint,
     run_fingerprint_input,
+    run_profile_input,
 )
-from pytest_agentbench.store.fingerprints import evaluation_profile_input, run_profile_input
 
 CASE = Case(
     case_id="sum",

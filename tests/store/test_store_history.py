@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.records import Usage
-from pytest_agentbench.store import read_history
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.store.contents import read_history
 
 
 class Output:

@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pytest_agentbench.records import AnswerVerdict, JudgeVerdict, Scored
-from pytest_agentbench.store import Judgements, Redactor, fingerprint
+from pytest_agentbench.records.evaluation import AnswerVerdict, JudgeVerdict, Scored
+from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.store.judgements import Judgements
+from pytest_agentbench.store.redaction import Redactor
 
 KEY = fingerprint("a request")
 YES = AnswerVerdict(correct=True, reason="Same city.")

@@ -13,8 +13,7 @@ import filelock
 import pytest
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store import allow_open_files
-from pytest_agentbench.store.locks import LOCKS, claim
+from pytest_agentbench.store.locks import LOCKS, allow_open_files, claim
 
 KEY = "a" * 64
 COUNT = """

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.store import REDACTED, Redactor
+from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 SECRET = "hunter2-hunter2"
 redactor = Redactor({"SERVICE_API_KEY": SECRET})

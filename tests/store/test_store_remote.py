@@ -19,23 +19,16 @@ from hypothesis import strategies as st
 from support.s3_server import S3Server
 from test_store_artifacts import artifact, evaluation
 
-from pytest_agentbench.collection.sharing import StoreWait
-from pytest_agentbench.config import EvaluationProfile, RunProfile
+from pytest_agentbench.collection.start import StoreWait
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.errors import InfrastructureError, UnreachableError
 from pytest_agentbench.options import parse_store
-from pytest_agentbench.records import OutputArtifact
-from pytest_agentbench.store import (
-    Remote,
-    Store,
-    fingerprint,
-    pull_evaluation,
-    pull_run,
-    share_evaluation,
-    share_run,
-    whole_archive,
-)
-from pytest_agentbench.store.remote import without_credentials
-from pytest_agentbench.store.remote_sending import BATCH, Parcel
+from pytest_agentbench.records.run import OutputArtifact
+from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.artifacts import Store
+from pytest_agentbench.store.fingerprints import fingerprint
+from pytest_agentbench.store.remote import BATCH, Remote, Upload, without_credentials
+from pytest_agentbench.store.remote_results import pull_evaluation, pull_run, share_evaluation, share_run
 
 RUN_PROFILE = RunProfile(schema_version=1, run_profile_id="p", title="P")
 EVALUATION_PROFILE = EvaluationProfile(schema_version=1, evaluation_profile_id="e", title="E")
@@ -251,8 +244,8 @@ def test_single_files_that_a_run_left_come_with_it_too(tmp_path, machine, shared
 # -- what is offered
 
 
-def parcels(count: int, text: str, prefix: str = "runs/p") -> list[Parcel]:
-    return [Parcel(prefix, ((f"{prefix}/case{n}/run_1.jsonl", text.encode),)) for n in range(count)]
+def parcels(count: int, text: str, prefix: str = "runs/p") -> list[Upload]:
+    return [Upload(prefix, ((f"{prefix}/case{n}/run_1.jsonl", text.encode),)) for n in range(count)]
 
 
 @pytest.mark.parametrize("count", [1, BATCH - 1, BATCH, 3 * BATCH + 5])
@@ -271,21 +264,21 @@ def test_offers_go_only_where_nothing_is(url, shared, count):
 
 def test_what_is_gone_when_its_turn_comes_is_left_out(url, shared):
     remote = opened(url)
-    remote.send(Parcel("runs/p", (("runs/p/archive.tar", lambda: None), ("runs/p/run.jsonl", lambda: b"run"))))
-    remote.send(Parcel("runs/p", (("runs/p/gone.jsonl", lambda: None),)))
+    remote.send(Upload("runs/p", (("runs/p/archive.tar", lambda: None), ("runs/p/run.jsonl", lambda: b"run"))))
+    remote.send(Upload("runs/p", (("runs/p/gone.jsonl", lambda: None),)))
     assert remote.close() is None
     assert [path.name for path in (shared / "runs").rglob("*")] == ["p", "run.jsonl"]
 
 
 def test_what_takes_long_is_said_once(url, shared, monkeypatch):
-    monkeypatch.setattr("pytest_agentbench.store.remote_sending.PATIENCE", 0.01)
+    monkeypatch.setattr("pytest_agentbench.store.remote.PATIENCE", 0.01)
     remote, go_on, said = opened(url), threading.Event(), []
 
     def say(text: str) -> None:
         said.append(text)
         go_on.set()
 
-    remote.send(Parcel("runs/p", (("runs/p/late.jsonl", lambda: b"late" if go_on.wait(60) else None),)))
+    remote.send(Upload("runs/p", (("runs/p/late.jsonl", lambda: b"late" if go_on.wait(60) else None),)))
     for parcel in parcels(BATCH, "more"):
         remote.offer(parcel)
     assert remote.close(say) is None
@@ -295,9 +288,9 @@ def test_what_takes_long_is_said_once(url, shared, monkeypatch):
 
 
 def test_ctrl_c_ends_the_wait_and_says_so(url, monkeypatch):
-    monkeypatch.setattr("pytest_agentbench.store.remote_sending.PATIENCE", 0.01)
+    monkeypatch.setattr("pytest_agentbench.store.remote.PATIENCE", 0.01)
     remote, go_on, told = opened(url), threading.Event(), []
-    remote.send(Parcel("runs/p", (("runs/p/late.jsonl", lambda: b"late" if go_on.wait(60) else None),)))
+    remote.send(Upload("runs/p", (("runs/p/late.jsonl", lambda: b"late" if go_on.wait(60) else None),)))
 
     class Reporter:
         def ensure_newline(self) -> None:
@@ -325,7 +318,7 @@ def test_what_fails_gets_another_chance_at_the_end(url, shared):
         came_back.append(True)
         return b"here"
 
-    remote.send(Parcel("runs/p", (("runs/p/a.jsonl", read),)))
+    remote.send(Upload("runs/p", (("runs/p/a.jsonl", read),)))
     for parcel in parcels(40, "late"):
         remote.send(parcel)
     assert remote.close() is None
@@ -396,8 +389,8 @@ def test_errors_show_no_credentials_of_urls():
 
 WRITER = """
 import sys
-from pytest_agentbench.store import Remote
-from pytest_agentbench.store.remote_sending import Parcel
+from pytest_agentbench.store.remote import Remote
+from pytest_agentbench.store.remote import Upload as Parcel
 
 remote = Remote(sys.argv[1])
 remote.open()

@@ -11,9 +11,11 @@ import subprocess
 import pytest
 from test_store_artifacts import RUN_INPUT, artifact, evaluation, files, in_child, make_lane
 
-from pytest_agentbench.bounded import MAX_RECORD
+from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store import Store, load_run, whole_archive
+from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.artifacts import Store
+from pytest_agentbench.store.documents import load_run
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
@@ -270,7 +272,7 @@ def test_a_limit_of_this_process_is_no_missing_run(lane):
 
 def test_a_store_tells_its_lanes_warnings(tmp_path, said, caplog):
     store, other = Store(tmp_path), make_lane(tmp_path)
-    from pytest_agentbench.config import EvaluationProfile, RunProfile
+    from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 
     lane = store.lane(None, RunProfile.default(), EvaluationProfile.default(), "gpt")
     lane.warn("to the log")

@@ -10,9 +10,9 @@ import pytest
 from test_store_artifacts import RUN_INPUT, artifact, evaluation, files, make_lane
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.records import Evaluation, RunArtifact
-from pytest_agentbench.store import load_evaluation, load_run
-from pytest_agentbench.store.reading import _MIGRATIONS, VERSION
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.store.documents import _MIGRATIONS, VERSION, load_evaluation, load_run
 
 V1 = Path(__file__).parent / "v1"
 """What the last release with schema_version 1 wrote of a run with a tool call, a check and a judge."""

@@ -12,10 +12,10 @@ from typing import Any
 from support.started_sandbox import started
 
 from pytest_agentbench.errors import McpCallError
-from pytest_agentbench.records import McpServer
+from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.tools.mcp.connection import Connection
-from pytest_agentbench.tools.mcp.launching import launch, mounts_of
-from pytest_agentbench.workspaces import Sandbox, SandboxKind
+from pytest_agentbench.tools.mcp.launching import launch_server, mounts_of
+from pytest_agentbench.workspaces.sandboxes.base import Sandbox, SandboxKind
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 
@@ -39,7 +39,7 @@ async def connected(
 ) -> AsyncIterator[Connection]:
     """A connection to it, closed at the end."""
     async with sandbox_for(server, kind, **settings) as sandbox:
-        connection = Connection("Test", server, lambda: launch(server, sandbox, environ), environ=environ)
+        connection = Connection("Test", server, lambda: launch_server(server, sandbox, environ), environ=environ)
         try:
             yield connection
         finally:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_agentbench.records import RACE_DIMENSIONS
-from pytest_agentbench.research.poet_report import PoetRow
+from pytest_agentbench.packs.research.business_report.figures import PoetRow
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 
 def whole(task_id: int | str, score: float = 0.6, **fields: Any) -> PoetRow:

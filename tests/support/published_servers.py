@@ -26,10 +26,13 @@ from typing import Any, Literal
 import pytest
 
 from pytest_agentbench.errors import McpCallError
-from pytest_agentbench.records import McpServer, SandboxSettings
+from pytest_agentbench.records.case import McpServer, SandboxSettings
 from pytest_agentbench.tools.mcp.connection import Connection
-from pytest_agentbench.tools.mcp.launching import launch, mounts_of
-from pytest_agentbench.workspaces import WORKSPACE, Sandboxes, Workspaces, fill
+from pytest_agentbench.tools.mcp.launching import launch_server, mounts_of
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.template import fill_workspace
+from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 SANDBOXES: tuple[Literal["local", "bubblewrap"], ...] = ("local", "bubblewrap")
 _PYTHON, _NPM = "AGENTBENCH_TEST_PYTHON_SERVERS", "AGENTBENCH_TEST_NPM_SERVERS"
@@ -143,11 +146,11 @@ async def connected(
     sandboxes = Sandboxes(workspaces)
     spec = sandboxes.spec(SandboxSettings(type=kind))
     workspace = sandboxes.workspace(spec, published.name)
-    fill(workspace, repository())
+    fill_workspace(workspace, repository())
     seen = WORKSPACE if kind == "bubblewrap" else str(workspace.path)
     server = published.server(seen)
     sandbox = await sandboxes.start(replace(spec, mounts=mounts_of(server, kind)), workspace)
-    connection = Connection(published.name, server, lambda: launch(server, sandbox, environ), environ=environ)
+    connection = Connection(published.name, server, lambda: launch_server(server, sandbox, environ), environ=environ)
     try:
         yield connection, seen
     finally:

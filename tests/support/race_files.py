@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.records import RACE_DIMENSIONS
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 PROMPTS = {1: "What is tea?", 2: "中国的茶叶市场有多大？", 3: "What is coffee?"}
 WEIGHTS = dict(zip(RACE_DIMENSIONS, (0.4, 0.3, 0.2, 0.1), strict=True))

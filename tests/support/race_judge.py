@@ -15,7 +15,7 @@ from typing import Any
 
 from support.fault_endpoint import FaultEndpoint
 
-from pytest_agentbench.records import RACE_DIMENSIONS
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 _BLOCK = re.compile(
     r"^<<<DATA (?P<boundary>\S+) (?P<label>[^\n]*)>>>\n(?P<text>.*?)\n<<<END (?P=boundary)>>>", re.M | re.S

@@ -8,19 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pytest_agentbench.records import (
-    Case,
-    CheckResult,
-    Evaluation,
-    JudgeResult,
-    MetricResult,
-    Model,
-    RunArtifact,
-    RunError,
-    RunnerSpec,
-    Usage,
-)
-from pytest_agentbench.reports import Counts, build_report, gate, run_row
+from pytest_agentbench.records.case import Case, Model, RunnerSpec
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
+from pytest_agentbench.records.run import RunArtifact, RunError, Usage
+from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.rows import run_row
 
 MODELS = (
     Model(model_id="gpt4o", requested_model="gpt-4o", label="GPT-4o"),

@@ -14,7 +14,7 @@ from typing import Any
 
 from support.race_judge import RaceJudge, Shown
 
-from pytest_agentbench.research.strategic_scores import STRATEGIC_SCORES
+from pytest_agentbench.packs.research.arithmetic import STRATEGIC_SCORES
 
 _CITED = re.compile(r"^- (?P<fact>.*?) \[(?P<ref_idx>\d+)\] (?P<url>https?://\S+)$", re.MULTILINE)
 PROMPTS = {1: "When do owls hunt? An answer is worth 5.", 2: "茶叶的价格是多少？(worth 5)"}

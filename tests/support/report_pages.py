@@ -11,9 +11,10 @@ from playwright.sync_api import Browser, Locator
 from support.browser import Shown, new_page
 from support.random_reports import MODELS, SESSION, random_report
 
-from pytest_agentbench.reports import build_report
-from pytest_agentbench.reports.comparison import campaign, compare
-from pytest_agentbench.reports.html import write_page
+from pytest_agentbench.reports.comparison.campaigns import campaign
+from pytest_agentbench.reports.comparison.comparing import compare
+from pytest_agentbench.reports.html.page import write_page
+from pytest_agentbench.reports.report import build_report
 
 ROW = "main tbody tr[data-at]"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from pytest_agentbench.records import RACE_DIMENSIONS
-from pytest_agentbench.research.strategic_scores import STRATEGIC_SCORES
+from pytest_agentbench.packs.research.arithmetic import STRATEGIC_SCORES
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 PROMPTS = {1: "How do chips change prices in Europe?", 2: "芯片如何改变欧洲的价格？"}
 PAGE = "https://site.test/chips"

@@ -10,8 +10,10 @@ from typing import Any
 
 from support.docker_here import IMAGE
 
-from pytest_agentbench.records import SandboxSettings
-from pytest_agentbench.workspaces import Mount, Sandbox, Sandboxes, Workspaces
+from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 
 @asynccontextmanager

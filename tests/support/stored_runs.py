@@ -8,30 +8,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.records import (
-    Case,
+from pytest_agentbench.records.case import Case, Model, RunnerSpec
+from pytest_agentbench.records.evaluation import (
     CheckResult,
     Evaluation,
-    FileChange,
-    FileFacts,
-    FinalOutputEvent,
+    ExpectationVerdict,
     JudgeIteration,
     JudgeResult,
     JudgeVerdict,
-    MessageEvent,
     MetricResult,
-    Model,
+    Scored,
+)
+from pytest_agentbench.records.run import (
+    FileChange,
+    FileFacts,
+    FinalOutputEvent,
+    MessageEvent,
     RunArtifact,
     RunnerEvent,
-    RunnerSpec,
-    Scored,
     ToolCallEvent,
     ToolResultEvent,
     TraceEvent,
     Usage,
 )
-from pytest_agentbench.records.evaluation import ExpectationVerdict
-from pytest_agentbench.reports import build_report, run_row
+from pytest_agentbench.reports.report import build_report
+from pytest_agentbench.reports.rows import run_row
 
 GPT = Model(model_id="gpt4o", requested_model="gpt-4o", label="GPT-4o")
 CLAUDE = Model(model_id="claude", requested_model="claude-sonnet-4", label="Claude Sonnet 4")

@@ -7,30 +7,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.config import EvaluationProfile
+from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.verdict import metrics_of, verdict
-from pytest_agentbench.judging.tool_use.scores import aggregate_tool_use
-from pytest_agentbench.metrics import METRICS, measure_trace
-from pytest_agentbench.records import (
-    TOOL_USE_DIMENSIONS,
-    Case,
-    Evaluation,
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import measure_trace
+from pytest_agentbench.packs.mcp_bench.judge import aggregate_tool_use
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.records.case import Case, McpTask, Model, RunnerSpec
+from pytest_agentbench.records.evaluation import Evaluation, JudgeIteration, JudgeResult, JudgeVerdict, Scored
+from pytest_agentbench.records.run import (
     FinalOutputEvent,
-    JudgeIteration,
-    JudgeResult,
-    JudgeVerdict,
-    McpTask,
-    Model,
     RunArtifact,
     RunError,
     RunnerEvent,
-    RunnerSpec,
-    Scored,
     ToolCallEvent,
     ToolResultEvent,
     Usage,
 )
-from pytest_agentbench.reports import run_row
+from pytest_agentbench.reports.rows import run_row
 
 PROFILE = EvaluationProfile.default()
 

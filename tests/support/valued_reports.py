@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.records import RACE_DIMENSIONS
-from pytest_agentbench.research.strategic_scores import STRATEGIC_SCORES
+from pytest_agentbench.packs.research.arithmetic import STRATEGIC_SCORES
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS
 
 METRICS = {
     "total_duration_seconds": 2700,

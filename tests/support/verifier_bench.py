@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 
-from pytest_agentbench.checks import CheckContext
+from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.verifying.run import run_verifiers
-from pytest_agentbench.records import Case, CheckResult, RunArtifact, RunnerSpec
-from pytest_agentbench.workspaces import Sandboxes, SandboxSpec, Workspaces
+from pytest_agentbench.records.case import Case, RunnerSpec
+from pytest_agentbench.records.evaluation import CheckResult
+from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 HELD = [
     pytest.param("bubblewrap", marks=[needs_bubblewrap, pytest.mark.slow]),

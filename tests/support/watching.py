@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.records import Case, Model, RunnerSpec
-from pytest_agentbench.reports import run_row
+from pytest_agentbench.records.case import Case, Model, RunnerSpec
+from pytest_agentbench.reports.rows import run_row
 
 BEGUN: dict[str, Any] = {
     "started_at": "2026-11-22T10:00:00+00:00",

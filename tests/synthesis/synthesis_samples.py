@@ -6,8 +6,8 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from pytest_agentbench.synthesis import Catalogue
-from pytest_agentbench.tools.mcp import ServerTool
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue
+from pytest_agentbench.tools.mcp.servers import ServerTool
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "mcp"
 

@@ -10,7 +10,7 @@ import pytest
 from synthesis_samples import DATA
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.synthesis import Combination, read_combinations
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Combination, read_combinations
 
 FARES = {"name": "Fares", "servers": ["Trains", "Money"], "description": "Trains and money"}
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from synthesis_author import Author, Maker, scenario_of, scores, task
 
-from pytest_agentbench.store import Redactor
-from pytest_agentbench.synthesis import Drafts
+from pytest_agentbench.packs.mcp_bench.synthesis.drafts import Drafts
+from pytest_agentbench.store.redaction import Redactor
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthesis_samples import GIT, TIME, tool
 
-from pytest_agentbench.synthesis import Catalogue
-from pytest_agentbench.synthesis.names import named_in, words_of
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue
+from pytest_agentbench.packs.mcp_bench.synthesis.checks import named_in, words_of
 
 PARKS = Catalogue("National Parks", (tool("National Parks", "findParks", "Search for national parks by state"),))
 MATH = Catalogue(

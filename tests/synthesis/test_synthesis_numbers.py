@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.synthesis.numbers import lost_numbers
+from pytest_agentbench.packs.mcp_bench.synthesis.checks import lost_numbers
 
 
 @pytest.mark.parametrize(

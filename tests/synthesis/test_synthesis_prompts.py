@@ -7,10 +7,14 @@ import re
 import pytest
 from synthesis_samples import DATA, GIT, TIME, real_catalogues, tool
 
-from pytest_agentbench.synthesis import WORDINGS, Catalogue, Combination, Job, Reason
-from pytest_agentbench.synthesis.fuzzing import fuzzing_request
-from pytest_agentbench.synthesis.gate import gate_request
-from pytest_agentbench.synthesis.generation import generation_request
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Combination, Reason
+from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
+    WORDINGS,
+    fuzzing_request,
+    gate_request,
+    generation_request,
+)
+from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job
 
 REASON = Reason(kind="url", text="found 'http://a.example' in the detailed task")
 

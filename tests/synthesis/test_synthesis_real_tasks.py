@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from synthesis_samples import DATA, real_catalogues, real_tasks
 
-from pytest_agentbench.synthesis import Generated, detailed_problems, fuzzy_problems
-from pytest_agentbench.synthesis.calculation import calculates
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, calculates
+from pytest_agentbench.packs.mcp_bench.synthesis.checks import detailed_problems, fuzzy_problems
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the data of MCP-Bench does not lie beside this checkout")
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.synthesis.references import FORBIDDEN, forbidden_references
+from pytest_agentbench.packs.mcp_bench.synthesis.checks import FORBIDDEN, forbidden_references
 
 
 def kinds(text: str) -> list[str]:

@@ -12,11 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthesis_samples import GIT, TIME
 
-from pytest_agentbench.models import InvalidReply
-from pytest_agentbench.synthesis import WORDINGS, Generated, Quality
-from pytest_agentbench.synthesis.fuzzing import read_fuzzy
-from pytest_agentbench.synthesis.gate import read_quality, shortcomings
-from pytest_agentbench.synthesis.generation import read_generated
+from pytest_agentbench.models.replies import InvalidReply
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, Quality
+from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
+    WORDINGS,
+    read_fuzzy,
+    read_generated,
+    read_quality,
+    shortcomings,
+)
 
 anything = st.text() | st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(),

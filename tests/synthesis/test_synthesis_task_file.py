@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.synthesis import Combination, Generated, TaskFile
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Combination, Generated
+from pytest_agentbench.packs.mcp_bench.synthesis.task_file import TaskFile
 
 TIME = Combination(name="Single Server: Time", servers=("Time",))
 TASK = Generated(task_description="Time:get_current_time", dependency_analysis="alone")

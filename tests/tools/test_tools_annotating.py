@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.records import MessageEvent, ToolCallEvent, ToolResultEvent
-from pytest_agentbench.tools import Tool, annotated
+from pytest_agentbench.records.run import MessageEvent, ToolCallEvent, ToolResultEvent
+from pytest_agentbench.tools.base import Tool
+from pytest_agentbench.tools.toolbox import annotate_calls
 
 
 async def unused(arguments, context):
@@ -24,7 +25,7 @@ def call(name, arguments, raw=None, call_id="1"):
 
 
 def judged(event, tools=(ADD, CLOCK, BROKEN), warnings=None):
-    [found] = annotated([event], tools, (warnings if warnings is not None else []).append)
+    [found] = annotate_calls([event], tools, (warnings if warnings is not None else []).append)
     return found.name, found.offered, found.schema_valid
 
 
@@ -56,7 +57,7 @@ def test_an_agent_may_report_calls_by_the_names_that_providers_see():
         ToolResultEvent(sequence=1, at=0.1, call_id="1", name="Calc__add", content="1"),
         MessageEvent(sequence=2, at=0.2, role="assistant", content="Calc__add"),
     ]
-    made = annotated(events, [ADD], lambda text: None)
+    made = annotate_calls(events, [ADD], lambda text: None)
     assert [getattr(event, "name", None) for event in made] == ["Calc:add", "Calc:add", None]
     assert (made[0].offered, made[0].schema_valid) == (True, True)
     assert made[2] == events[2]

@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.tools import BUILTIN_TOOLS, SearchResult, Tool, Toolbox, ToolContext, ToolOutput
-from pytest_agentbench.workspaces import Sandbox, Workspace, Workspaces
-from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
+from pytest_agentbench.tools.base import SearchResult, Tool, ToolContext, ToolOutput
+from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS, Toolbox
+from pytest_agentbench.workspaces.sandboxes.base import Sandbox
+from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
 
 FILE_TOOLS = ("write_file", "read_file", "list_files")
 

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from support.docker_here import IMAGE, needs_bubblewrap, needs_docker
 
-from pytest_agentbench.tools import BUILTIN_TOOLS, Toolbox, ToolContext, ToolOutput
-from pytest_agentbench.workspaces import Sandboxes, SandboxKind, SandboxSpec, Workspaces
+from pytest_agentbench.tools.base import ToolContext, ToolOutput
+from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS, Toolbox
+from pytest_agentbench.workspaces.sandboxes.base import SandboxKind, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 TOOLS = ("exec_shell", "exec_python", "shell_session", "write_file")
 Call = Callable[..., Awaitable[ToolOutput]]

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.tools import BUILTIN_TOOLS, FetchError, Page, Toolbox, ToolContext, ToolOutput, web_fetcher
-from pytest_agentbench.tools.fetching import MAX_PAGE_BYTES
+from pytest_agentbench.tools.base import ToolContext, ToolOutput
+from pytest_agentbench.tools.fetching import MAX_PAGE_BYTES, Page, web_fetcher
 from pytest_agentbench.tools.network import Resolve
+from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS, Toolbox
+from pytest_agentbench.tools.web_client import FetchError
 
 HTML = (
     '<html><head><meta charset="iso-8859-1"><title>Owls</title><script>steal()</script></head>'

@@ -21,7 +21,7 @@ from support.mcp_server import NOISE, ODD_NAMES
 
 from pytest_agentbench.errors import McpCallError, McpServerError, UnavailableError
 from pytest_agentbench.tools.mcp.connection import Connection
-from pytest_agentbench.tools.mcp.launching import launch
+from pytest_agentbench.tools.mcp.launching import launch_server
 
 AT_ITS_END = """
 import json, sys, time
@@ -338,7 +338,7 @@ def test_a_server_may_end_by_itself_before_it_is_ended(kind: Any) -> None:
     async def main() -> None:
         server = declared_server(cwd=None, args=("-I", "-c", AT_ITS_END))
         async with sandbox_for(server, kind) as sandbox:
-            connection = Connection("Test", server, lambda: launch(server, sandbox), environ=os.environ)
+            connection = Connection("Test", server, lambda: launch_server(server, sandbox), environ=os.environ)
             assert (await connection.listing()).tools == ()
             await connection.close()
             assert (await sandbox.get("kept", 100)) == b"state"

@@ -15,7 +15,7 @@ import pytest
 from support.mcp_connections import connected, failure
 
 from pytest_agentbench.errors import McpCallError, McpServerError
-from pytest_agentbench.records import McpServer
+from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.tools.mcp.connection import Connection
 
 pytestmark = pytest.mark.slow

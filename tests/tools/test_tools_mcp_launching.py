@@ -14,9 +14,9 @@ from support.docker_here import needs_bubblewrap
 from support.mcp_connections import connected, declared_server, sandbox_for
 
 from pytest_agentbench.errors import McpServerError, UnavailableError
-from pytest_agentbench.records import McpServer
-from pytest_agentbench.tools.mcp.launching import Turns, headers_of, launch, mounts_of, problem
-from pytest_agentbench.workspaces import Mount
+from pytest_agentbench.records.case import McpServer
+from pytest_agentbench.tools.mcp.launching import Turns, headers_of, launch_server, mounts_of, problem
+from pytest_agentbench.workspaces.sandboxes.base import Mount
 
 KINDS = ["local", pytest.param("bubblewrap", marks=needs_bubblewrap)]
 
@@ -41,7 +41,7 @@ def executable(path: Path, text: str) -> Path:
 async def said(server: McpServer, kind: Any) -> str:
     """What a program writes to stdout until its end, and then what to stderr."""
     async with sandbox_for(server, kind) as sandbox:
-        process = await launch(server, sandbox, os.environ)
+        process = await launch_server(server, sandbox, os.environ)
         output = b""
         while data := await process.read():
             output += data

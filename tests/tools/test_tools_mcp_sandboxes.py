@@ -10,9 +10,11 @@ import pytest
 from support.docker_here import IMAGE, needs_docker
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.records import SandboxSettings
-from pytest_agentbench.tools.mcp import ServerSandboxes
-from pytest_agentbench.workspaces import Mount, Sandboxes, Workspaces
+from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.tools.mcp.launching import ServerSandboxes
+from pytest_agentbench.workspaces.sandboxes.base import Mount
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 
 @needs_docker

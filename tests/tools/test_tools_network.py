@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from pydantic import ValidationError
 
-from pytest_agentbench.config import NetworkSettings
+from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.tools.network import RefusedError, address_problem, checked_addresses, checked_url
 
 PUBLIC = NetworkSettings()

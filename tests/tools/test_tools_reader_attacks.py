@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.tools import Readers, UnreadableError, readers
-from pytest_agentbench.workspaces import bubblewrap_problem
+from pytest_agentbench.tools import readers
+from pytest_agentbench.tools.readers import Readers, UnreadableError
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
 
 needs_bubblewrap = pytest.mark.skipif(bubblewrap_problem() is not None, reason="needs bubblewrap")
 
@@ -62,7 +63,8 @@ _READ["html"] = lambda head, body: {"title": "x" * 5000, "text": "x", "length": 
 """
 HANGING = """
 import asyncio, sys
-from pytest_agentbench.tools import Readers, readers
+from pytest_agentbench.tools.readers import Readers
+from pytest_agentbench.tools import readers
 
 if sys.argv[1] == "local":
     readers.bubblewrap_problem = lambda: "there is none"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.tools import Readers, Reading, UnreadableError
+from pytest_agentbench.tools.readers import Readers, Reading, UnreadableError
 
 HANGS = b"<a " + b" ".join(b"a%d" % number for number in range(400_000)) + b">"
 

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pytest_agentbench.errors import AgentbenchError, ProviderError
-from pytest_agentbench.tools import Search, SearchResult, configured_search
-from pytest_agentbench.tools.search import brave, searxng, tavily
+from pytest_agentbench.tools.base import Search, SearchResult
+from pytest_agentbench.tools.web_tools import brave, configured_search, searxng, tavily
 
 HIT = {"title": "Owls", "url": "https://example.org/owls"}
 

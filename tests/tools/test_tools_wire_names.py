@@ -9,8 +9,8 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_agentbench.tools import Tool, Toolbox, ToolContext, ToolOutput
-from pytest_agentbench.tools.mcp.wire_names import wire_names
+from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
+from pytest_agentbench.tools.toolbox import Toolbox, wire_names
 
 LEGAL = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 import docker
 from support.docker_here import IMAGE
 
-from pytest_agentbench.records import SandboxNeeds, SandboxSettings
-from pytest_agentbench.workspaces import Sandbox, Sandboxes, SandboxSpec, Workspaces
+from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
+from pytest_agentbench.workspaces.sandboxes.base import Sandbox, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 T = TypeVar("T")
 

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from docker_support import in_session
 from support.docker_here import IMAGE
 
-from pytest_agentbench.records import SandboxSettings
-from pytest_agentbench.workspaces import Mount, Sandbox, Sandboxes, SandboxSpec
+from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 T = TypeVar("T")
 

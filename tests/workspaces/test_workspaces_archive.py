@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from support.small_disk import small_disk
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import ArchiveError, Workspace, Workspaces, archive, pack, unpack, walking
-from pytest_agentbench.workspaces.archive import MAX_ARCHIVE_BYTES
+from pytest_agentbench.workspaces import archive
+from pytest_agentbench.workspaces import workspace as walking
+from pytest_agentbench.workspaces.archive import MAX_ARCHIVE_BYTES, ArchiveError, pack, unpack
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
 
 
 @pytest.fixture

@@ -22,9 +22,11 @@ from support.docker_here import needs_bubblewrap
 
 import pytest_agentbench
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import ExecResult, Mount, SandboxSpec, Workspace, Workspaces, bubblewrap_problem
-from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
 
 SPEC = SandboxSpec("bubblewrap")
 PYTHON = "/usr/bin/python3"
@@ -248,7 +250,10 @@ def test_what_bubblewrap_says_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path:
 ORDINARY = """
 import asyncio, json, sys
 sys.path[:0] = json.loads(sys.argv[1])
-from pytest_agentbench.workspaces import ResourceLimits, Sandboxes, SandboxSpec, Workspaces, bubblewrap_problem
+from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
 async def scene():
     workspaces = Workspaces()
     workspace = workspaces.create("case")
@@ -269,7 +274,10 @@ print(json.dumps(asyncio.run(scene())))
 ROOT_OF_ONE_ID = """
 import asyncio, json, sys
 sys.path[:0] = json.loads(sys.argv[1])
-from pytest_agentbench.workspaces import Sandboxes, SandboxSpec, Workspaces, bubblewrap_problem
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
 async def scene():
     workspaces = Workspaces()
     sandbox = await Sandboxes(workspaces).start(SandboxSpec("bubblewrap"), workspaces.create("case"))

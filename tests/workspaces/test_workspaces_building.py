@@ -12,7 +12,7 @@ from support.docker_here import IMAGE, needs_docker
 from support.processes import running
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.workspaces import ImageBuilder, image_builder
+from pytest_agentbench.workspaces.containers.builder import ImageBuilder, image_builder
 
 pytestmark = [pytest.mark.slow, needs_docker]
 

@@ -12,10 +12,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.other_user import NOBODY, as_nobody, needs_root
 
-from pytest_agentbench.records import FileChange
-from pytest_agentbench.workspaces import TreeError, Workspace
-from pytest_agentbench.workspaces.diff import MAX_CHANGES, MAX_DIFF, MAX_DIFFS, MAX_TEXT, compare
-from pytest_agentbench.workspaces.snapshot import EMPTY, digest, take_snapshot
+from pytest_agentbench.records.run import FileChange
+from pytest_agentbench.workspaces.changes import (
+    EMPTY,
+    MAX_CHANGES,
+    MAX_DIFF,
+    MAX_DIFFS,
+    MAX_TEXT,
+    compare_snapshots,
+    digest_snapshot,
+    take_snapshot,
+)
+from pytest_agentbench.workspaces.workspace import TreeError, Workspace
 
 
 class Folder:
@@ -32,7 +40,7 @@ class Folder:
 
     def compared(self, *wanted: str) -> tuple[list[FileChange], int]:
         before, after = take_snapshot(str(self.old)), take_snapshot(str(self.path))
-        return compare(before, after, self.old, Workspace(self.path), wanted)
+        return compare_snapshots(before, after, self.old, Workspace(self.path), wanted)
 
     def changes(self) -> dict[str, FileChange]:
         return {change.path: change for change in self.compared()[0]}
@@ -254,7 +262,7 @@ def test_folders_and_files_that_the_agent_closed_are_not_gone(folder, monkeypatc
     with as_nobody():
         after = take_snapshot(".")
     assert set(after.unseen) == {"closed", "hollow"}
-    changes, _ = compare(take_snapshot(str(folder.old)), after, folder.old, Workspace(folder.path))
+    changes, _ = compare_snapshots(take_snapshot(str(folder.old)), after, folder.old, Workspace(folder.path))
     assert [(change.path, change.change, change.after.mode) for change in changes] == [
         ("closed", "mode", 0),
         ("file", "modified", 0),
@@ -271,16 +279,16 @@ def test_folders_nested_without_end_are_refused(folder):
 
 
 def test_equal_folders_have_equal_digests(tmp_path):
-    assert digest(EMPTY) == digest(take_snapshot(str(tmp_path)))
+    assert digest_snapshot(EMPTY) == digest_snapshot(take_snapshot(str(tmp_path)))
     (tmp_path / "a").mkdir()
     for name in ("one", "two"):
         (tmp_path / "a" / name / "sub").mkdir(parents=True)
         (tmp_path / "a" / name / "sub" / "f").write_text("x")
     one, two = (take_snapshot(str(tmp_path / "a" / name)) for name in ("one", "two"))
-    assert digest(one) == digest(two)
+    assert digest_snapshot(one) == digest_snapshot(two)
     for path in (tmp_path / "a" / "two" / "sub", tmp_path / "a" / "two" / "sub" / "f"):
         path.touch()
         path.chmod(path.stat().st_mode | 0o020)  # as another umask has it
-    assert digest(one) == digest(take_snapshot(str(tmp_path / "a" / "two")))
+    assert digest_snapshot(one) == digest_snapshot(take_snapshot(str(tmp_path / "a" / "two")))
     (tmp_path / "a" / "two" / "sub" / "f").chmod(0o755)
-    assert digest(one) != digest(take_snapshot(str(tmp_path / "a" / "two")))
+    assert digest_snapshot(one) != digest_snapshot(take_snapshot(str(tmp_path / "a" / "two")))

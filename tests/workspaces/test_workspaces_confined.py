@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.workspaces import MAX_FILE_BYTES, PathRefusedError, Workspace, Workspaces
+from pytest_agentbench.workspaces.confined import MAX_FILE_BYTES, PathRefusedError
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from docker_support import containers_of, docker_client, in_container, until
 from support.docker_here import needs_docker
 
-from pytest_agentbench.workspaces import ExecResult, Sandbox
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
 
 pytestmark = [needs_docker, pytest.mark.slow]
 

@@ -13,8 +13,11 @@ from docker_support import docker_client, docker_spec, in_session, until
 from support.docker_here import IMAGE, needs_docker
 
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
-from pytest_agentbench.records import SandboxNeeds, SandboxSettings
-from pytest_agentbench.workspaces import Mount, Sandboxes, build_digest, compose_digest, compose_problem
+from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
+from pytest_agentbench.workspaces.containers.compose import compose_digest, compose_problem
+from pytest_agentbench.workspaces.containers.images import build_digest
+from pytest_agentbench.workspaces.sandboxes.base import Mount
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 pytestmark = [needs_docker, pytest.mark.slow]
 needs_compose = pytest.mark.skipif(compose_problem() is not None, reason=compose_problem() or "")

@@ -14,15 +14,17 @@ from docker_support import containers_of, docker_client, docker_spec, in_session
 from support.docker_here import IMAGE, needs_docker
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.records import SandboxNeeds, SandboxSettings
-from pytest_agentbench.workspaces import Sandboxes, host_mark
+from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import host_mark
 
 pytestmark = [needs_docker, pytest.mark.slow]
 
 KILLED = """
 import asyncio, os, signal, sys
-from pytest_agentbench.records import SandboxSettings
-from pytest_agentbench.workspaces import Sandboxes, Workspaces
+from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 async def main():
     sandboxes = Sandboxes(Workspaces())

@@ -19,18 +19,12 @@ from support.processes import running
 from support.small_disk import small_disk
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import (
-    ExecResult,
-    Process,
-    ResourceLimits,
-    Sandbox,
-    SandboxSpec,
-    Workspace,
-    Workspaces,
-)
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, ResourceLimits, Sandbox, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox
-from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
+from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
 
 T = TypeVar("T")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

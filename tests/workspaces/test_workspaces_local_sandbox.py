@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 from support.processes import running
 
-from pytest_agentbench.workspaces import ExecResult, ResourceLimits, Workspace, Workspaces
-from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, ResourceLimits
+from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.workspace import Workspace
 
 NAP = f"999.{os.getpid():07}"
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and a child subreaper")

@@ -11,7 +11,7 @@ from docker_support import until
 from podman_support import in_podman
 from support.processes import running
 
-from pytest_agentbench.workspaces import ExecResult, Mount, Sandbox
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox
 
 OWN = f"76{os.getpid():07d}"
 """What programs of this process's tests are known by on this machine, where other workers run the same tests."""

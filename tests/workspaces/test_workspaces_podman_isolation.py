@@ -16,14 +16,15 @@ from support.other_user import needs_root
 from support.podman_here import PodmanLacks, podman
 from support.socket_families import ALLOWED_FAMILIES, OPEN_FAMILIES
 
-from pytest_agentbench.workspaces import Mount, Sandbox
+from pytest_agentbench.workspaces.sandboxes.base import Mount, Sandbox
 
 pytestmark = pytest.mark.slow
 
 ROOTLESS = """
 import asyncio, os, sys
-from pytest_agentbench.records import SandboxSettings
-from pytest_agentbench.workspaces import Sandboxes, Workspaces
+from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 async def main():
     workspaces = Workspaces()

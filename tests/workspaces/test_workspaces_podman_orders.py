@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import Mount
 from pytest_agentbench.workspaces.containers import podman
+from pytest_agentbench.workspaces.sandboxes.base import Mount
 
 CONFIG: dict[str, Any] = {
     "Memory": 2**31,

@@ -19,16 +19,18 @@ from podman_support import called, containers_at, in_podman, podman_spec
 from support.docker_here import IMAGE
 
 from pytest_agentbench.errors import SandboxError, UnavailableError
-from pytest_agentbench.records import SandboxNeeds, SandboxSettings
-from pytest_agentbench.workspaces import ExecResult, Mount, Sandbox, Sandboxes, engine_problem
-from pytest_agentbench.workspaces.containers.engines import find_engine, start_service
+from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
+from pytest_agentbench.workspaces.containers.engines import engine_problem, find_engine, start_service
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 LOCAL = "localhost/agentbench-none:1"
 
 SESSION = """
 import asyncio, sys
-from pytest_agentbench.records import SandboxSettings
-from pytest_agentbench.workspaces import Sandboxes, Workspaces
+from pytest_agentbench.records.case import SandboxSettings
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 async def main():
     sandboxes = Sandboxes(Workspaces())

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from support.other_user import NOBODY, as_nobody
 
-from pytest_agentbench.workspaces import PathRefusedError, Workspace
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.workspace import Workspace
 
 
 @pytest.fixture

@@ -13,20 +13,15 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import (
-    PathRefusedError,
-    Workspace,
-    Workspaces,
-    bubblewrap_problem,
-    host_mark,
-    session_is_dead,
-)
-from pytest_agentbench.workspaces.sessions import _take
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
+from pytest_agentbench.workspaces.sessions import Workspaces, _take, host_mark, session_is_dead
+from pytest_agentbench.workspaces.workspace import Workspace
 
 SESSION = """
 import sys
 from pathlib import Path
-from pytest_agentbench.workspaces import Workspaces
+from pytest_agentbench.workspaces.sessions import Workspaces
 
 workspaces = Workspaces(Path(sys.argv[1]))
 for name in sys.argv[2:]:

@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.workspaces import (
-    PathRefusedError,
-    TreeError,
-    Workspace,
-    Workspaces,
-    copy_tree,
-    digest,
-    fill,
-    take_snapshot,
-    template_digest,
-)
+from pytest_agentbench.workspaces.changes import digest_snapshot, take_snapshot
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.sessions import Workspaces
+from pytest_agentbench.workspaces.template import copy_tree, fill_workspace, template_digest
+from pytest_agentbench.workspaces.workspace import TreeError, Workspace
 
 
 @pytest.fixture
@@ -48,7 +42,7 @@ def test_files_folders_modes_times_and_links_are_copied(template, workspace, tmp
     (template / "read only" / "a").write_bytes(b"\0" * 3_000_000)
     (template / "read only").chmod(0o555)
     os.link(template / "src" / "run.sh", template / "twin")
-    snapshot = fill(workspace, template)
+    snapshot = fill_workspace(workspace, template)
     there = workspace.path / "src" / "run.sh"
     assert there.read_text() == "#!/bin/sh\n"
     assert (stat.S_IMODE(there.stat().st_mode), there.stat().st_mtime_ns) == (0o755, 1_000_000_001)
@@ -56,7 +50,7 @@ def test_files_folders_modes_times_and_links_are_copied(template, workspace, tmp
     assert os.readlink(workspace.path / "link") == "../secret"
     assert os.readlink(workspace.path / "folder") == "src"
     assert (workspace.path / "twin").stat().st_nlink == 1
-    assert digest(snapshot) == digest(take_snapshot(str(workspace.path))) == template_digest(template)
+    assert digest_snapshot(snapshot) == digest_snapshot(take_snapshot(str(workspace.path))) == template_digest(template)
     owners = {(each.lstat().st_uid, each.lstat().st_gid) for each in workspace.path.rglob("*")}
     own = (workspace.owner, workspace.owner) if workspace.owner is not None else (os.getuid(), os.getgid())
     assert owners == {own}
@@ -67,13 +61,13 @@ def test_what_no_workspace_takes_is_named_before_anything_runs(template, workspa
     with pytest.raises(ConfigError, match=r"template/fifo: found what is no file, folder or link that can be read"):
         template_digest(template)
     with pytest.raises(ConfigError, match="template/fifo: found what is no file"):
-        fill(workspace, template)
+        fill_workspace(workspace, template)
 
 
 def test_a_template_that_is_too_large_says_how_large_it_may_be(template, workspace):
     with (template / "hole").open("wb") as file:
         file.truncate(513 * 2**20)
-    for made in (lambda: template_digest(template), lambda: fill(workspace, template)):
+    for made in (lambda: template_digest(template), lambda: fill_workspace(workspace, template)):
         with pytest.raises(
             ConfigError, match="too large: its files hold more than 512 MB; expected under 50,000 files"
         ):

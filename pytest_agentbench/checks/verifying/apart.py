@@ -19,10 +19,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.checks.json_values import loads
-from pytest_agentbench.checks.verifying.command import private_path
+from pytest_agentbench.checks.base import loads
+from pytest_agentbench.checks.verifying.verifiers import private_path
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces import PathRefusedError, Sandbox
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.sandboxes.base import Sandbox
 
 HELPER = Path(__file__).with_name("agentbench_solution.py")
 """The module by which hidden files ask."""

@@ -11,19 +11,12 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from pytest_agentbench.bounded import MAX_DOCUMENT, open_file
-from pytest_agentbench.records import Case, HiddenFile, Verifier
-from pytest_agentbench.workspaces import (
-    PRIVATE_TMP,
-    WORKSPACE,
-    PathRefusedError,
-    TreeError,
-    Workspace,
-    copy_tree,
-    take_snapshot,
-)
-from pytest_agentbench.workspaces.confined import open_folder
-from pytest_agentbench.workspaces.walking import walk
+from pytest_agentbench.bounded.files import MAX_DOCUMENT, open_file
+from pytest_agentbench.records.case import Case, HiddenFile, Verifier
+from pytest_agentbench.workspaces.changes import take_snapshot
+from pytest_agentbench.workspaces.confined import PathRefusedError, open_folder
+from pytest_agentbench.workspaces.template import copy_tree
+from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, TreeError, Workspace, walk
 
 _STEERING = re.compile(
     r"(conftest|sitecustomize|usercustomize)(\..*)?|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml"

@@ -1,15 +1,109 @@
-"""The report as Markdown: a comment on a pull request, GitHub's job summary."""
+"""The report as Markdown: a comment on a pull request, GitHub's job summary, the comparison with a baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.reports.ci import sections
-from pytest_agentbench.reports.ci.blocks import joined, listed
-from pytest_agentbench.reports.ci.compared import comparison
-from pytest_agentbench.reports.ci.escaping import SENTENCE, code
-from pytest_agentbench.reports.ci.places import Places
+from pytest_agentbench.reports.ci.jobs import Places
+from pytest_agentbench.reports.ci.sections import (
+    SENTENCE,
+    SHOWN,
+    STYLE,
+    Block,
+    case_link,
+    code,
+    folded,
+    joined,
+    listed,
+    table,
+)
+from pytest_agentbench.reports.comparison.wording import VERDICTS, chance_text, p_text, points
+from pytest_agentbench.reports.table import percent
+
+_NOTES = 3
+_ICONS = {"worse": "❌ ", "better": "✅ "}
+_TITLES = ("model", "cases", "before", "now", "difference", "95 % interval", "p", "verdict")
+
+
+def comparison(
+    found: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], places: Places, reasons: Sequence[str] = ()
+) -> list[Block]:
+    """The `comparison` of report.json. `rows` are its runs by node id: where cases stand.
+
+    What the gate's `reasons` say already is not said again.
+    """
+    name = found["baseline"]["report"] or "the baseline"
+    started = found["baseline"]["started_at"]
+    head = f"### Compared with {code(name)}" + (f" of {code(started)}" if started else "")
+    sentences = [model["summary"] for model in found["models"]]
+    sentences = [sentence for sentence in sentences if not any(sentence in reason for reason in reasons)]
+    worse = [(change, model) for model in found["models"] for change in model["regressions"]]
+    better = [(change, model) for model in found["models"] for change in model["gains"]]
+    blocks = [
+        table(head, _TITLES, map(_row, found["models"])),
+        *listed("", [f"- {code(sentence, SENTENCE)}" for sentence in sentences], SHOWN, "more"),
+        *listed("", [f"- ⚠️ {code(note, SENTENCE)}" for note in found["notes"]], _NOTES, "more notes"),
+    ]
+    lines = [_change(change, model, rows, places) for change, model in worse]
+    blocks += listed(f"**{_cases(worse)} worse than before**", lines, SHOWN, "more are worse")
+    if better:
+        gains = Block("", [_change(change, model, rows, places) for change, model in better])
+        blocks.append(folded(f"{_cases(better)} better than before", gains))
+    chance = [(change, model) for model in found["models"] for change in model.get("by_chance", ())]
+    if chance:
+        said = chance_text([change for change, _ in chance])
+        blocks.append(folded(said, Block("", [_change(change, model, rows, places) for change, model in chance])))
+    if lines := [*_unpaired(found)]:
+        blocks.append(folded("Not compared", Block("", lines)))
+    return blocks
+
+
+def _row(model: Mapping[str, Any]) -> Sequence[str]:
+    measure, same = model["pass_rate"], model["baseline_model_id"] == model["model_id"]
+    name = code(model["model_id"]) + ("" if same else f" against {code(model['baseline_model_id'])}")
+    verdict, p_value = measure["verdict"], measure["p_adjusted"]
+    return (
+        name,
+        str(measure["cases"]),
+        *(STYLE.dash if measure[side] is None else percent(measure[side]) for side in ("baseline", "current")),
+        STYLE.dash if measure["difference"] is None else f"{points(measure['difference'])} points",
+        STYLE.dash if measure["ci95"] is None else " to ".join(map(points, measure["ci95"])),
+        STYLE.dash if p_value is None else p_text(p_value).removeprefix("p ").removeprefix("= "),
+        f"{_ICONS.get(verdict, '')}{VERDICTS.get(verdict, STYLE.dash)}",
+    )
+
+
+def _change(
+    change: Mapping[str, Any], model: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], places: Places
+) -> str:
+    row = rows.get(change["nodeid"] or "")
+    name = code(change["case_id"]) if row is None else case_link(row, places)
+    sides = " → ".join(f"{change[side]['passed']} of {change[side]['judged']}" for side in ("baseline", "current"))
+    must = ", **must pass**" if change["must_pass"] else ""
+    alone = "" if change["p_value"] is None else f" ({p_text(change['p_value'])} by itself)"
+    said = f": {code(change['message'], SENTENCE)}" if change["message"] else ""
+    return f"- {name} on {code(model['model_id'])}{must}: {sides} passed{alone}{said}"
+
+
+def _unpaired(found: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each model and case that is on one side alone, or has no verdict on one."""
+    for side, where in (("only_baseline", "before"), ("only_current", "now")):
+        yield from (f"- model {code(name)}: only {where}" for name in found[side])
+        for model in found["models"]:
+            on = code(model["model_id"])
+            yield from (f"- {code(case)} on {on}: only {where}" for case in model["cases"][side])
+    for model in found["models"]:
+        cases = model["cases"]["unjudged"]
+        yield from (f"- {code(case)} on {code(model['model_id'])}: no verdict on one side" for case in cases)
+
+
+def _cases(changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
+    """How many cases they are, on however many models."""
+    number = len({change["case"] for change, _ in changes})
+    return f"{number:,} case{'' if number == 1 else 's'}"
+
 
 COMMENT = 65_000
 """Bytes of a comment: GitHub takes 65,536 characters."""

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.reports.ci.commands import command, on_github
+from pytest_agentbench.reports.assertion import by_file
 from pytest_agentbench.reports.ci.document import markdown
-from pytest_agentbench.reports.ci.places import Places, is_outside
-from pytest_agentbench.reports.ci.troubles import Trouble, troubles
+from pytest_agentbench.reports.ci.jobs import Places, command, is_outside, on_github
+from pytest_agentbench.reports.ci.sections import Trouble, troubles
 from pytest_agentbench.reports.table import Terminal
-from pytest_agentbench.reports.uncollected import by_file
 
 MOST = 10
 """Annotations of one level that GitHub shows of a step."""

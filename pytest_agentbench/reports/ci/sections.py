@@ -1,28 +1,164 @@
-"""The parts of a comment and of a job summary, each a list of blocks, empty where there is nothing to say."""
+"""The parts of a comment and of a job summary: blocks of Markdown, text of others escaped, of a bounded size."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pytest_agentbench.reports import text
-from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
-from pytest_agentbench.reports.ci.blocks import Block, folded, listed, table
-from pytest_agentbench.reports.ci.escaping import SENTENCE, code
-from pytest_agentbench.reports.ci.places import Places
-from pytest_agentbench.reports.ci.troubles import Trouble, troubles
-from pytest_agentbench.reports.figures import (
+from pytest_agentbench.reports.assertion import by_file
+from pytest_agentbench.reports.ci.jobs import Places
+from pytest_agentbench.reports.gate import CaseKey, case_key, has_verdict
+from pytest_agentbench.reports.table import (
+    Style,
     cost,
     grading_line,
     judged,
     model_marks,
+    percent,
     subject,
     tokens,
     totals_lines,
 )
-from pytest_agentbench.reports.table import Style, percent
-from pytest_agentbench.reports.uncollected import by_file
+from pytest_agentbench.terminal_text import visible_line
+
+NAME = 120
+SENTENCE = 300
+"""Characters that are shown of a name, and of a message."""
+
+_MEANT = re.compile(r"[\\`*_{}\[\]<>#!|~&@:$^]|(?<=www)\.", re.IGNORECASE)
+
+
+def code(text: str, limit: int = NAME) -> str:
+    """The text in `<code>`, on one line, also in a table's cell.
+
+    What Markdown could read as markup becomes character references, which never are. GitHub and GitLab look for
+    mentions, issues and emoji in the finished page, but not in `<code>`; for mail addresses even there, in texts that
+    no element or comment divides.
+    """
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return f"<code>{_MEANT.sub(_reference, visible_line(cut))}</code>"
+
+
+def _reference(match: re.Match[str]) -> str:
+    return "&#64;<!-- -->" if match[0] == "@" else f"&#{ord(match[0])};"
+
+
+_NOTE = 80
+"""Bytes that the note on what is left out takes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph, or lines (`items`) between `head` and `tail`, of which as many as fit are kept."""
+
+    head: str
+    items: Sequence[str] = ()
+    tail: str = ""
+
+    def within(self, room: int) -> str | None:
+        """The block in at most `room` bytes; None where its head and one line do not fit."""
+        kept, left = [], room - _size(self.head) - _size(self.tail) - _NOTE
+        for item in self.items:
+            left -= _size(item) + 1
+            if left < 0:
+                break
+            kept.append(item)
+        if left < 0 and not kept:
+            return None
+        lacking = len(self.items) - len(kept)
+        note = f"\n\n… and {lacking:,} more, see the report." if lacking else ""
+        lines = "\n".join([self.head, *kept]) if self.head else "\n".join(kept)
+        return f"{lines}{note}{self.tail}"
+
+
+def table(head: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Block:
+    """A table below a heading; all columns but the first are flush right. Cells are Markdown already."""
+    rule = f"|---|{'---:|' * (len(titles) - 1)}"
+    above = f"{head}\n\n" if head else ""
+    return Block(f"{above}{_line(titles)}\n{rule}", [_line(row) for row in rows])
+
+
+def folded(summary: str, block: Block) -> Block:
+    """The block behind a line that opens it."""
+    return Block(
+        f"<details>\n<summary>{summary}</summary>\n\n{block.head}".rstrip("\n") + ("" if block.head else "\n"),
+        block.items,
+        f"{block.tail}\n\n</details>",
+    )
+
+
+def listed(head: str, items: Sequence[str], shown: int, rest: str) -> list[Block]:
+    """A list of which the first `shown` items are open, and the others behind a line that says how many they are."""
+    if not items:
+        return []
+    blocks = [Block(f"{head}\n" if head else "", items[:shown])]
+    if len(items) > shown:
+        blocks.append(folded(f"{len(items) - shown:,} {rest}", Block("", items[shown:])))
+    return blocks
+
+
+def joined(blocks: Iterable[Block], last: str, limit: int) -> str:
+    """The blocks with `last` at their end, in at most `limit` bytes of UTF-8. A block that does not fit is left out."""
+    room = limit - _size(last) - 1 - _NOTE
+    texts, dropped = [], 0
+    for block in blocks:
+        text = block.within(room - 2)
+        if text is None:
+            dropped += 1
+        else:
+            texts.append(text)
+            room -= _size(text) + 2
+    if dropped:
+        texts.append("More would not fit here; the report has all of it.")
+    return "\n\n".join([*texts, last]) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A case on a model: `runs` of its `ran` runs did not pass, all in one way. `row` is the first of them."""
+
+    row: Mapping[str, Any]
+    runs: int
+    ran: int
+
+    @property
+    def often(self) -> str:
+        """How often it came to that, empty where the case ran once."""
+        return "" if self.ran == 1 else f"{self.runs} of {self.ran} runs"
+
+    @property
+    def reason(self) -> str:
+        """What the first such run says of it."""
+        message: str | None = self.row["message"]
+        return message or "no reason is known"
+
+
+def troubles(report: Mapping[str, Any], outcome: str) -> list[list[Trouble]]:
+    """The cases with runs of this outcome (`failed` or `error`), in the report's order: what each model made of one."""
+    ran: dict[tuple[CaseKey, str], int] = defaultdict(int)
+    found: dict[tuple[CaseKey, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in report["runs"]:
+        key = case_key(row), row["model_id"]
+        ran[key] += row["outcome"] != "skipped"
+        if row["outcome"] == outcome:
+            found[key].append(row)
+    cases: dict[CaseKey, list[Trouble]] = defaultdict(list)
+    for (case, model), rows in found.items():
+        cases[case].append(Trouble(rows[0], len(rows), ran[case, model]))
+    return list(cases.values())
+
 
 STYLE = Style(width=10_000, fancy=True)
 SHOWN = 20

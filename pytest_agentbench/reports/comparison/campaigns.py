@@ -1,4 +1,4 @@
-"""One side of a comparison: what a report.json says of its cases, small enough to keep while a session runs."""
+"""One side of a comparison: what a report.json, of this session or on disk, says of its cases."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports.cases import CaseKey, case_key, has_verdict
-from pytest_agentbench.reports.gate import Counts
+from pytest_agentbench.reports.gate import CaseKey, Counts, case_key, has_verdict
+from pytest_agentbench.reports.reading import read_report
 from pytest_agentbench.reports.rows import Row
 
 _MESSAGE = 200
@@ -153,3 +154,21 @@ def _figures(row: Row) -> dict[str, float]:
         "duration_seconds": row["duration_seconds"],
     }
     return {name: value for name, value in figures.items() if value is not None}
+
+
+def named_report(text: str) -> tuple[Path, str | None]:
+    """The file and the model of `REPORT.json` or `REPORT.json#MODEL`; a file of the whole name comes first."""
+    path, mark, model = text.rpartition("#")
+    return (Path(path), model) if mark and path and model and not Path(text).exists() else (Path(text), None)
+
+
+def read_campaign(text: str, here: Path) -> tuple[Campaign, dict[str, Any]]:
+    """A side and its whole report. It is named as seen from `here`, where it lies below.
+
+    Raises ConfigError for a file that is no report.json, and for a model without a run in it.
+    """
+    path, model = named_report(text)
+    report = read_report(path)
+    whole, here = path.resolve(), here.resolve()
+    name = whole.relative_to(here) if whole.is_relative_to(here) else path
+    return campaign(report, name.as_posix(), model), report

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pytest_agentbench.metrics import Interval
 from pytest_agentbench.reports.comparison.campaigns import Campaign
-from pytest_agentbench.reports.comparison.paired import ALPHA, POWER
-from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, incompletion
-from pytest_agentbench.reports.statistics import pair
+from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, describe_shortfall
+from pytest_agentbench.statistics.estimates import Interval, pair
+from pytest_agentbench.statistics.paired import ALPHA, POWER
 
 WORSE, BETTER, SAME, UNCLEAR, NOTHING = "worse", "better", "no_difference_seen", "not_enough_runs", "nothing_compared"
 
@@ -153,7 +152,7 @@ class Comparison:
     @property
     def incomplete(self) -> list[str]:
         """Sentences on models of which too many runs have no verdict on the current side."""
-        missing = {model.model_id: incompletion(model.runs[1], self.min_completion) for model in self.models}
+        missing = {model.model_id: describe_shortfall(model.runs[1], self.min_completion) for model in self.models}
         return [f"Completion of {model_id} {said}" for model_id, said in missing.items() if said is not None]
 
     def _failures(self) -> Iterator[str]:
@@ -165,7 +164,7 @@ class Comparison:
                     f"Nothing of {model.model_id} could be compared with {self.baseline.label}: no case has a verdict "
                     "on both sides."
                 )
-            if model.runs[0].judged and (missing := incompletion(model.runs[0], self.min_completion)) is not None:
+            if model.runs[0].judged and (missing := describe_shortfall(model.runs[0], self.min_completion)) is not None:
                 yield f"{self.baseline.label} is too incomplete to compare {model.model_id} with: completion {missing}"
             if model.pass_rate.verdict == WORSE:
                 yield f"Significant regression: {model.summary}"

@@ -1,10 +1,11 @@
-"""The page around the report's data: a shell, one style, one script, and the data as compressed text."""
+"""The page around the report's data: a shell, one style, its modules as one script, and the data as compressed text."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
@@ -12,12 +13,48 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.reports.charts import chart_library, charts
-from pytest_agentbench.reports.html.chunks import place_details, remove_earlier
-from pytest_agentbench.reports.html.scripts import joined, static
+from pytest_agentbench.reports.html.details import place_details, remove_earlier
 from pytest_agentbench.reports.report import Report
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z_]+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
+
+
+@cache
+def joined(entry: str = "main") -> str:
+    """The module and all that it imports, each in a scope of its own, after what it imports itself.
+
+    Modules import names only, as they are, on one line each. Raises ValueError where modules import in a circle.
+    """
+    texts: dict[str, str] = {}
+    _add(entry, texts, ())
+    return "".join(texts.values())
+
+
+@cache
+def static(name: str) -> str:
+    """A file of the page."""
+    from importlib.resources import files
+
+    return (files(__package__) / "static" / name).read_text(encoding="utf-8")
+
+
+def _add(name: str, texts: dict[str, str], above: tuple[str, ...]) -> None:
+    if name in above:
+        raise ValueError(f"modules import each other in a circle: {' -> '.join((*above, name))}")
+    if name in texts:
+        return
+    source = static(f"{name}.js")
+    for _, imported in _IMPORT.findall(source):
+        _add(imported, texts, (*above, name))
+    exports = ", ".join(name for _, name in _EXPORT.findall(source))
+    body = _EXPORT.sub(r"\1", _IMPORT.sub(r"const \1 = module_\2;", source))
+    texts[name] = f"const module_{name} = (() => {{\n{body}return {{ {exports} }};\n}})();\n"
+
 
 PageData = dict[str, Any]
 
@@ -32,7 +69,7 @@ def write_page(
     `comparison` is report.json's, in place of the report's own. `output` is where runs and evaluations are stored.
     Raises UnwritableError.
     """
-    from pytest_agentbench.research.files import write_text
+    from pytest_agentbench.store.output_files import write_text
 
     placed = place_details(report, path, output)
     write_text(path, page_text({**page_data(report, comparison), "details": placed.facts}, placed.blocks))

@@ -1,7 +1,4 @@
-"""Sends spans and events by OTLP over HTTP, from threads of the SDK's.
-
-A collector that is slow, dead or refuses costs a session a warning, and at its end at most `FLUSH_SECONDS` and one.
-"""
+"""Send spans and events by OTLP over HTTP, from threads of the SDK's; little is read of a collector's answers."""
 
 from __future__ import annotations
 
@@ -13,9 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from importlib.metadata import version
+from io import BytesIO
 from typing import Any
 
 import pytest
+import requests
 from opentelemetry._logs import LogRecord
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
@@ -35,15 +34,60 @@ from opentelemetry.trace import (
     TraceFlags,
     set_span_in_context,
 )
+from requests.adapters import HTTPAdapter
 
-from pytest_agentbench.errors import visible
-from pytest_agentbench.records import Evaluation, Model, RunArtifact
-from pytest_agentbench.reports.telemetry.answers import collector_session
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.telemetry.environment import captures_content, sends
-from pytest_agentbench.reports.telemetry.evaluations import EVENT, evaluation_events
-from pytest_agentbench.reports.telemetry.spans import Attribute, SpanFacts, agent_span, call_spans
+from pytest_agentbench.reports.telemetry.spans import (
+    EVENT,
+    Attribute,
+    SpanFacts,
+    agent_span,
+    call_spans,
+    evaluation_events,
+)
 from pytest_agentbench.reports.text import sendable
-from pytest_agentbench.store import Redactor
+from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.terminal_text import visible
+
+LONGEST = 65_536
+"""Bytes of an answer that are read. Nothing in it is needed, and an endless one would fill the memory."""
+_PROVIDERS = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP{signal}_CREDENTIAL_PROVIDER" for signal in ("", "_TRACES", "_LOGS"))
+
+
+def collector_session() -> requests.Session | None:
+    """The session for an exporter; None where a variable names a provider of sessions, which the SDK then asks."""
+    if any(name in os.environ for name in _PROVIDERS):
+        return None
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Guarded())
+    return session
+
+
+class _Guarded(HTTPAdapter):
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        """Raises RequestException for a redirect: the SDK follows none, and takes it for success."""
+        response = super().send(request, *args, **kwargs)
+        raw = response.raw
+        try:
+            response.raw = BytesIO(raw.read(LONGEST, decode_content=False))
+        finally:
+            raw.close()
+        if 300 <= response.status_code < 400:
+            raise requests.RequestException(
+                f"the collector redirects ({response.status_code}) to {response.headers.get('location')}, which is not "
+                "followed; name its own address in OTEL_EXPORTER_OTLP_ENDPOINT"
+            )
+        return response
+
+
+# Sends spans and events by OTLP over HTTP, from threads of the SDK's.
+#
+# A collector that is slow, dead or refuses costs a session a warning, and at its end at most `FLUSH_SECONDS` and one.
+
 
 FLUSH_SECONDS = 5.0
 """How long the end of a session waits for what is not sent yet."""

@@ -1,8 +1,4 @@
-"""A stored run as spans: the agent's invocation, and below it what it asked of models and tools.
-
-Names and attributes are those of OpenTelemetry's GenAI semantic conventions (operations `invoke_agent`, `chat` and
-`execute_tool`); what they have no name for begins with `agentbench.`.
-"""
+"""A stored run as spans and its verdict as events, by the GenAI conventions of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -10,20 +6,62 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_agentbench.models import read_usage
-from pytest_agentbench.records import (
+from pytest_agentbench.models.pricing import read_usage
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
+from pytest_agentbench.records.run import (
     FinalOutputEvent,
     MessageEvent,
-    Model,
     RunArtifact,
     RunnerEvent,
     ToolCallEvent,
     ToolResultEvent,
     Usage,
 )
-from pytest_agentbench.reports.telemetry.providers import provider_name
+
+_NAMES = {
+    "azure": "azure.ai.openai",
+    "aws": "aws.bedrock",
+    "google": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "x-ai": "x_ai",
+}
+"""Where `gen_ai.provider.name` differs from the name in genai-prices."""
+
+
+def provider_name(model: Model) -> str:
+    """`gen_ai.provider.name` of a model: who answers, as far as its address tells.
+
+    An address that nobody knows speaks OpenAI's protocol, and the conventions name the protocol then. A model that
+    answers from scripts is `agentbench`, one that a plugin provides has the plugin's name.
+    """
+    if model.scripted:
+        return "agentbench"
+    return model.provider or _by_address(model.base_url)
+
+
+@cache
+def _by_address(base_url: str | None) -> str:
+    from genai_prices.data_snapshot import get_snapshot
+
+    if base_url is None:
+        return "openai"
+    try:
+        provider = get_snapshot().find_provider(None, None, base_url).id
+    except LookupError:
+        return "openai"
+    return _NAMES.get(provider, provider)
+
+
+# A stored run as spans: the agent's invocation, and below it what it asked of models and tools.
+#
+# Names and attributes are those of OpenTelemetry's GenAI semantic conventions (operations `invoke_agent`, `chat` and
+# `execute_tool`); what they have no name for begins with `agentbench.`.
+
 
 Attribute = str | bool | int | float | Sequence[str]
 
@@ -238,3 +276,48 @@ def _cut(text: str | None) -> str | None:
     if text is None or len(text) <= CONTENT_LIMIT:
         return text
     return f"{text[:CONTENT_LIMIT]} [{len(text) - CONTENT_LIMIT:,} more characters]"
+
+
+EVENT = "gen_ai.evaluation.result"
+
+
+def evaluation_events(evaluation: Evaluation, *, content: bool) -> Iterator[dict[str, Any]]:
+    """The attributes of each event. Explanations quote what the agent wrote: only with `content`."""
+    reasons = " ".join(evaluation.reasons) if content else None
+    yield _result("outcome", evaluation.outcome, evaluation.final_score, reasons, evaluation.error and "error")
+    for check in evaluation.checks:
+        yield _check(check, content)
+    for metric in evaluation.metrics:
+        yield _metric(metric)
+    if evaluation.judge is not None:
+        yield from _judge(evaluation.judge, content)
+
+
+def _check(check: CheckResult, content: bool) -> dict[str, Any]:
+    error = "error" if check.outcome == "error" else None
+    return _result(f"check.{check.check_id}", check.outcome, None, check.message if content else None, error)
+
+
+def _metric(metric: MetricResult) -> dict[str, Any]:
+    label = None if metric.passed is None else "passed" if metric.passed else "failed"
+    return _result(f"metric.{metric.name}", label, metric.score, None, metric.error and "error")
+
+
+def _judge(judge: JudgeResult, content: bool) -> Iterator[dict[str, Any]]:
+    label = "passed" if judge.passed else "failed"
+    yield _result("judge.overall", label, judge.overall, judge.summary if content else None, None)
+    for dimension, score in judge.dimensions.items():
+        yield _result(f"judge.{dimension}", None, score, None, None)
+
+
+def _result(
+    name: str, label: str | None, score: float | None, explanation: str | None, error: str | None
+) -> dict[str, Any]:
+    facts: Mapping[str, Any] = {
+        "gen_ai.evaluation.name": name,
+        "gen_ai.evaluation.score.label": label,
+        "gen_ai.evaluation.score.value": score,
+        "gen_ai.evaluation.explanation": explanation or None,
+        "error.type": error,
+    }
+    return {key: value for key, value in facts.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The tools of servers, listed once and kept: a server that nobody calls need not be started to be offered."""
+"""The tools of servers, listed once and kept, and the servers that all runs of a session share."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from pytest_agentbench.bounded import read_file
+from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
-from pytest_agentbench.records import McpServer, Record
-from pytest_agentbench.store import Redactor, write_atomically
-from pytest_agentbench.tools.mcp.base import CallResult, Listing
-from pytest_agentbench.workspaces import SandboxSpec
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.case import McpServer
+from pytest_agentbench.store.files import write_atomically
+from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.tools.mcp.connection import Lives
+from pytest_agentbench.tools.mcp.launching import ServerSandboxes
+from pytest_agentbench.tools.mcp.servers import CallResult, Listing
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 
 if TYPE_CHECKING:
     from pytest_agentbench.tools.mcp.connection import Connection
+
 
 CATALOGUES = "mcp/catalogues"
 """Their folder in the output folder."""
@@ -210,3 +215,20 @@ def _stamp(path: str) -> list[Any] | None:
     except OSError:
         return None
     return [path, status.st_size, status.st_mtime_ns]
+
+
+class SessionServers:
+    """The servers of scope `session`, and the sandboxes that they run in. No run can end them."""
+
+    def __init__(self, sandboxes: ServerSandboxes) -> None:
+        self.sandboxes = sandboxes
+        self._lives: dict[CatalogueKey, Lives] = {}
+
+    def lives(self, key: CatalogueKey) -> Lives:
+        """Those of the server of that name and definition."""
+        return self._lives.setdefault(key, Lives())
+
+    async def close(self) -> None:
+        """Ends them all. Never raises; may be called twice."""
+        await asyncio.gather(*(lives.end() for lives in self._lives.values()))
+        await self.sandboxes.stop()

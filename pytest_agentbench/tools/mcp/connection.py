@@ -9,11 +9,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
-from pytest_agentbench.records import McpServer
-from pytest_agentbench.store import Redactor
-from pytest_agentbench.tools.mcp.base import CallResult, Listing
+from pytest_agentbench.records.case import McpServer
+from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.tools.mcp.launching import headers_of, secrets_of
-from pytest_agentbench.workspaces import Process
+from pytest_agentbench.tools.mcp.servers import CallResult, Listing
+from pytest_agentbench.workspaces.sandboxes.base import Process
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -87,8 +87,8 @@ class Connection:
         from mcp import MCPError
         from pydantic import ValidationError
 
-        from pytest_agentbench.tools.mcp.results import server_tools
-        from pytest_agentbench.tools.mcp.session import fault
+        from pytest_agentbench.tools.mcp.session import describe_fault
+        from pytest_agentbench.tools.mcp.transport import server_tools
 
         session, client = await self._ready()
         try:
@@ -100,7 +100,7 @@ class Connection:
             said = "it ended" if session.ended.is_set() else error.message
             raise session.error(f"it lists no tools: {said}") from error
         except ValidationError as error:
-            raise session.error(f"its list of tools is none: {fault(error)}") from None
+            raise session.error(f"its list of tools is none: {describe_fault(error)}") from None
         if described is None:
             raise session.error(f"its list of tools has no end, or more than {MAX_TOOLS:,} of them")
         info = client.server_info
@@ -191,8 +191,8 @@ class Connection:
         from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
         from pydantic import ValidationError
 
-        from pytest_agentbench.tools.mcp.results import call_result
-        from pytest_agentbench.tools.mcp.session import fault
+        from pytest_agentbench.tools.mcp.session import describe_fault
+        from pytest_agentbench.tools.mcp.transport import call_result
 
         limit = seconds or self._server.timeout_seconds or CALL_SECONDS
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
@@ -202,7 +202,9 @@ class Connection:
         except TimeoutError:
             raise McpCallError(f"{self._name} did not answer within {limit:g} s") from None
         except ValidationError as error:
-            raise McpCallError(f"{self._name} answered with what is no result of a tool: {fault(error)}") from None
+            raise McpCallError(
+                f"{self._name} answered with what is no result of a tool: {describe_fault(error)}"
+            ) from None
         except MCPError as error:
             if not session.ended.is_set():
                 raise McpCallError(error.message) from error

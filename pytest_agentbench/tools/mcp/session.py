@@ -1,22 +1,83 @@
-"""A server from its start to its end, in a task of its own: the library's client is a group of tasks."""
+"""A server from its start to its end, in a task of its own, over pipes or streamable HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx2
 from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
 from mcp_types import Implementation
 from pydantic import ValidationError
 
+from pytest_agentbench.bounded.replies import bound_reply
 from pytest_agentbench.errors import McpServerError, SandboxError, UnavailableError
-from pytest_agentbench.tools.mcp.http import listening, over_http
-from pytest_agentbench.tools.mcp.transport import over_pipes
-from pytest_agentbench.workspaces import Process
+from pytest_agentbench.models.tls import tls_context
+from pytest_agentbench.tools.mcp.transport import MAX_MESSAGE_BYTES, Messages, over_pipes
+from pytest_agentbench.workspaces.sandboxes.base import Process
+
+_CONNECT_SECONDS = 10.0
+_LOOK_SECONDS = 0.02
+_DENIED = (401, 403)
+_UNKNOWN = 404
+_SESSION = "mcp-session-id"
+
+
+@asynccontextmanager
+async def over_http(url: str, headers: Mapping[str, str], ended: asyncio.Event) -> AsyncIterator[tuple[Messages, Any]]:
+    """The streams of a server at an address. `ended` is set when the connection is over."""
+    logging.getLogger("mcp.client.streamable_http").addFilter(_without_content)
+    async with (
+        httpx2.AsyncClient(
+            headers={**headers, "Accept-Encoding": "identity"},
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),  # every call has a limit of its own
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            verify=tls_context(),
+            event_hooks={"response": [partial(_check, ended)]},
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (reads, writes),
+    ):
+        yield Messages(reads, ended), writes
+
+
+async def wait_until_listening(url: str) -> None:
+    """Returns once something listens at the address."""
+    found = urlsplit(url)
+    port = found.port or (443 if found.scheme == "https" else 80)
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(found.hostname, port)
+        except OSError:
+            await asyncio.sleep(_LOOK_SECONDS)
+        else:
+            writer.close()
+            await writer.wait_closed()
+            return
+
+
+def _without_content(record: logging.LogRecord) -> bool:
+    """Whether a record of the library may be kept: its exceptions quote what the server sent."""
+    record.exc_info = None
+    return True
+
+
+async def _check(ended: asyncio.Event, response: httpx2.Response) -> None:
+    """Looks at an answer before its body is read. A session that the server does not know any more has ended."""
+    if response.status_code == _UNKNOWN and _SESSION in response.request.headers:
+        ended.set()
+    if response.status_code in _DENIED:
+        raise McpServerError(f"it refuses the request (HTTP {response.status_code}): see 'headers'")
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    await bound_reply(sys.maxsize if is_stream else MAX_MESSAGE_BYTES, response)  # each event has a limit of its own
+
 
 START_SECONDS = 30.0
 """How long a server may take to start and to agree on a protocol."""
@@ -108,7 +169,7 @@ class ServerSession:
         else:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(_watch(self._process))
-                await listening(way.url)
+                await wait_until_listening(way.url)
                 async with over_http(way.url, way.headers, self.ended) as streams:
                     yield streams
                 watching.cancel()
@@ -133,7 +194,7 @@ class ServerSession:
         if isinstance(error, MCPError):
             return f"it refuses to begin: {error.message}"
         if isinstance(error, ValidationError):
-            return f"its first answer is not of the protocol: {fault(error)}"
+            return f"its first answer is not of the protocol: {describe_fault(error)}"
         return str(error) or type(error).__name__
 
     async def _stop(self) -> None:
@@ -153,7 +214,7 @@ class ServerSession:
                 _logger.warning("%s", error)
 
 
-def fault(error: ValidationError) -> str:
+def describe_fault(error: ValidationError) -> str:
     """Where the first fault of an answer lies and what it is, without what was found there."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

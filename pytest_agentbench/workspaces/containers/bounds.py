@@ -19,7 +19,7 @@ from typing import Any
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
-from pytest_agentbench.workspaces.sandboxes.usage import nameless_files
+from pytest_agentbench.workspaces.sandboxes.watchdog import nameless_files
 
 SERVICE = "pytest-agentbench.service"
 """The label of a container that a compose file's service has: its name there."""

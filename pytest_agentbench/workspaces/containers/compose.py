@@ -18,7 +18,7 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import ComposeBuild, ComposeFile, ComposeService, load_compose
+from pytest_agentbench.config.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.containers.bounds import SERVICE, ServiceBounds
 from pytest_agentbench.workspaces.containers.commands import KEEP_ALIVE_SECONDS

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pytest_agentbench.config import engine_environment
+from pytest_agentbench.config.keys import engine_environment
 from pytest_agentbench.errors import SandboxError, UnavailableError
 
 _ANSWER_SECONDS = 20

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config import additions, downloads
+from pytest_agentbench.config.compose_file import additions, downloads
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.workspaces.changes import digest_snapshot, take_snapshot
 from pytest_agentbench.workspaces.confined import open_file
 from pytest_agentbench.workspaces.containers.bounds import BuildBounds
 from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
-from pytest_agentbench.workspaces.snapshot import digest, take_snapshot
-from pytest_agentbench.workspaces.walking import TreeError, walk
+from pytest_agentbench.workspaces.workspace import TreeError, walk
 
 if TYPE_CHECKING:
     from docker.models.images import Image as DockerImage
@@ -209,7 +209,7 @@ def build_digest(dockerfile: Path, *, network: bool) -> str:
     """
     folder = dockerfile.parent
     try:
-        found = digest(take_snapshot(str(folder)))
+        found = digest_snapshot(take_snapshot(str(folder)))
     except TreeError as error:
         raise ConfigError(f"{folder}: too much to build an image from: {error}; give it a folder of its own") from error
     return hashlib.sha256(f"{found} {dockerfile.name} {network}".encode()).hexdigest()

@@ -29,7 +29,7 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SharedFolder,
     Stderr,
 )
-from pytest_agentbench.workspaces.sandboxes.capture import Capture, LastWords
+from pytest_agentbench.workspaces.sandboxes.programs import Capture, LastWords
 from pytest_agentbench.workspaces.sandboxes.watchdog import Broken, Watch, Watchdog, over_disk
 from pytest_agentbench.workspaces.workspace import Workspace
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.records import SandboxNeeds, SandboxSettings, SandboxUsed
+from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
+from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.containers.compose import compose_problem
 from pytest_agentbench.workspaces.containers.daemon import docker_problem
 from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
 from pytest_agentbench.workspaces.containers.pool import ContainerPool
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, Sandbox, SandboxKind, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_problem
-from pytest_agentbench.workspaces.sandboxes.local import LocalSandbox
+from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pytest_agentbench.workspaces.sandboxes import bubblewrap, local
+from pytest_agentbench.workspaces.sandboxes import bubblewrap
+from pytest_agentbench.workspaces.sandboxes import host as local
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, ResourceLimits, SandboxKind
 from pytest_agentbench.workspaces.sandboxes.bwrap import View, python_mounts, python_path, read_only
 from pytest_agentbench.workspaces.sandboxes.host import HostSandbox

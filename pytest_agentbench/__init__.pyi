@@ -1,0 +1,36 @@
+"""What users import: each name once, with the module that has it. `__init__.py` loads it at first use."""
+
+from pytest_agentbench.benchmark.benchmark import Benchmark as Benchmark
+from pytest_agentbench.benchmark.benchmark import BenchmarkWarning as BenchmarkWarning
+from pytest_agentbench.benchmark.benchmark import create_benchmark as create_benchmark
+from pytest_agentbench.benchmark.results import EvaluationResult as EvaluationResult
+from pytest_agentbench.checks.base import CheckContext as CheckContext
+from pytest_agentbench.checks.base import Unmet as Unmet
+from pytest_agentbench.checks.base import Verdict as Verdict
+from pytest_agentbench.checks.base import excerpt as excerpt
+from pytest_agentbench.errors import AgentbenchError as AgentbenchError
+from pytest_agentbench.errors import ConfigError as ConfigError
+from pytest_agentbench.errors import InfrastructureError as InfrastructureError
+from pytest_agentbench.errors import JudgeError as JudgeError
+from pytest_agentbench.errors import ProviderError as ProviderError
+from pytest_agentbench.errors import SandboxError as SandboxError
+from pytest_agentbench.errors import UnavailableError as UnavailableError
+from pytest_agentbench.judging.asking import JudgeReply as JudgeReply
+from pytest_agentbench.metrics.registry import metric as metric
+from pytest_agentbench.metrics.scoring import score as score
+from pytest_agentbench.models.replies import ChatReply as ChatReply
+from pytest_agentbench.models.replies import ToolCall as ToolCall
+from pytest_agentbench.public import Run as Run
+from pytest_agentbench.records.case import Case as Case
+from pytest_agentbench.records.case import Model as Model
+from pytest_agentbench.records.evaluation import Evaluation as Evaluation
+from pytest_agentbench.records.run import RunArtifact as RunArtifact
+from pytest_agentbench.records.run import Usage as Usage
+from pytest_agentbench.runners.base import ReportedCall as ReportedCall
+from pytest_agentbench.runners.base import RunContext as RunContext
+from pytest_agentbench.runners.base import RunOutput as RunOutput
+from pytest_agentbench.sources.items import BenchmarkItem as BenchmarkItem
+from pytest_agentbench.tools.base import SearchResult as SearchResult
+from pytest_agentbench.tools.base import Tool as Tool
+from pytest_agentbench.tools.base import ToolContext as ToolContext
+from pytest_agentbench.tools.base import ToolOutput as ToolOutput

@@ -1,0 +1,294 @@
+"""Declarative checks: of the answer, of the files that a run left, and of its trace."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from pytest_agentbench.bounded.patterns import search_pattern, select_values
+from pytest_agentbench.bounded.schemas import UncheckableError, bounded_schema
+from pytest_agentbench.checks.base import (
+    CheckContext,
+    Unmet,
+    Verdict,
+    compact,
+    excerpt,
+    find,
+    includes,
+    json_equal,
+    missing,
+    parse_json,
+    read_text,
+    verdict,
+)
+from pytest_agentbench.metrics.registry import measure, takes_long
+from pytest_agentbench.metrics.tool_use import calls_of
+from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.records.check_specs import (
+    FileContains,
+    FileExists,
+    FinalResponsePresent,
+    JsonPathEquals,
+    JsonSchema,
+    MaxCostUsd,
+    MaxSeconds,
+    MaxTurns,
+    MetricAtLeast,
+    OpenclawWorkspaceFilePresent,
+    OutputArtifactPresent,
+    PathExists,
+    RegexMatch,
+    StatusIs,
+    ToolCallCount,
+    ToolCalled,
+    ToolNotCalled,
+)
+from pytest_agentbench.records.run import MessageEvent, RunnerEvent, ToolCallEvent
+
+REGEX_SECONDS = 2.0
+"""How long one pattern may be looked for."""
+
+
+def final_response_present(spec: FinalResponsePresent, context: CheckContext) -> Verdict:
+    """The final output is not blank; OpenClaw: else its last message, else its first key output."""
+    texts = [("final output", context.artifact.final_output or "")]
+    if context.artifact.runner_type == "openclaw":
+        texts += [("last assistant message", _last_message(context)), ("first key output", _key_output(context))]
+    for source, text in texts:
+        if text.strip():
+            return verdict(True, f"the {source} has {len(text):,} characters", "a text", excerpt(text))
+    found = "none" if context.artifact.final_output is None else "a blank text"
+    return verdict(False, "there is no final response", "a text that is not blank", found)
+
+
+def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
+    """The pattern is found."""
+    text, name = _text(spec.path, context)
+    try:
+        match = search_pattern(spec.pattern, text, REGEX_SECONDS, ignore_case=spec.ignore_case)
+    except TimeoutError:
+        reason = f"the pattern took over {REGEX_SECONDS:g} s on {name}; write one that backtracks less"
+        raise ValueError(reason) from None
+    if match is None:
+        return verdict(False, f"{name} does not match", spec.pattern, excerpt(text))
+    return verdict(True, f"{name} matches", spec.pattern, match.group())
+
+
+def json_schema(spec: JsonSchema, context: CheckContext) -> Verdict:
+    """The text is JSON that satisfies the schema (draft 2020-12 unless `$schema` names another; nothing is fetched)."""
+    value, name = _json(spec.path, context)
+    try:
+        problem = bounded_schema(spec.json_schema).best_error(value)
+    except UncheckableError as error:
+        raise ValueError(f"schema: {error}") from error
+    if problem is None:
+        return verdict(True, f"{name} satisfies the schema", None, excerpt(compact(value)))
+    rule = compact({problem.validator: problem.validator_value})
+    return verdict(False, f"{name}: {problem.json_path}: {problem.message}", rule, compact(problem.instance))
+
+
+def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
+    """The value at the JSONPath equals `value`; where the path selects several values, their list does."""
+    value, name = _json(spec.path, context)
+    found: list[Any] = select_values(spec.json_path, value)
+    equal = json_equal(found, spec.value) or (len(found) == 1 and json_equal(found[0], spec.value))
+    shown = "nothing" if not found else compact(found[0] if len(found) == 1 else found)
+    message = f"{name}: {spec.json_path} is {'' if equal else 'not '}the expected value"
+    return verdict(equal, message, compact(spec.value), shown)
+
+
+async def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict:
+    """The metric of the text against `reference` reaches the threshold."""
+    text, name = _text(spec.path, context)
+    asked = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args, compat=context.compat)
+    computed = partial(measure, asked, spec.reference, text, context.metrics)
+    long = takes_long(spec.name, context.metrics, spec.reference, text)
+    result = await context.in_thread(computed) if long else computed()
+    if result.score is None:
+        raise ValueError(result.error)
+    message = f"{name}: {spec.name} is {result.score:.4g}, expected at least {spec.threshold:g}"
+    return verdict(bool(result.passed), message, spec.reference, excerpt(text))
+
+
+def _text(path: str | None, context: CheckContext) -> tuple[str, str]:
+    """The text that a check reads, and its name."""
+    if path is not None:
+        return read_text(context, path)
+    output = context.artifact.final_output
+    if output is None:
+        raise Unmet("there is no final output", "none")
+    return output, "the final output"
+
+
+def _json(path: str | None, context: CheckContext) -> tuple[Any, str]:
+    text, name = _text(path, context)
+    try:
+        return parse_json(text), name
+    except ValueError as error:
+        raise Unmet(
+            f"{name} is {error}" if str(error).startswith("not") else f"{name}: {error}", excerpt(text)
+        ) from error
+
+
+def _last_message(context: CheckContext) -> str:
+    messages = (event for event in reversed(context.artifact.trace) if isinstance(event, MessageEvent))
+    return next((event.content for event in messages if event.role == "assistant"), "")
+
+
+def _key_output(context: CheckContext) -> str:
+    """The text of the first file in the workspace diff that is UTF-8; the one that the case expects comes first."""
+    expected = context.case.expected_artifact
+    for path in sorted(context.artifact.changed_files, key=lambda path: path != expected):
+        try:
+            return read_text(context, path)[0]
+        except (Unmet, ValueError):
+            continue
+    return ""
+
+
+def file_exists(spec: FileExists, context: CheckContext) -> Verdict:
+    """A regular file lies at the path; a link is none."""
+    place = find(context, spec.path)
+    if place is None:
+        raise Unmet(missing(context, spec.path))
+    kind = "regular file" if place.kind == "file" else place.kind
+    return verdict(place.kind == "file", f"{spec.path} in {place.name} is a {kind}", "a regular file", f"a {kind}")
+
+
+def path_exists(spec: PathExists, context: CheckContext) -> Verdict:
+    """Anything lies at the path."""
+    place = find(context, spec.path)
+    if place is None:
+        raise Unmet(missing(context, spec.path))
+    return verdict(True, f"{spec.path} exists in {place.name}", "anything", f"a {place.kind}")
+
+
+def file_contains(spec: FileContains, context: CheckContext) -> Verdict:
+    """The file's text holds `text`, case-sensitively."""
+    text, name = read_text(context, spec.path)
+    found = spec.text in text
+    return verdict(found, f"{name} {'holds' if found else 'does not hold'} the text", spec.text, excerpt(text))
+
+
+def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) -> Verdict:
+    """An output artifact agrees with every field that is given."""
+    wanted = spec.model_dump(exclude={"kind"}, exclude_none=True)
+    artifacts = context.artifact.output_artifacts
+    found = any(all(getattr(each, name) == value for name, value in wanted.items()) for each in artifacts)
+    listed = ", ".join(f"{each.artifact_id} ({each.artifact_type}, {each.uri})" for each in artifacts) or "none"
+    message = f"{'an' if found else 'no'} output artifact of {len(artifacts)} matches"
+    return verdict(found, message, ", ".join(f"{name}={value}" for name, value in wanted.items()), listed)
+
+
+def openclaw_workspace_file_present(spec: OpenclawWorkspaceFilePresent, context: CheckContext) -> Verdict:
+    """The workspace diff of an OpenClaw run has the file: it was created, changed or renamed to that path."""
+    path = spec.relative_path
+    if context.artifact.runner_type != "openclaw":
+        raise Unmet(f"the run's runner is {context.artifact.runner_type}, this check needs openclaw")
+    changed = context.artifact.changed_files
+    if path not in changed:
+        listed, untold = ", ".join(changed) or "nothing", context.artifact.changes_untold
+        message = f"the agent did not create or change {path}" + (f"; {untold}" if untold is not None else "")
+        return verdict(False, message, path, f"changed: {listed}")
+    if spec.contains is None and not spec.contains_all and not spec.contains_any:
+        return verdict(True, f"the agent created or changed {path}", path, path)
+    text, name = read_text(context, path)
+    lacking = _lacking(spec, text)
+    message = f"{name} lacks {lacking}" if lacking else f"{name} holds what it should"
+    return verdict(not lacking, message, lacking or None, excerpt(text))
+
+
+def normalized(text: str) -> str:
+    """NFKD of the case-folded text without combining characters; white space is kept."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(each for each in decomposed if not unicodedata.combining(each))
+
+
+def _lacking(spec: OpenclawWorkspaceFilePresent, text: str) -> str:
+    if spec.contains is not None:
+        return "" if spec.contains in text else repr(spec.contains)
+    plain = normalized(text)
+    lacking = [repr(needle) for needle in spec.contains_all if normalized(needle) not in plain]
+    if spec.contains_any and not any(normalized(needle) in plain for needle in spec.contains_any):
+        lacking.append("any of " + ", ".join(map(repr, spec.contains_any)))
+    return ", ".join(lacking)
+
+
+def status_is(spec: StatusIs, context: CheckContext) -> Verdict:
+    """The run ended with the status."""
+    status = context.artifact.status
+    return verdict(status == spec.status, f"the run's status is {status}", spec.status, status)
+
+
+def tool_call_count(spec: ToolCallCount, context: CheckContext) -> Verdict:
+    """The trace holds exactly so many tool calls."""
+    calls = context.artifact.tool_calls
+    message = f"{len(calls)} tool calls: {_summary(calls)}"
+    return verdict(len(calls) == spec.count, message, str(spec.count), str(len(calls)))
+
+
+def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
+    """Enough calls of the tool include the arguments and come after a call of `after`, and the tool did not break."""
+    called = calls_of(context.artifact)
+    broke = [call for call, result in called if call.name == spec.name and result is not None and result.broken]
+    calls = [call for call, result in called if result is None or not result.broken]
+    if spec.after is not None:
+        first = next((at for at, call in enumerate(calls) if call.name == spec.after), len(calls))
+        calls = calls[first + 1 :]
+    hits = _hits(calls, spec.name, spec.arguments)
+    order = f" after {spec.after}" if spec.after else ""
+    message = f"{len(hits)} calls of {spec.name}{order} as described, expected at least {spec.min_count}"
+    message += f"; the tool itself broke in {len(broke)} further calls, which do not count" if broke else ""
+    expected = f"{_described(spec.name, spec.arguments)}{order}"
+    return verdict(len(hits) >= spec.min_count, message, expected, _summary(context.artifact.tool_calls, spec.name))
+
+
+def tool_not_called(spec: ToolNotCalled, context: CheckContext) -> Verdict:
+    """No call of the tool includes the arguments."""
+    calls = context.artifact.tool_calls
+    hits = _hits(calls, spec.name, spec.arguments)
+    message = f"{len(hits)} calls of {spec.name} as described, expected none"
+    return verdict(not hits, message, f"no {_described(spec.name, spec.arguments)}", _summary(calls, spec.name))
+
+
+def max_turns(spec: MaxTurns, context: CheckContext) -> Verdict:
+    """The runner's requests to the model; where it records none, the assistant's messages."""
+    trace = context.artifact.trace
+    turns = sum(isinstance(event, RunnerEvent) and event.name == "request" for event in trace)
+    turns = turns or sum(isinstance(event, MessageEvent) and event.role == "assistant" for event in trace)
+    if not turns and context.artifact.status == "success":
+        raise ValueError("the trace shows neither requests nor assistant messages, so the turns are unknown")
+    return verdict(turns <= spec.count, f"the model was asked {turns} times", f"at most {spec.count}", str(turns))
+
+
+def max_cost_usd(spec: MaxCostUsd, context: CheckContext) -> Verdict:
+    """The run's cost is known and within the limit."""
+    cost = context.artifact.usage.cost_usd
+    if cost is None:
+        raise ValueError("the run's cost is unknown; give the model prices in models.yaml")
+    return verdict(cost <= spec.usd, f"the run cost ${cost:.6g}", f"at most ${spec.usd:g}", f"${cost:.6g}")
+
+
+def max_seconds(spec: MaxSeconds, context: CheckContext) -> Verdict:
+    """The run's duration is within the limit."""
+    took = context.artifact.duration_seconds
+    return verdict(took <= spec.seconds, f"the run took {took:.3g} s", f"at most {spec.seconds:g} s", f"{took:.3g} s")
+
+
+def _hits(calls: Sequence[ToolCallEvent], name: str, arguments: dict[str, Any]) -> list[ToolCallEvent]:
+    return [call for call in calls if call.name == name and includes(call.arguments or {}, arguments)]
+
+
+def _described(name: str, arguments: dict[str, Any]) -> str:
+    return f"call of {name} with {compact(arguments)}" if arguments else f"call of {name}"
+
+
+def _summary(calls: Sequence[ToolCallEvent], name: str | None = None) -> str:
+    """The arguments of the calls of `name` where there are any, else how often each tool was called."""
+    own = [compact(call.arguments) for call in calls if call.name == name]
+    if own:
+        return f"{name} with {'; '.join(own)}"
+    return ", ".join(f"{tool} x{count}" for tool, count in Counter(call.name for call in calls).items()) or "none"

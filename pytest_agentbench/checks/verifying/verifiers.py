@@ -1,0 +1,243 @@
+"""Verifiers of both kinds: a command, and tests under pytest in the sandbox."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.checks.base import Verdict, compact, excerpt, includes, loads, verdict
+from pytest_agentbench.records.case import PytestTests, Verifier
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox, SandboxSpec
+from pytest_agentbench.workspaces.workspace import WORKSPACE
+
+RESULT_VARIABLE = "AGENTBENCH_RESULT"
+"""Names the file for the command's result, which is not there before."""
+
+_MAX_RESULT = 256 * 1024
+_OUTPUT = 16_384
+
+
+class _Unreadable(Exception):
+    """The file for the result holds no JSON object."""
+
+
+def plain_environment(sandbox: Sandbox) -> dict[str, str]:
+    """Variables that keep a verifier's programs from obeying what lies in the workspace."""
+    return {
+        "HOME": private_path(sandbox, ""),
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+
+
+def private_path(sandbox: Sandbox, name: str) -> str:
+    """A path in the sandbox's /tmp as its programs see it."""
+    folder = str(sandbox.workspace.private_tmp()) if sandbox.kind == "local" else "/tmp"  # noqa: S108 - its own
+    return f"{folder}/{name}".rstrip("/")
+
+
+async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping[str, str]) -> Verdict:
+    """What the verifier's command finds. Raises SandboxError where the sandbox fails."""
+    assert verifier.command is not None
+    name = f"result-{secrets.token_hex(16)}.json"
+    ended = await sandbox.exec(
+        verifier.command,
+        seconds=verifier.timeout_seconds,
+        output_limit=_OUTPUT,
+        environment={**environment, "PYTHONSAFEPATH": "1", RESULT_VARIABLE: private_path(sandbox, name)},
+    )
+    outputs: dict[str, Any] = {"exit_code": ended.exit_code, **printed(ended.output)}
+    try:
+        result = await _result(sandbox, name)
+    except _Unreadable as error:
+        return Verdict("failed", str(error), outputs=outputs)
+    if result is not None:
+        outputs["result"] = result
+    found = _compare(verifier, ended, result)
+    return Verdict(found.outcome, found.message, found.expected, found.actual, outputs)
+
+
+def printed(output: str) -> dict[str, str]:
+    """What a verifier printed, as evidence: nothing is read from it but what the case asks for."""
+    return {"printed": output} if output.strip() else {}
+
+
+def killed_for(ended: ExecResult, verifier: Verifier) -> str:
+    """The sentence for a verifier that was killed."""
+    if ended.killed == "time-out":
+        return f"the verifier had not ended after {verifier.timeout_seconds:g} s"
+    return f"the verifier was killed: it broke the sandbox's limit of {ended.killed}"
+
+
+async def _result(sandbox: Sandbox, name: str) -> dict[str, Any] | None:
+    """What the command wrote to its file, None where it wrote none."""
+    try:
+        found = loads((await sandbox.get(f"/tmp/{name}", _MAX_RESULT)).decode("utf-8"))  # noqa: S108 - the sandbox's
+    except FileNotFoundError:
+        return None
+    except (PathRefusedError, OSError, ValueError) as error:
+        raise _Unreadable(f"${RESULT_VARIABLE} holds no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise _Unreadable(f"${RESULT_VARIABLE}: found {type(found).__name__}, expected a JSON object")
+    return found
+
+
+def _compare(verifier: Verifier, ended: ExecResult, result: dict[str, Any] | None) -> Verdict:
+    expected = verifier.expected
+    if ended.killed is not None:
+        return verdict(False, killed_for(ended, verifier), actual=excerpt(ended.output))
+    if ended.exit_code != expected.exit_code:
+        message = f"the verifier's command ended with exit code {ended.exit_code}, expected {expected.exit_code}"
+        return verdict(False, message, actual=excerpt(ended.output))
+    for text in expected.output_contains:
+        if text not in ended.output:
+            return verdict(False, "the verifier's command did not print the text", text, excerpt(ended.output))
+    if expected.result is not None and (result is None or not includes(result, expected.result)):
+        found = "nothing" if result is None else compact(result)
+        return verdict(False, "the verifier's result is not as expected", compact(expected.result), found)
+    return verdict(True, f"the verifier's command ended with exit code {ended.exit_code}")
+
+
+_DRIVER = Path(__file__).with_name("pytest_driver.py")
+_PYTHON_PLACE = "/verifier-python"
+_HIDDEN = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - where sandboxes have their own
+_REPLY_BYTES = 64 * 2**20
+_EVIDENCE = 16_384
+_SPARE_SECONDS = 15.0
+_NAMED = 5
+_FAULT = 300
+
+
+def python_of(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
+    """The Python that runs tests in such a sandbox, the image's or else this one; and the sandbox with it in sight."""
+    plain = replace(spec, network=False)
+    if spec.kind == "docker":
+        return "python3", plain
+    if spec.kind == "local" or not sys.prefix.startswith(_HIDDEN):
+        return sys.executable, plain
+    mounts = (*spec.mounts, Mount(Path(sys.prefix), _PYTHON_PLACE))
+    return f"{_PYTHON_PLACE}/bin/python", replace(plain, mounts=mounts)
+
+
+async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str, environment: Mapping[str, str]) -> Verdict:
+    """What the tests say. Raises SandboxError where the sandbox fails.
+
+    They import what lies in the folder that PYTHONPATH of the `environment` names, too.
+    """
+    wanted = verifier.pytest
+    assert wanted is not None
+    token = secrets.token_hex(32)
+    request = {
+        "token": token,
+        "tests": [_normal(name) for name in wanted.ids],
+        "pythonpath": [*wanted.pythonpath, *filter(None, [environment.get("PYTHONPATH")])],
+        "plugins": wanted.plugins,
+        "config": wanted.config,
+        "seconds": verifier.timeout_seconds,
+    }
+    ended = await sandbox.exec(
+        [python, "-I", "-B", "-c", _driver()],
+        seconds=verifier.timeout_seconds + _SPARE_SECONDS,
+        stdin=json.dumps(request).encode("ascii") + b"\n",
+        output_limit=_REPLY_BYTES,
+        environment=environment,
+    )
+    begun, reply = _said(ended.output, token)
+    if reply is None:
+        return _no_reply(ended, verifier, begun=begun)
+    return _judged(wanted, verifier, reply)
+
+
+@cache
+def _driver() -> str:
+    return _DRIVER.read_text(encoding="utf-8")
+
+
+def _said(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
+    """Whether the driver has begun, and its reply: of what may have been written, the lines that have the token."""
+    lines = [line for line in output.split("\n") if token in line]
+    try:
+        found = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):  # it was ended in its reply
+        found = []
+    return bool(lines), found[1] if len(found) > 1 else None
+
+
+def _no_reply(ended: ExecResult, verifier: Verifier, *, begun: bool) -> Verdict:
+    """What ends a driver that has begun comes from the code under test. All else is the sandbox's fault."""
+    how = killed_for(ended, verifier) if ended.killed is not None else f"exit code {ended.exit_code}"
+    if begun:
+        return Verdict("failed", f"what runs the tests was ended before it could tell: {how}")
+    message = f"the tests could not be run, for which the sandbox needs python3: {excerpt(ended.output) or how}"
+    return Verdict("error", message, outputs=printed(ended.output[-_EVIDENCE:]))
+
+
+def _judged(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Verdict:
+    tests: dict[str, dict[str, Any]] = reply["tests"]
+    outputs = {
+        "tests": {name: each["outcome"] for name, each in tests.items()},
+        **printed(reply["output"]),
+    }
+    if not reply["loaded"] and reply["stopped"] is None:
+        why = "; ".join(message for _, message in reply["problems"]) or excerpt(reply["output"])
+        message = f"pytest cannot be run in the sandbox: {why}; install it in the image, or use a command"
+        return Verdict("error", message, outputs=outputs)
+    passed = sum(each["outcome"] == "passed" for each in tests.values())
+    faults = [fault if len(fault) <= _FAULT else f"…{fault[-_FAULT:]}" for fault in _faults(wanted, verifier, reply)]
+    said = f"{passed} of {len(tests)} test{'' if len(tests) == 1 else 's'} passed"
+    if not faults:
+        return Verdict("passed", said, outputs=outputs)
+    shown = "; ".join(faults[:_NAMED]) + (f"; and {len(faults) - _NAMED} more" if len(faults) > _NAMED else "")
+    return Verdict("failed", f"{said}: {shown}", actual=_evidence(reply), outputs=outputs)
+
+
+def _faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Iterator[str]:
+    """Every reason not to count what was reported as passed."""
+    tests: dict[str, dict[str, Any]] = reply["tests"]
+    if reply["stopped"] == "time-out":
+        yield f"they had not ended after {verifier.timeout_seconds:g} s"
+    elif reply["stopped"] is not None:
+        yield f"they were stopped: {reply['stopped']}"
+    elif reply["ended"] is None:
+        how = f"exit code {reply['exit']}" if reply["exit"] >= 0 else f"signal {-reply['exit']}"
+        yield f"their process ended before pytest did ({how})"
+    for where, _ in reply["problems"]:
+        yield f"{where or 'pytest'} could not be collected"
+    for name in map(_normal, wanted.ids):
+        found = [test for test in tests if is_named(test, name)]
+        if not found:
+            yield f"{name} did not run"
+        yield from (f"{test} {tests[test]['outcome']}" for test in found if tests[test]["outcome"] != "passed")
+    all_passed = bool(tests) and all(each["outcome"] == "passed" for each in tests.values())
+    if all_passed and reply["ended"] is not None and (reply["ended"], reply["exit"]) != (0, 0):
+        yield f"pytest ended with exit status {reply['ended']}, its process with {reply['exit']}"
+
+
+def is_named(test: str, name: str) -> bool:
+    """Whether the node id is that of a test, or below a function, class, file or folder, of that name."""
+    return test == name or test.startswith((f"{name}[", f"{name}::", f"{name}/"))
+
+
+def _evidence(reply: Mapping[str, Any]) -> str | None:
+    """Of the first message that there is, what pytest marks as the error, on one line; or else its end."""
+    messages: Sequence[str] = [message for _, message in reply["problems"]]
+    messages = [*messages, *(each.get("message", "") for each in reply["tests"].values())]
+    message = next(filter(None, messages), None)
+    if message is None:
+        return None
+    marked = [line[1:].strip() for line in message.splitlines() if line.startswith("E ")]
+    return excerpt(" ".join(marked) or message)
+
+
+def _normal(name: str) -> str:
+    """A test's name as pytest says it: its path without `.` and needless slashes."""
+    path, colons, rest = name.partition("::")
+    return "/".join(part for part in path.split("/") if part not in ("", ".")) + colons + rest

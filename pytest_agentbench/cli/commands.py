@@ -1,0 +1,82 @@
+"""Commands by name: the package's own and those of packs, each imported once it is chosen."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from pytest_agentbench.extensions import extension_names, find_extension
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `agentbench`, or of one of its groups.
+
+    `module` is imported once the command is chosen. It has `add_parser(subparsers)`, which adds one parser of the
+    command's name, and `run(args) -> int`, which gives the exit status: 0 all is well, 1 something is wrong with the
+    files, 2 wrong usage. A module of several commands has an object with both: `package.module:OBJECT`.
+    """
+
+    summary: str
+    module: str
+
+    def load(self) -> Any:
+        """Return what has the command's `add_parser` and `run`."""
+        module, _, name = self.module.partition(":")
+        return getattr(import_module(module), name) if name else import_module(module)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The two functions of a command whose module has several."""
+
+    add_parser: Any
+    run: Any
+
+
+def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Command]:
+    """Return our own commands and those of packs (entry points `command NAME`, of a group `command GROUP NAME`)."""
+    prefix = f"{group} " if group else ""
+    names = sorted(name for name in extension_names("command") if name.startswith(prefix))
+    added = {short: name for name in names if " " not in (short := name.removeprefix(prefix))}
+    found: dict[str, Command] = dict(own)
+    found.update((short, find_extension("command", name)) for short, name in added.items() if short not in own)
+    return found
+
+
+def add_commands(parser: argparse.ArgumentParser, group: str, commands: Mapping[str, Command]) -> None:
+    """Add the commands of `group` with their summaries.
+
+    A module may add commands of its own command, such as `fact extract`: that is what `args.chosen` says then.
+    """
+    chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", required=True, parser_class=_ChosenParser)
+    for name, command in commands.items():
+        chosen.add_parser(name, help=command.summary, group=group, word=name, command=command)
+
+
+def run_chosen(commands: Mapping[str, Command], args: argparse.Namespace) -> int:
+    """Run the command that was chosen and return its exit status."""
+    code: int = commands[args.chosen.partition(" ")[0]].load().run(args)
+    return code
+
+
+class _ChosenParser(argparse.ArgumentParser):
+    """Stand for a command. Its module, which has the options, is imported once it is chosen."""
+
+    def __init__(self, *, group: str, word: str, command: Command, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._group, self._word, self._command = group, word, command
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        parser = argparse.ArgumentParser(prog=f"agentbench {self._group}")
+        commands = parser.add_subparsers(dest="chosen")
+        self._command.load().add_parser(commands)
+        words = [self._word, *(args or ())]
+        if (both := " ".join(words[:2])) in commands.choices:
+            words[:2] = [both]
+        return parser.parse_known_args(words, namespace)

@@ -1,0 +1,416 @@
+"""Guess what the fields of unknown rows are for, and write the guess as a `dataset.yaml` with comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+import yaml
+
+from pytest_agentbench.cli.columns import (
+    CHOICES,
+    Choices,
+    Exchange,
+    Values,
+    below,
+    columns_of,
+    find_choices,
+    first_exchange,
+    last,
+    letters_of,
+    named,
+    numbering_doubt,
+    plain,
+)
+
+QUESTION = (
+    *("question", "questionstem", "problem", "problemstatement", "prompt", "instruction", "query", "input", "text"),
+    *("task", "goal", "问题", "题目"),
+)
+ANSWER = (
+    *("answer", "finalanswer", "bestanswer", "answers", "groundtruth", "expectedanswer", "correctanswer", "goldanswer"),
+    *("expected", "target", "gold", "ideal", "output", "expectedoutput", "label", "solution", "reference", "answerkey"),
+    *("answersspans", "答案", "参考答案"),
+)
+ID = (
+    *("id", "uid", "uuid", "guid", "qid", "questionid", "queryid", "taskid", "itemid", "instanceid", "exampleid"),
+    *("uniqueid", "key", "index", "idx"),
+)
+CONTEXT = ("context", "passage", "paragraph", "article", "story", "document", "table", "support")
+TAGS = ("tags", "tag", "keywords")
+SPLIT = ("split", "fold", "subset", "set", "partition")
+GROUPS = (
+    *("difficulty", "level", "category", "subcategory", "subject", "topic", "domain", "type", "tasktype", "doctype"),
+    *("source", "language", "lang", "answertype", "answerformat", "questiontype", "grade", "field", "area"),
+)
+
+_NEVER_ASKED = frozenset({*ID, "prediction", "predictions", "role", "from"})
+_SPLITS = {"test": 0, "validation": 1, "val": 1, "valid": 1, "dev": 1, "eval": 1, "train": 2, "training": 2}
+_MOST_GROUPS = 4
+_MOSTLY = 0.8
+_NEARLY_ALL = 0.95
+_LONG_ANSWER = 5
+_WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{1,2}|[^\s\u3040-\u30ff\u4e00-\u9fff]+")
+_IS_ID = re.compile(r"(?:^|[_\s-])(?:id|ids|uid|hash)$|[a-z]I[Dd]s?$", re.ASCII)
+_NUMBER = re.compile(r"\s*[-+]?[$€£¥]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?\s?%?\s*")
+_LAST_NUMBER = re.compile(r"####\s*[-+$]*\d[\d,]*(?:\.\d+)?\s*$")
+_FORMULA = re.compile(r"\\(?:frac|sqrt|boxed|pi|cdot|left|text)\b|\$[^$]+\$|\^\{")
+
+
+class Found(NamedTuple):
+    """A field, and why it may be the wrong one; None where that is clear."""
+
+    field: str
+    doubt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetGuess:
+    """What rows are made of. Fields are dotted paths from the top of a row."""
+
+    question: Found
+    answer: Found | None = None
+    id: Found | None = None
+    tags: Found | None = None
+    split: Found | None = None
+    splits: tuple[str, ...] = ()
+    """The splits seen, those to evaluate on first."""
+    context: str | None = None
+    """What the question is about, or the system message of a conversation: told before it."""
+    input: str | None = None
+    """What an instruction is to be applied to."""
+    unshown: str | None = None
+    """A context that is no text."""
+    choices: Choices | None = None
+    tags_from: tuple[str, ...] = ()
+    answers_are: str = "short"
+    """`choice`, `boolean`, `number`, `formula`, `long` or `short`."""
+
+    @property
+    def parts(self) -> dict[str, Found]:
+        """What was found, by the names that a descriptor's `fields` have."""
+        found = {
+            "question": self.question,
+            "answer": self.answer,
+            "id": self.id,
+            "tags": self.tags,
+            "split": self.split,
+        }
+        return {name: each for name, each in found.items() if each is not None}
+
+
+def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
+    """What the rows' fields are for; None where no field holds a text that could be asked."""
+    columns, count = columns_of(rows), len(rows)
+    exchange = first_exchange(columns, count)
+    choices = find_choices(columns, count)
+    question = _question(columns, count, exchange, choices)
+    if question is None:
+        return None
+    if exchange is not None and question.field != exchange.question:
+        exchange = None
+    answer = _answer(columns, count, {question.field}, exchange)
+    answer, chosen = _chosen(columns, answer, choices, {question.field})
+    taken = {question.field, *([answer.field] if answer is not None else []), *(choices.fields if choices else ())}
+    split = _split(columns, taken)
+    taken |= {split.field} if split is not None else set()
+    tags = _tags(columns, taken)
+    identifier = _id(columns, count, taken)
+    taken |= {found.field for found in (identifier, tags) if found is not None}
+    context = exchange.system if exchange is not None else _told(columns, count, CONTEXT, taken)
+    instructed = plain(last(question.field)) == "instruction"
+    return DatasetGuess(
+        question=question,
+        answer=answer,
+        id=identifier,
+        tags=tags,
+        split=split,
+        splits=_splits(columns[split.field]) if split is not None else (),
+        context=context,
+        input=_told(columns, count, ("input",), taken) if instructed else None,
+        unshown=_unshown(columns, count, taken) if context is None else None,
+        choices=choices,
+        tags_from=_groups(columns, taken | below(columns, (*CHOICES, *ANSWER))),
+        answers_are="choice" if chosen else _answer_kind(columns[answer.field]) if answer is not None else "short",
+    )
+
+
+def _question(
+    columns: Mapping[str, Values], count: int, exchange: Exchange | None, choices: Choices | None
+) -> Found | None:
+    def asks(values: Values) -> bool:
+        return len(values) >= _MOSTLY * count and all(isinstance(value, str) for value in values.values())
+
+    others = below(columns, (*CHOICES, *ANSWER)) | set(choices.fields if choices is not None else ())
+    own = named(columns, QUESTION, asks, others)
+    if exchange is not None and (own is None or own.startswith(f"{exchange.conversation}.")):
+        goes_on = "the conversation goes on, only its first question is asked"
+        return Found(exchange.question, goes_on if exchange.goes_on else None)
+    if own is not None:
+        return Found(own, _gaps(columns[own], count))
+    texts = [
+        path
+        for path, values in columns.items()
+        if path not in others
+        and asks(values)
+        and len(set(values.values())) > len(values) / 2
+        and plain(last(path)) not in _NEVER_ASKED
+    ]
+    longest = max(texts, key=lambda path: sum(map(len, columns[path].values())), default=None)
+    return None if longest is None else Found(longest, "no field has a usual name; this one has the longest texts")
+
+
+def _answer(columns: Mapping[str, Values], count: int, taken: set[str], exchange: Exchange | None) -> Found | None:
+    def answers(values: Values) -> bool:
+        return sum(isinstance(value, str | int | float) for value in values.values()) > len(values) / 2
+
+    own = named(columns, ANSWER, answers, taken | below(columns, CHOICES))
+    if own is None:
+        return Found(exchange.answer) if exchange is not None and exchange.answer is not None else None
+    parent = columns.get(own.rpartition(".")[0], {})
+    if any(isinstance(value, list) and len(value) > 1 for value in parent.values()):
+        return Found(own, "some rows have several right answers, only the first one counts")
+    return Found(own, _gaps(columns[own], count))
+
+
+def _chosen(
+    columns: Mapping[str, Values], answer: Found | None, choices: Choices | None, taken: Collection[str]
+) -> tuple[Found | None, bool]:
+    """The field that says which choice is right, and whether there is one; of lettered choices that is a letter."""
+    if choices is None or answer is None:
+        return answer, False
+    if choices.lettered:
+        letters = letters_of(columns, choices, answer.field, taken)
+        return (answer, False) if letters is None else (answer if letters == answer.field else Found(letters), True)
+    doubt = numbering_doubt(columns[answer.field], columns[choices.field])
+    return (answer if doubt is None else Found(answer.field, doubt)), True
+
+
+def _gaps(values: Values, count: int) -> str | None:
+    filled = sum(not isinstance(value, str) or bool(value.strip()) for value in values.values())
+    return None if filled == count else f"{count - filled} of {count} rows have none"
+
+
+def _id(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> Found | None:
+    def identifies(values: Values) -> bool:
+        scalars = all(isinstance(value, str | int) and value != "" for value in values.values())
+        return scalars and len(set(map(str, values.values()))) == count
+
+    own = named(columns, ID, identifies, taken)
+    if own is None and "id" in columns:
+        return Found("id", "its values repeat or are missing; rows with the same id are errors")
+    return None if own is None else Found(own)
+
+
+def _tags(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
+    def tags(values: Values) -> bool:
+        return all(
+            isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+            for value in values.values()
+        )
+
+    own = named(columns, TAGS, tags, taken, inner=False)
+    return None if own is None else Found(own)
+
+
+def _split(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
+    def splits(values: Values) -> bool:
+        return all(isinstance(value, str) and value.casefold() in _SPLITS for value in values.values())
+
+    own = named(columns, SPLIT, splits, taken, inner=False)
+    return None if own is None else Found(own)
+
+
+def _splits(values: Values) -> tuple[str, ...]:
+    return tuple(sorted(dict.fromkeys(values.values()), key=lambda split: _SPLITS[split.casefold()]))
+
+
+def _told(columns: Mapping[str, Values], count: int, names: Sequence[str], taken: Collection[str]) -> str | None:
+    """A text that each row has beside its question."""
+
+    def tells(values: Values) -> bool:
+        return len(values) == count and all(isinstance(value, str) for value in values.values())
+
+    return named(columns, names, tells, taken, inner=False)
+
+
+def _unshown(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> str | None:
+    """A context of lists or objects, which no prompt shows well."""
+
+    def nested(values: Values) -> bool:
+        return len(values) >= _MOSTLY * count and all(isinstance(value, list | dict) for value in values.values())
+
+    return named(columns, CONTEXT, nested, taken, inner=False)
+
+
+def _groups(columns: Mapping[str, Values], taken: Collection[str]) -> tuple[str, ...]:
+    """Fields with 2 to 20 short values, no more than half as many as rows; known names first, 4 at most."""
+    found = []
+    for path, values in columns.items():
+        name = last(path)
+        if path in taken or name.isdecimal() or _IS_ID.search(name):
+            continue
+        filled = [value for value in values.values() if value != ""]
+        known = plain(name) in GROUPS
+        short = all(isinstance(each, str | int if known else str) and len(str(each)) <= 40 for each in filled)
+        distinct = {str(value).strip() for value in filled} - {""}
+        if short and 2 <= len(distinct) <= 20 and 2 * len(distinct) <= len(filled):
+            found.append((not known, path))
+    return tuple(path for _, path in sorted(found, key=lambda each: each[0])[:_MOST_GROUPS])
+
+
+def _answer_kind(values: Values) -> str:
+    texts = [str(value) for value in values.values() if not isinstance(value, bool)]
+    if not texts:
+        return "boolean"
+
+    def most(pattern: Callable[[str], object]) -> bool:
+        return sum(bool(pattern(text)) for text in texts) >= _NEARLY_ALL * len(texts)
+
+    if most(lambda text: _NUMBER.fullmatch(text) or _LAST_NUMBER.search(text)):
+        return "number"
+    if sum(bool(_FORMULA.search(text)) for text in texts) >= 0.2 * len(texts):
+        return "formula"
+    return "long" if median(len(_WORD.findall(text)) for text in texts) > _LONG_ANSWER else "short"
+
+
+_IN_TEMPLATE = re.compile(r"[\w$@-]+(?:[. ][\w$@-]+)*")
+_METRICS: dict[str, tuple[str, float, str]] = {
+    "choice": (
+        "multiple_choice",
+        1.0,
+        "the answer is a choice's letter; with `choices` also its place from 0 or its text",
+    ),
+    "number": ("numeric_match", 1.0, "the answers are numbers: the last one in the reply counts"),
+    "formula": ("math_equal", 1.0, "the answers are formulas; needs pip install 'pytest-agentbench[metrics]'"),
+    "long": ("f1_score", 0.5, "the answers are long, so words in common count; 0.5 is a guess"),
+    "short": ("exact_match", 1.0, "the reply must be the answer and nothing else"),
+    "boolean": ("exact_match", 1.0, "the answers are true and false, which read True and False"),
+}
+_INSTEAD = {
+    "number": "exact_match, if the reply is to be the number and nothing else",
+    "long": "rouge_score, which minds the order of words; llm_judgement, which asks a model; with a threshold",
+    "short": "contains_answer, if the reply may be a sentence; f1_score with a threshold; llm_judgement",
+    "formula": "exact_match or contains_answer, without math",
+}
+_REPLY = {"choice": "Answer with the letter only.", "boolean": "Answer with True or False only."}
+Block = tuple[str, Any, Sequence[str]]
+"""A key at the top of the file, its value, and the comments above it."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists are indented, and printable texts of several lines stand as they are."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    if not all(map(str.isprintable, text.split("\n"))):
+        style = '"'  # the other styles lose line breaks such as U+0085
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def describe(guess: DatasetGuess, file: str, rows: int) -> str:
+    """The text of the descriptor of the data file `file`, guessed from its first `rows` rows."""
+    parts = [f"# Guessed from the first {rows} rows of {shown(file)}: read it, and change what is wrong.\n"]
+    for key, value, comments in _blocks(guess, file):
+        parts += [f"# {comment}\n" for comment in comments]
+        parts.append(to_yaml({key: value}))
+    parts += [f"# {line}\n" for line in _suggestions(guess)]
+    return "".join(parts)
+
+
+def to_yaml(value: object) -> str:
+    """The value as YAML for people."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
+def shown(name: str) -> str:
+    """A name from the data fit for one line of text: others' line breaks and control characters are escaped."""
+    return name if name.isprintable() else repr(name)[1:-1]
+
+
+def metric_of(guess: DatasetGuess) -> dict[str, Any] | None:
+    """The metric as the descriptor has it; None where there is no answer to compare with."""
+    if guess.answer is None:
+        return None
+    name, threshold, _ = _METRICS[guess.answers_are]
+    spec: dict[str, Any] = {"name": name, "threshold": threshold}
+    if guess.choices is not None and not guess.choices.lettered and _IN_TEMPLATE.fullmatch(guess.choices.field):
+        spec["args"] = {"choices": f"{{{{ {guess.choices.field} }}}}"}
+    return spec
+
+
+def _blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
+    yield "schema_version", 1, ()
+    yield "files", [file], ()
+    yield (
+        "fields",
+        {name: found.field for name, found in guess.parts.items()},
+        [f"not sure of {name}: {found.doubt}" for name, found in guess.parts.items() if found.doubt is not None],
+    )
+    prompt = _prompt(guess)
+    if prompt is not None:
+        yield "prompt", prompt, ["what the agent is asked"]
+    metric = metric_of(guess)
+    if metric is not None:
+        comments = [_METRICS[guess.answers_are][2]]
+        comments += [f"instead: {_INSTEAD[guess.answers_are]}"] if guess.answers_are in _INSTEAD else []
+        yield "metrics", [metric], comments
+    if guess.tags_from:
+        yield "tags_from", list(guess.tags_from), ["for -k and -m, and as groups in the report"]
+    if guess.split is not None and len(guess.splits) > 1:
+        yield "split", guess.splits[0], [f"seen: {', '.join(map(shown, guess.splits))}"]
+
+
+def _prompt(guess: DatasetGuess) -> str | None:
+    """Context, question, input, choices and how to reply; None where the question is all.
+
+    A list is shown as A., B., ...
+    """
+    fields = [field for field in (guess.context, "question", guess.input) if field is not None]
+    blocks = [f"{{{{ {field} }}}}" for field in fields]
+    if guess.choices is not None:
+        fields += guess.choices.fields
+        lines = [f"{letter}. {{{{ {field} }}}}" for letter, field in guess.choices.lettered]
+        blocks.append("\n".join(lines) or f"{{{{ {guess.choices.field} }}}}")
+    if guess.answers_are in _REPLY:
+        blocks.append(_REPLY[guess.answers_are])
+    answer = "" if guess.answer is None else f"{guess.answer.field}."
+    tells_answer = any(
+        answer.startswith(f"{field}.") or (answer and f"{field}.".startswith(answer)) for field in fields
+    )
+    if len(blocks) == 1 or tells_answer or not all(map(_IN_TEMPLATE.fullmatch, fields)):
+        return None
+    return "\n\n".join(blocks)
+
+
+def _shows_answer(fields: Sequence[str], guess: DatasetGuess) -> bool:
+    """Whether the answer is part of a field, or the field of the answer."""
+    if guess.answer is None:
+        return False
+    answer = f"{guess.answer.field}."
+    return any(answer.startswith(f"{field}.") or f"{field}.".startswith(answer) for field in fields)
+
+
+def _suggestions(guess: DatasetGuess) -> Iterator[str]:
+    if guess.answer is None:
+        yield "No field looks like the right answer: name it in fields.answer, or let a judge decide."
+    if guess.unshown is not None:
+        name = shown(guess.unshown)
+        yield f"The agent is not shown {name}, which is no text; {{{{ {name} }}}} in a prompt shows it as JSON."
+    if guess.split is None:
+        return
+    if len(guess.splits) == 1:
+        yield f"Only the split {shown(guess.splits[0])} was seen; to run one only: split: <name>"
+    elif guess.splits[-1].casefold().startswith("train"):
+        yield f"Solved examples before each question: few_shot: {{split: {shown(guess.splits[-1])}, count: 5}}"

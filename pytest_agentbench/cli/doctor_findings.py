@@ -1,0 +1,343 @@
+"""What `agentbench doctor` finds of models, MCP servers and sandboxes, each tried as sessions use it, where one may."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.cli.doctor_needs import Needs
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.engine.job import CHAT_JUDGE
+from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
+from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
+from pytest_agentbench.packs.openclaw.runs import engine_of
+from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
+from pytest_agentbench.store.remote import without_credentials
+from pytest_agentbench.tools.mcp.launching import problem, server_refusal
+from pytest_agentbench.workspaces.containers.compose import compose_problem
+from pytest_agentbench.workspaces.containers.daemon import docker_problem
+from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
+from pytest_agentbench.workspaces.containers.images import has_image, is_local, not_built
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
+from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that cases may need: `works` is None where nothing was tried. `said` names what to do too.
+
+    `needed` says that a case or a judge under the examined profiles cannot do without it, `untried` that only --live
+    tells whether it works.
+    """
+
+    area: str
+    name: str
+    works: bool | None
+    said: str
+    needed: bool = False
+    untried: bool = False
+
+    @property
+    def lacking(self) -> bool:
+        """Whether it is needed and does not work."""
+        return self.needed and self.works is False
+
+
+_REPLY_SECONDS = 5.0
+_MODELS = "models"
+
+
+class Models:
+    """The models of a root, and those that the judges of profiles name: these are needed."""
+
+    def __init__(self, root: ConfigRoot, profiles: Sequence[EvaluationProfile]) -> None:
+        declared = root.models()
+        self._judges = {name for profile in profiles for name in _judges(profile)}
+        self._found: list[Model] = []
+        self._refused: list[Finding] = []
+        for name in dict.fromkeys([*(entry.model_id for entry in declared.models), *sorted(self._judges)]):
+            try:
+                self._found.append(resolve_model(name, models=declared))
+            except ConfigError as error:
+                needed = name in self._judges
+                self._refused.append(Finding(_MODELS, _name(name, needed=needed), False, str(error), needed=needed))
+        self._asked = {_endpoint(model): model for model in self._found if _can_be_asked(model)}
+
+    def actions(self) -> Iterator[str]:
+        """What `live` sends."""
+        for base_url, variable in self._asked:
+            key = f"with the key in {variable}" if variable is not None else "without a key"
+            yield f"GET {without_credentials(base_url)}/models {key}"
+
+    async def examine(self, *, live: bool) -> list[Finding]:
+        """A finding for each model. Each endpoint is asked once, where this is `live`, else none."""
+        asked = self._asked if live else {}
+        replies = dict(zip(asked, await asyncio.gather(*map(_ask, asked.values())), strict=True))
+        found = [
+            _examine_model(model, replies.get(_endpoint(model)), needed=model.model_id in self._judges)
+            for model in self._found
+        ]
+        return [*found, *self._refused]
+
+
+def _judges(profile: EvaluationProfile) -> list[str]:
+    used = {run.judge_id for run in profile.judge_runs}
+    return [
+        judge.model for judge in profile.judges if judge.judge_id in used and judge.type == CHAT_JUDGE and judge.model
+    ]
+
+
+def _endpoint(model: Model) -> tuple[str, str | None]:
+    return (model.base_url or DEFAULT_BASE_URL).rstrip("/"), model.api_key_env
+
+
+def _can_be_asked(model: Model) -> bool:
+    return not (model.scripted or model.provider or missing_key(model))
+
+
+def _examine_model(model: Model, reply: tuple[bool, str] | None, *, needed: bool) -> Finding:
+    name = _name(model.model_id, needed=needed)
+    if (problem := missing_key(model)) is not None and not model.provider:
+        return Finding(_MODELS, name, False, problem, needed=needed)
+    route = describe_route(model)
+    if reply is None:
+        if model.scripted or model.provider:
+            return Finding(_MODELS, name, None if model.provider else True, route, needed=needed)
+        return Finding(_MODELS, name, None, f"{route}; --live asks the endpoint", needed=needed, untried=True)
+    works, said = reply
+    return Finding(_MODELS, name, works, f"{route}; the endpoint {said}", needed=needed)
+
+
+def _name(model_id: str, *, needed: bool) -> str:
+    return f"judge {model_id}" if needed else model_id
+
+
+async def _ask(model: Model) -> tuple[bool, str]:
+    """Whether the endpoint answers `GET /models`, and what it answers."""
+    import httpx2
+
+    from pytest_agentbench.bounded.replies import MAX_LISTING, bounded_replies
+
+    base_url, variable = _endpoint(model)
+    headers = {} if variable is None else {"Authorization": f"Bearer {os.environ[variable].strip()}"}
+    try:
+        async with httpx2.AsyncClient(timeout=_REPLY_SECONDS, event_hooks=bounded_replies(MAX_LISTING)) as client:
+            response = await client.get(f"{base_url}/models", headers=headers)
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
+        reason = str(error) or type(error).__name__
+        return False, f"cannot be reached ({reason}): start it, or correct base_url in models.yaml"
+    return _read(response, variable)
+
+
+def _read(response: httpx2.Response, variable: str | None) -> tuple[bool, str]:
+    status = response.status_code
+    if status in (401, 403):
+        return (
+            (False, f"refuses the key in {variable} (HTTP {status})") if variable else (True, "answers, to keys only")
+        )
+    if 300 <= status < 400:
+        return False, f"redirects elsewhere (HTTP {status}), which no request follows: correct base_url in models.yaml"
+    if status in (404, 405):
+        return True, f"answers, but gives no list of models (HTTP {status})"
+    return status < 400, "answers" if status < 400 else f"answers HTTP {status}"
+
+
+_SERVERS = "MCP servers"
+
+
+def examine_servers(cases: Sequence[Case], root: ConfigRoot, profiles: Sequence[RunProfile]) -> Iterator[Finding]:
+    """Each server once: those of a profile, then those that the cases declare or name."""
+    found: dict[str, Finding] = {}
+    for profile in profiles:
+        for name, server in profile.mcp_servers.items():
+            label = f"{profile.run_profile_id}/{name}"
+            found[label] = _examine_server(label, name, server, root, profile)
+        for case in cases:
+            for finding in _of_case(case, root, profile):
+                found.setdefault(finding.name, finding)
+    yield from found.values()
+
+
+def _of_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Finding]:
+    """The servers that the case has under the profile, beside the profile's own."""
+    own = {name: server for name, server in case.mcp_servers.items() if server is not None}
+    for name, server in own.items():
+        yield _examine_server(f"{case.case_id}/{name}", name, server, root, profile)
+    named = sorted(_named(case, profile) - own.keys() - profile.mcp_servers.keys())
+    try:
+        declared = root.mcp_servers(case.path) if named else {}
+    except ConfigError as error:
+        yield Finding(_SERVERS, "servers files", False, str(error), needed=True)
+        return
+    for name in named:
+        yield (
+            _examine_server(name, name, declared[name], root, profile)
+            if name in declared
+            else _undeclared(name, declared)
+        )
+
+
+def _named(case: Case, profile: RunProfile) -> set[str]:
+    """The servers of the case by name, as far as its file says."""
+    if case.mcp_task is None:
+        return {*case.mcp_servers}
+    planner = profile.planner
+    offered = case.mcp_task.distraction_servers[: planner.distraction_servers]
+    return {*case.mcp_servers, *offered, *planner.resident_servers}
+
+
+def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> Finding:
+    if (refused := server_refusal(name, server, root, profile)) is not None:
+        return Finding(_SERVERS, label, False, refused, needed=True)
+    if server.command is None:
+        return Finding(_SERVERS, label, None, f"is at {server.url}; it is asked when a run needs it", needed=True)
+    sandbox = server.sandbox or profile.sandbox
+    kind = sandbox.type if isinstance(sandbox, SandboxSettings) else sandbox
+    missing = problem(server, os.environ, "docker" if kind == "docker" else "local")
+    return Finding(_SERVERS, label, missing is None, missing or server.command, needed=True)
+
+
+def _undeclared(name: str, declared: Mapping[str, McpServer]) -> Finding:
+    said = f"no servers.yaml, commands.json or run profile declares it{suggest(name, declared.keys())}"
+    return Finding(_SERVERS, name, False, said, needed=True)
+
+
+_SANDBOXES = "sandboxes"
+_TRIAL_SECONDS = 30.0
+_TRIAL = ("/bin/sh", "-c", "echo works")
+
+
+def sandbox_actions(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> Iterator[str]:
+    """What `live` starts that files name."""
+    for cli in _engines(profiles):
+        yield f"run `{cli} version`, the container engine of a run profile"
+    if docker_problem() is None:
+        for image in _images(profiles, needs):
+            yield f"run a command in a container of {image}, where that is on this machine"
+
+
+async def examine_sandboxes(
+    profiles: Sequence[RunProfile], needs: Sequence[Needs], sandboxes: Sandboxes, *, hooks: bool, live: bool
+) -> list[Finding]:
+    """What works of docker and bubblewrap, and what each profile takes. `hooks` says that Python hooks need the latter.
+
+    Images are looked for and never pulled here; those that cases build are not built. Programs and images that files
+    name are started only where this is `live`.
+    """
+    every = {spec for need in needs for spec in need.sandboxes}
+    wanted = {spec for spec in every if spec.cli is None}
+    kinds = {spec.kind for spec in wanted}
+    needed = {spec.image for spec in wanted if spec.image is not None}
+    found = [_docker(needed="docker" in kinds)]
+    if found[0].works:
+        images = _images(profiles, needs)
+        found += [await _image(sandboxes, image, needed=image in needed, live=live) for image in images]
+        if any(spec.compose is not None for spec in wanted):
+            found.append(_compose())
+    for cli in _engines(profiles):
+        found.append(_engine(cli, needed=any(spec.cli == cli for spec in every), live=live))
+    found.append(await _bubblewrap(sandboxes, needed="bubblewrap" in kinds or hooks))
+    return [*found, *(_choice(profile, sandboxes) for profile in profiles)]
+
+
+def _engines(profiles: Sequence[RunProfile]) -> list[str]:
+    """The programs that the profiles name."""
+    return sorted({cli for each in profiles if each.openclaw is not None and (cli := engine_of(each.openclaw))})
+
+
+def _images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list[str]:
+    """The images that docker's daemon is to run, of profiles and of cases."""
+    named = {image for each in profiles if (image := each.sandbox_settings.image) is not None}
+    specs = (spec for need in needs for spec in need.sandboxes if spec.cli is None)
+    return sorted(named | {spec.image for spec in specs if spec.image is not None})
+
+
+def _docker(*, needed: bool) -> Finding:
+    problem = docker_problem()
+    return Finding(_SANDBOXES, "docker", problem is None, problem or "a daemon answers", needed=needed)
+
+
+def _engine(cli: str, *, needed: bool, live: bool) -> Finding:
+    name = f"container engine {cli}"
+    problem = engine_problem(cli) if live else missing_engine(cli)
+    if problem is None and not live:
+        return Finding(_SANDBOXES, name, None, "is installed; --live starts it to see", needed=needed, untried=True)
+    return Finding(_SANDBOXES, name, problem is None, problem or "answers", needed=needed)
+
+
+async def _image(sandboxes: Sandboxes, image: str, *, needed: bool, live: bool) -> Finding:
+    name = f"image {image}"
+    try:
+        if not has_image(image):
+            if is_local(image):
+                return Finding(_SANDBOXES, name, False, str(not_built(image)), needed=needed)
+            said = f"is not on this machine; the first run that needs it pulls it, or `docker pull {image}` does"
+            return Finding(_SANDBOXES, name, None, said, needed=needed)
+        if not live:
+            said = "is on this machine; --live runs a command in a container of it"
+            return Finding(_SANDBOXES, name, True, said, needed=needed, untried=True)
+        said = f"a container ran a command in {await _try(sandboxes, SandboxSettings(type='docker', image=image))}"
+    except AgentbenchError as error:
+        return Finding(_SANDBOXES, name, False, str(error), needed=needed)
+    return Finding(_SANDBOXES, name, True, said, needed=needed)
+
+
+def _compose() -> Finding:
+    problem = compose_problem()
+    return Finding(_SANDBOXES, "compose", problem is None, problem or "services of cases can be started", needed=True)
+
+
+async def _bubblewrap(sandboxes: Sandboxes, *, needed: bool) -> Finding:
+    problem = bubblewrap_problem()
+    if problem is None:
+        try:
+            said = f"ran a command in {await _try(sandboxes, SandboxSettings(type='bubblewrap'))}"
+            return Finding(_SANDBOXES, "bubblewrap", True, said, needed=needed)
+        except AgentbenchError as error:
+            problem = str(error)
+    return Finding(_SANDBOXES, "bubblewrap", False, problem, needed=needed)
+
+
+async def _try(sandboxes: Sandboxes, settings: SandboxSettings) -> str:
+    """How long a sandbox took to start and to run a command. Raises AgentbenchError where it did not."""
+    started = time.perf_counter()
+    spec: SandboxSpec = sandboxes.spec(settings)
+    sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "doctor"))
+    try:
+        result = await sandbox.exec(_TRIAL, seconds=_TRIAL_SECONDS)
+        seconds = time.perf_counter() - started
+    finally:
+        await sandbox.stop()
+    if result.exit_code != 0:
+        end = result.killed or f"exit code {result.exit_code}"
+        raise UnavailableError(f"a trial command failed ({end}): {result.output.strip() or 'no output'}")
+    return f"{seconds:.2f} s"
+
+
+def _choice(profile: RunProfile, sandboxes: Sandboxes) -> Finding:
+    """What the profile gives a case that names nothing of its own. Whether one needs it is told with the cases."""
+    settings = profile.sandbox_settings
+    name = f"profile {profile.run_profile_id}"
+    try:
+        kind = sandboxes.spec(settings).kind
+    except UnavailableError as error:
+        return Finding(_SANDBOXES, name, False, str(error))
+    said = f"`sandbox: {settings.type}` takes {kind}" if settings.type == "auto" else f"`sandbox: {kind}`"
+    if kind == "bubblewrap" and settings.network == "allow" and not closes_abstract_sockets():
+        said += (
+            ", whose commands reach the abstract unix sockets of this machine (D-Bus, X, agents) with "
+            "`network: allow`: Linux 6.12 with Landlock closes them, and docker has none"
+        )
+    return Finding(_SANDBOXES, name, True, said + (", which isolates nothing" if kind == "local" else ""))

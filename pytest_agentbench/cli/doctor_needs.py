@@ -1,0 +1,131 @@
+"""What cases need of a machine under a profile, found as a session finds it, and nothing is run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.session_roots import SessionRoots
+from pytest_agentbench.engine.registry import Registry
+from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.packs.openclaw.runs import OPENCLAW, openclaw_spec
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.runners.base import RunContext
+from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.discovery import find_cases
+from pytest_agentbench.sources.items import CodeNotRun
+from pytest_agentbench.sources.rows import BadRow, read_rows, row_case
+from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
+from pytest_agentbench.tools.fetching import web_fetcher
+from pytest_agentbench.workspaces.containers.images import is_local
+from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+
+
+@dataclass
+class Cases:
+    """The cases below a path; of a dataset its first, as all of them need the same, of MCP tasks all."""
+
+    cases: list[Case] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Needs:
+    """What the cases need under one run profile: sandboxes, and why cases would be skipped, each with case ids."""
+
+    sandboxes: dict[SandboxSpec, list[str]] = field(default_factory=dict)
+    skipped: dict[str, list[str]] = field(default_factory=dict)
+
+
+def cases_below(path: Path, roots: SessionRoots) -> Cases:
+    """What can be read; `problems` holds the errors of the rest."""
+    found = Cases()
+    try:
+        paths = [*find_cases(path)] if path.is_dir() else [path]
+    except ConfigError as error:
+        found.problems.append(str(error))
+        return found
+    for file in paths:
+        root = roots.of(file)
+        try:
+            if file.name in CASE_FILES:
+                found.cases.append(load_case(file, root))
+            else:
+                found.cases += _first_of(file, root)
+        except CodeNotRun:
+            continue
+        except ConfigError as error:
+            found.problems.append(str(error))
+    return found
+
+
+def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
+    dataset = open_dataset(file, root)
+    if dataset.recipe is not None and dataset.recipe.descriptor.is_remote:
+        return  # nothing is downloaded to see what it needs
+    rows = (row for row in read_rows(dataset) if not isinstance(row, BadRow))
+    for row in rows if dataset.tasks is not None else islice(rows, 1):
+        yield row_case(dataset, row)
+
+
+def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, registry: Registry) -> Needs:
+    """What the cases need under the profile. Tools and runners of plugins are taken to work."""
+    needs = Needs()
+    for case in cases:
+        wanted: set[SandboxSpec] = set()
+        try:
+            _ask(case, profile, sandboxes, registry, wanted)
+        except UnavailableError as error:
+            needs.skipped.setdefault(str(error), []).append(case.case_id)
+        for spec in wanted:
+            needs.sandboxes.setdefault(spec, []).append(case.case_id)
+    return needs
+
+
+async def skip_for_images(needs: Needs, sandboxes: Sandboxes) -> None:
+    """Adds the cases that would be skipped for want of an image that no session pulls. Raises SandboxError."""
+    for spec, ids in needs.sandboxes.items():
+        if spec.image is not None and is_local(spec.image) and sandboxes.may_ask(spec):
+            try:
+                await sandboxes.prepare(spec)
+            except UnavailableError as error:
+                known = {case_id for skipped in needs.skipped.values() for case_id in skipped}
+                needs.skipped.setdefault(str(error), []).extend(case_id for case_id in ids if case_id not in known)
+
+
+def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Registry, wanted: set[SandboxSpec]) -> None:
+    """Adds the sandboxes that the case will have. Raises UnavailableError where it would be skipped."""
+
+    def sandbox() -> SandboxSpec:
+        spec = sandboxes.spec(profile.sandbox_settings, case.sandbox)
+        wanted.add(spec)
+        return spec
+
+    if case.runner.type == OPENCLAW:
+        wanted.add(openclaw_spec(sandboxes, profile))
+    known = tuple(tool for tool in case.tools if tool in registry.tools)
+    context = RunContext(
+        case=case.model_copy(update={"tools": known}),
+        sandboxes=sandboxes,
+        tools=registry.tools,
+        sandbox_spec=sandbox,
+        search=registry.search,
+        fetch=web_fetcher(profile.network, asyncio.to_thread),
+        network=profile.network,
+    )
+    context.toolbox()
+    if case.verify:
+        sandbox()
+
+
+def has_hooks(cases: Sequence[Case], profile: EvaluationProfile) -> bool:
+    """Whether the profile runs Python hooks of the cases, without network."""
+    policy = profile.security_policy
+    allowed = policy.allow_local_python_hooks and policy.network_access == "deny"
+    return allowed and any(check.python_hook is not None for case in cases for check in case.checks)

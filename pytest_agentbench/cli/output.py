@@ -1,0 +1,167 @@
+"""What commands print: text of others on one line, summaries on standard output, what differs between JSON values."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from pytest_agentbench.terminal_text import visible_line
+
+
+def printable(text: str) -> str:
+    """Return the text on one line, with escapes for all that does not print: a file must not steer the terminal."""
+    shown = visible_line(text)
+    if shown.isprintable():
+        return shown
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in shown)
+
+
+_CODES = {"bold": 1, "light": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+
+
+class Standard:
+    """`reports.Terminal` on stdout. Marks show on a terminal, unless the environment says NO_COLOR."""
+
+    verbosity = 0
+    no_summary = False
+
+    def __init__(self) -> None:
+        self.hasmarkup = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def write(self, content: str, *, flush: bool = False, **markup: bool) -> None:
+        """Text that others follow in the same line; what the output cannot encode is escaped."""
+        codes = ";".join(str(_CODES[mark]) for mark, on in markup.items() if on) if self.hasmarkup else ""
+        encoding = sys.stdout.encoding or "ascii"
+        shown = content.encode(encoding, "backslashreplace").decode(encoding)
+        print(f"\x1b[{codes}m{shown}\x1b[0m" if codes else shown, end="", flush=flush)
+
+    def line(self, msg: str = "", **markup: bool) -> None:
+        """The end of a line."""
+        self.write(msg, **markup)
+        print()
+
+    def write_line(self, line: str, **markup: bool) -> None:
+        """A line of its own."""
+        self.line(line, **markup)
+
+    def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
+        """A line of `sep` around a title."""
+        shown = f" {title} " if title is not None else ""
+        self.line(shown.center(shutil.get_terminal_size().columns, sep), **markup)
+
+
+ABSENT: Any = object()
+"""The value of a field that one of two documents has not."""
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_HASH_SHOWN = 12
+_SHORT = 60
+_WIDEST = 160
+_BEFORE = 40
+_LINES = 40
+_COMPARED = 400
+"""Lines that are aligned with each other: the time it takes grows with their square."""
+
+
+class Difference(NamedTuple):
+    """A field by its path (`messages[0].content`), and what either document has there."""
+
+    path: str
+    a: Any
+    b: Any
+
+
+def differences(a: Any, b: Any) -> Iterator[Difference]:
+    """The parts that differ, in order of their names. Lists are compared between what both begin and end with."""
+    waiting = [] if _same(a, b) else [Difference("", a, b)]
+    while waiting:
+        path, a, b = waiting.pop()
+        if isinstance(a, dict) and isinstance(b, dict):
+            inner = [
+                Difference(f"{path}.{name}" if path else name, a.get(name, ABSENT), b.get(name, ABSENT))
+                for name in sorted(a.keys() | b.keys())
+            ]
+        elif isinstance(a, list) and isinstance(b, list):
+            inner = list(_elements(path, a, b))
+        else:
+            yield Difference(path, a, b)
+            continue
+        waiting += reversed([each for each in inner if not _same(each.a, each.b)])
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether JSON has them alike: for Python `1` is `true`."""
+    return a is b or (a == b and repr(a) == repr(b))
+
+
+def _elements(path: str, a: list[Any], b: list[Any]) -> Iterator[Difference]:
+    start, end_a, end_b = _unequal(a, b)
+    for at in range(start, max(end_a, end_b)):
+        yield Difference(f"{path}[{at}]", a[at] if at < end_a else ABSENT, b[at] if at < end_b else ABSENT)
+
+
+def _unequal(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, int, int]:
+    """Where two sequences begin to differ, and where they stop doing so: in a and in b."""
+    shortest = min(len(a), len(b))
+    start = next((at for at in range(shortest) if not _same(a[at], b[at])), shortest)
+    same = next((n for n in range(shortest - start) if not _same(a[-1 - n], b[-1 - n])), shortest - start)
+    return start, len(a) - same, len(b) - same
+
+
+def shown(difference: Difference) -> Iterator[str]:
+    """The lines that tell a difference."""
+    path, a, b = difference
+    if b is ABSENT or a is ABSENT:
+        yield f"{printable(path)}: only in {'A' if b is ABSENT else 'B'}: {_value(a if b is ABSENT else b)}"
+    elif isinstance(a, str) and isinstance(b, str) and max(len(a), len(b)) > _SHORT and not _HASH.fullmatch(a):
+        yield f"{printable(path)}:"
+        lines = [*_text_lines(a, b)]
+        yield from (f"  {printable(line)}" for line in lines[:_LINES])
+        if len(lines) > _LINES:
+            yield f"  ... and {len(lines) - _LINES} lines more"
+    else:
+        yield f"{printable(path)}: {_value(a)} -> {_value(b)}"
+
+
+def _value(value: Any) -> str:
+    """JSON on one line, hashes and what is long cut short."""
+    if isinstance(value, str) and _HASH.fullmatch(value):
+        return f"{value[:_HASH_SHOWN]}..."
+    text = json.dumps(value, ensure_ascii=False)
+    return printable(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}...")
+
+
+def _text_lines(a: str, b: str) -> Iterator[str]:
+    """The lines of two texts that differ, as diffs have them, with the number of the first one of each group."""
+    old, new = a.splitlines(), b.splitlines()
+    start, end_old, end_new = _unequal(old, new)
+    if start == end_old == end_new:  # they differ in how lines end
+        old, new, start, end_old, end_new = [repr(a)], [repr(b)], 0, 1, 1
+    old, new = old[start:end_old], new[start:end_new]
+    if len(old) > _COMPARED or len(new) > _COMPARED:
+        groups = [("replace", 0, len(old), 0, len(new))]
+    else:
+        groups = list(difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+    for tag, old_from, old_to, new_from, new_to in groups:
+        if tag != "equal":
+            yield f"@ line {start + old_from + 1}"
+            yield from _group(old[old_from:old_to], new[new_from:new_to])
+
+
+def _group(old: list[str], new: list[str]) -> Iterator[str]:
+    """Lines of A and the lines that B has instead. Long ones are shown from shortly before they differ."""
+    cut = 0
+    if len(old) == len(new) == 1 and max(len(old[0]), len(new[0])) > _WIDEST:
+        cut = max(0, _unequal(old[0], new[0])[0] - _BEFORE)
+    for sign, lines in (("-", old), ("+", new)):
+        yield from (f"{sign} {'...' if cut else ''}{_clipped(line[cut:])}" for line in lines)
+
+
+def _clipped(line: str) -> str:
+    return line if len(line) <= _WIDEST else f"{line[:_WIDEST]}..."

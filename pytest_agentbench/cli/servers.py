@@ -1,0 +1,206 @@
+"""The MCP servers that commands are given, and how commands start them in the sandboxes of runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pytest_agentbench.cli.places import existing, root_around
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
+from pytest_agentbench.config.loader import load
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.shared_sections import ServersFile
+from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.records.case import McpServer, SandboxSettings
+from pytest_agentbench.store.contents import refuse_links
+from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.tools.mcp.catalogue import CATALOGUES, Catalogues, catalogue_key
+from pytest_agentbench.tools.mcp.connection import Connection
+from pytest_agentbench.tools.mcp.launching import ServerSandboxes, launch_server, problem, server_refusal, server_spec
+from pytest_agentbench.tools.mcp.servers import Listing
+from pytest_agentbench.workspaces.sandboxes.base import Process, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+
+_FILES = ("servers.yaml", "servers.yml", COMMANDS_FILE)
+_BELOW = ("*/", "*/*/")
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredServers:
+    """Servers by name, and the sandbox of those that name none of their own."""
+
+    servers: Mapping[str, McpServer]
+    sandbox: SandboxSettings
+    root: ConfigRoot
+    profile: RunProfile
+
+    def named(self, name: str) -> McpServer:
+        """The server of this name. Raises ConfigError where none is declared."""
+        if name not in self.servers:
+            raise ConfigError(
+                f"found {name!r}, expected a server that is declared in a servers.yaml or commands.json, or in the run "
+                f"profile that --profile names{suggest(name, self.servers)}"
+            )
+        return self.servers[name]
+
+
+def is_servers_file(given: str) -> bool:
+    """Whether this is a file of servers, not the name of one."""
+    return given.endswith((".yaml", ".yml", ".json"))
+
+
+def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
+    """All servers of a servers.yaml or commands.json. Raises ConfigError where it cannot be read or has none."""
+    (path,) = existing([path])
+    servers = read_commands(path) if path.suffix == ".json" else load(path, ServersFile).servers
+    if not servers:
+        raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or the commands.json of MCP-Bench")
+    root = root_around(path)
+    if root.guest is not None:
+        raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.plea}")
+    return _declared(servers, root, _profile(root, profile))
+
+
+def declared_servers(profile: str | None) -> DeclaredServers:
+    """What can be named in the current folder: servers of its files and of those above it, and of a run profile.
+
+    Where there are none, those of the one config root just below it.
+
+    :raises ConfigError: one of the files is wrong, or there are several roots.
+    """
+    here = Path.cwd()
+    root = root_around(here)
+    servers = root.mcp_servers(here / "any")
+    if not servers:
+        root, servers = _below(here, root)
+    settings = _profile(root, profile)
+    return _declared({**servers, **settings.mcp_servers}, root, settings)
+
+
+def _declared(servers: Mapping[str, McpServer], root: ConfigRoot, profile: RunProfile) -> DeclaredServers:
+    return DeclaredServers(servers, profile.sandbox_settings, root, profile)
+
+
+def _below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, McpServer]]:
+    files = [file for depth in _BELOW for name in _FILES for file in sorted(here.glob(f"{depth}{name}"))]
+    found: dict[ConfigRoot, dict[str, McpServer]] = {}
+    for file in files:
+        root = root_around(file)
+        if servers := root.mcp_servers(file):
+            found.setdefault(root, {}).update(servers)
+    if len(found) > 1:
+        places = " and ".join(str(root.path) for root in found)
+        raise ConfigError(f"servers are declared in {places}: run this in one of these folders, or name a file")
+    return next(iter(found.items()), (around, {}))
+
+
+def _profile(root: ConfigRoot, name: str | None) -> RunProfile:
+    return RunProfile.default() if name is None else root.run_profile(name)
+
+
+_AT_ONCE = 8
+"""How many servers are started at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A server with its tools, or why they are not to be had. `seconds` it took; None where they were known."""
+
+    name: str
+    listing: Listing | None = None
+    problem: str | None = None
+    seconds: float | None = None
+
+
+class StartedServers:
+    """Declared servers, each started when it is needed. What they list is kept for sessions of the output folder."""
+
+    def __init__(self, declared: DeclaredServers, output: Path, sandboxes: Sandboxes) -> None:
+        refuse_links(output)
+        self._declared, self._sandboxes = declared, sandboxes
+        self._catalogues = Catalogues(output / CATALOGUES, redactor_of(declared.servers.values()))
+        self._running = ServerSandboxes(sandboxes, cache(lambda: sandboxes.workspace(None, "mcp")))
+        self._connections: list[Connection] = []
+
+    async def ask_all(self) -> list[Asked]:
+        """What every server says of itself now, in their order."""
+        free = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(name: str) -> Asked:
+            async with free:
+                return await self.ask(name, refresh=True)
+
+        return await asyncio.gather(*map(one, self._declared.servers))
+
+    async def ask(self, name: str, *, refresh: bool = False) -> Asked:
+        """The tools of a server, with `refresh` as it lists them now. Raises ConfigError where it is not declared."""
+        server = self._declared.named(name)
+        begun = time.perf_counter()
+        try:
+            spec = self._spec(name, server)
+            key = catalogue_key(name, server, spec, os.environ)
+            kept = None if refresh else self._catalogues.get(key)
+            if kept is not None:
+                return Asked(name, kept)
+            listing = self._catalogues.put(key, await self._connection(name, server, spec).listing())
+        except AgentbenchError as error:
+            return Asked(name, problem=str(error).removeprefix(f"MCP server {name}: "))
+        return Asked(name, listing, seconds=time.perf_counter() - begun)
+
+    def connect(self, name: str) -> Connection:
+        """The server. Raises ConfigError for its name, UnavailableError where something that it needs is missing."""
+        server = self._declared.named(name)
+        return self._connection(name, server, self._spec(name, server))
+
+    async def close(self) -> None:
+        """Ends what was started."""
+        await asyncio.gather(*(connection.close() for connection in self._connections))
+        await self._running.stop()
+
+    def _spec(self, name: str, server: McpServer) -> SandboxSpec | None:
+        return server_spec(self._sandboxes, name, server, self._declared.sandbox)
+
+    def _connection(self, name: str, server: McpServer, spec: SandboxSpec | None) -> Connection:
+        if (refused := server_refusal(name, server, self._declared.root, self._declared.profile)) is not None:
+            raise ConfigError(f"MCP server {name}: {refused}")
+        if (missing := problem(server, os.environ, spec.kind if spec is not None else "local")) is not None:
+            raise UnavailableError(f"MCP server {name}: {missing}")
+
+        async def launched() -> Process:
+            assert spec is not None
+            return await launch_server(server, await self._running.get(spec))
+
+        connection = Connection(name, server, None if spec is None else launched, environ=os.environ)
+        self._connections.append(connection)
+        return connection
+
+
+@asynccontextmanager
+async def started_servers(declared: DeclaredServers, output: Path) -> AsyncIterator[StartedServers]:
+    """The servers, for as long as they are needed."""
+    workspaces = Workspaces()
+    sandboxes = Sandboxes(workspaces)
+    servers = StartedServers(declared, output, sandboxes)
+    try:
+        yield servers
+    finally:
+        await servers.close()
+        await sandboxes.close()
+        workspaces.close()
+
+
+def redactor_of(servers: Iterable[McpServer]) -> Redactor:
+    """Hides what they get from this process's environment, and their own variables that look like keys."""
+    known = list(servers)
+    redactor = Redactor({**{name: value for server in known for name, value in server.env.items()}, **os.environ})
+    redactor.know(name for server in known for name in server.env_from)
+    return redactor

@@ -1,0 +1,131 @@
+"""Hand-written tests that name a case: `@pytest.mark.agentbench("case_id")`, or the path of a test.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_agentbench.collection.items import PLANNER, fetch
+from pytest_agentbench.collection.planning import Planner
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.engine.driver import JOB, overrides_runner
+from pytest_agentbench.engine.job import Job, Plan
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.cases import is_reports
+from pytest_agentbench.public import Run
+from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.sources.discovery import IndexedCase
+from pytest_agentbench.sources.rows import Row, row_case
+from pytest_agentbench.sources.test_yaml import CASE_FILES
+
+MARK = "agentbench"
+PLAN_PARAM = "_agentbench_plan"
+_NO_PLAN = pytest.param(
+    None, id="none", marks=pytest.mark.skip("profiles or models are wrong: see the collection error")
+)
+
+
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """One test per model and repetition, with the ids that cases have. Raises CollectError for a mark that is wrong."""
+    mark = metafunc.definition.get_closest_marker(MARK)
+    if mark is None or not {"agentbench_run", "agentbench_case", "agentbench_model"} & set(metafunc.fixturenames):
+        return
+    planner = metafunc.config.stash[PLANNER]
+    path = metafunc.definition.path
+    own_agent = any(map(overrides_runner, (metafunc.cls, metafunc.module))) or planner.has_own_agent(path)
+    try:
+        plans = planner.plans(_root(planner, path), own_agent=own_agent)
+        case = _marked_case(planner, path, mark, plans)
+        if (root := planner.root(case.path)).is_guest:
+            plans = planner.plans(root, own_agent=own_agent)
+        planner.answer(case)
+        judges = planner.metric_judges(plans, case.metrics, f"{case.path}:{case.line}:1")
+    except ConfigError as error:
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
+    draws = [
+        pytest.param((case, plan, n, asked), id=f"{plan.model_id}-r{n}" if n > 1 else plan.model_id)
+        for plan, asked in zip(plans, judges, strict=True)
+        for n in range(1, planner.repetitions(plan) + 1)
+    ]
+    metafunc.fixturenames.append(PLAN_PARAM)
+    metafunc.parametrize(PLAN_PARAM, draws or [_NO_PLAN], indirect=True)
+
+
+def attach_jobs(items: list[pytest.Item]) -> None:
+    """Gives marked tests their jobs, so that their runs start ahead like those of cases."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        draw = callspec and callspec.params.get(PLAN_PARAM)
+        if draw is not None:
+            item.stash[JOB] = _job(*draw)
+
+
+def repeats(config: pytest.Config, items: list[pytest.Item]) -> str | None:
+    """Say why plugins that multiply tests are refused, where one is asked to: a case's repetitions would be one run."""
+    count = config.getoption("count", 1) if config.pluginmanager.has_plugin("repeat") else 1
+    if config.getoption("flake_finder_enable", False):
+        asked, count = "--flake-finder", config.getoption("flake_runs")
+    elif isinstance(count, int) and count > 1:
+        asked = f"--count {count}"
+    else:
+        marked = (item for item in items if JOB in item.stash and item.get_closest_marker("repeat") is not None)
+        if (item := next(marked, None)) is None or not config.pluginmanager.has_plugin("repeat"):
+            return None
+        asked, count = f"{item.nodeid}: @pytest.mark.repeat", "N"
+    return f"{asked}: cases have repetitions of their own; say --agentbench-repetitions {count} instead"
+
+
+def _job(case: Case, plan: Plan, repetition: int, judges: tuple[Model, ...]) -> Job:
+    return Job(case.case_id, case.tags, lambda: case, plan, repetition, by_hand=True, judges=judges)
+
+
+def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: list[Plan]) -> Case:
+    """The case that a mark names. Raises ConfigError where it is not there."""
+    if len(mark.args) != 1 or mark.kwargs:
+        raise ConfigError(f"@pytest.mark.{MARK}: found {mark.args}, expected one case id or path of a test.yaml")
+    name, root = str(mark.args[0]), _root(planner, test_file)
+    path = test_file.parent / name
+    path = next((file for name in CASE_FILES if (file := path / name).is_file()), path)
+    if path.is_file():
+        return planner.load(path, plans)
+    known = planner.cases(root)
+    if name in known:
+        return _load(planner, known[name], plans)
+    raise ConfigError(f"@pytest.mark.{MARK}: no case {name!r} below {root.path}{suggest(name, known)}")
+
+
+def _load(planner: Planner, found: IndexedCase, plans: list[Plan]) -> Case:
+    if found.path.name in CASE_FILES:
+        return planner.load(found.path, plans)
+    if is_reports(found.path):
+        raise ConfigError(
+            f"@pytest.mark.{MARK}: {found.case_id!r} is a research report of {found.path}; its thresholds decide it, "
+            "expected another case"
+        )
+    dataset = planner.open_dataset(found.path, plans)
+    [row] = [row for row in planner.rows(dataset, plans) if isinstance(row, Row) and row.case_id == found.case_id]
+    return row_case(dataset, row)
+
+
+def finished_run(item: pytest.Item, runner: Any, servers: Any) -> Run:
+    """The run of a marked test. Raises what kept it from a result."""
+    __tracebackhide__ = True
+    if JOB not in item.stash:
+        raise pytest.UsageError(f'{item.nodeid}: agentbench_run needs @pytest.mark.{MARK}("case_id" or a path)')
+    result = fetch(item, runner, servers)
+    assert result.case is not None
+    assert result.artifact is not None
+    return Run(result.case, result.artifact, result.evaluation, result.workspace)
+
+
+def _root(planner: Planner, test_file: Path) -> ConfigRoot:
+    """The config root of a test file: one above it, else the `cases` folder beside or above it."""
+    for folder in test_file.parents:
+        if not folder.is_relative_to(planner.rootdir):
+            break
+        if (folder / "cases").is_dir():
+            return planner.root(folder / "cases" / test_file.name)
+    return planner.root(test_file)

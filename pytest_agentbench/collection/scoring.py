@@ -1,0 +1,220 @@
+"""What will score cases, settled before anything is paid: metrics, the models they ask, predictions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.engine.job import Plan
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.metrics.registry import Metric, asks_model, refusal
+from pytest_agentbench.records.case import Case, MetricSpec, Model
+from pytest_agentbench.records.check_specs import MetricAtLeast
+from pytest_agentbench.runners.predictions import Predictions
+from pytest_agentbench.sources.dataset import Dataset, legal_id
+from pytest_agentbench.sources.predictions import read_predictions
+from pytest_agentbench.sources.rows import BadRow, Row
+
+
+def metric_judges(
+    plans: Sequence[Plan], specs: Iterable[MetricSpec], metrics: Mapping[str, Metric], place: str
+) -> list[tuple[Model, ...]]:
+    """For each plan the models that the metrics of a case at `place` ask, those of the evaluation profile included.
+
+    Raises ConfigError for a metric that takes a `model` and has none.
+    """
+    specs = list(specs)
+    return [tuple(_models(plan, (*specs, *plan.evaluation_profile.metrics), metrics, place).values()) for plan in plans]
+
+
+def _models(plan: Plan, specs: Iterable[MetricSpec], metrics: Mapping[str, Metric], place: str) -> dict[str, Model]:
+    found: dict[str, Model] = {}
+    for spec in specs:
+        function = metrics.get(spec.name)
+        if function is None or not asks_model(function):
+            continue
+        name = spec.args.get("model")
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise ConfigError(f"{place}: metric {spec.name}: args.model: found {name!r}, expected a model's id or name")
+        if plan.judged_by(name) is not None:
+            model = plan.judge_model(name)
+            found[model.model_id] = model
+        elif "model" in inspect.signature(function).parameters:
+            raise ConfigError(
+                f"{place}: metric {spec.name} asks a model, and there is none to ask; name one in the metric's args "
+                "(`args: {model: gpt4o}`), or a judge in the evaluation profile"
+            )
+    return found
+
+
+_Loc = tuple[str | int, ...]
+Known = Mapping[str, Metric]
+"""The metrics of the session by name."""
+
+
+def require_for_case(case: Case, profile: EvaluationProfile, known: Known) -> None:
+    """Raises ConfigError for metrics, and checks of metrics, of a test.yaml that cannot be computed here."""
+    if problems := _of_case(case, profile, known):
+        raise located(case.path, problems)
+
+
+def require_for_profile(profile: EvaluationProfile, path: Path, known: Known) -> None:
+    """The same for the metrics of an evaluation profile."""
+    if problems := list(_refused(_named(profile.metrics), profile, known)):
+        raise located(path, problems)
+
+
+def require_for_dataset(dataset: Dataset, profile: EvaluationProfile, known: Known) -> None:
+    """The same for the metrics of a dataset, which may come from the command line."""
+    if reasons := [reason for _, reason in _refused(_named(dataset.metrics), profile, known)]:
+        raise ConfigError(f"{dataset.path}:1:1: {'; '.join(reasons)}")
+
+
+def require_for_row(case: Case, profile: EvaluationProfile, known: Known) -> None:
+    """The same for the metrics that a row's own evaluator names."""
+    if reasons := [reason for _, reason in _of_case(case, profile, known)]:
+        raise ConfigError(f"{case.path}:{case.line}:1: evaluator: {'; '.join(reasons)}")
+
+
+def _of_case(case: Case, profile: EvaluationProfile, known: Known) -> list[tuple[_Loc, str]]:
+    checks = _refused(_checked(case), profile, known, checked=True)
+    return [*_refused(_named(case.metrics), profile, known), *checks]
+
+
+def _named(metrics: Iterable[MetricSpec]) -> Iterator[tuple[_Loc, MetricSpec]]:
+    for index, metric in enumerate(metrics):
+        yield ("metrics", index), metric
+
+
+def _checked(case: Case) -> Iterator[tuple[_Loc, MetricSpec]]:
+    for index, check in enumerate(case.checks):
+        asked = check.declarative
+        if isinstance(asked, MetricAtLeast):
+            yield ("deterministic_checks", index, "declarative"), MetricSpec(name=asked.name, args=asked.args)
+
+
+def _refused(
+    metrics: Iterable[tuple[_Loc, MetricSpec]], profile: EvaluationProfile, known: Known, *, checked: bool = False
+) -> Iterator[tuple[_Loc, str]]:
+    for loc, metric in metrics:
+        if metric.name in known and (reason := refusal(metric, known, profile.compat, checked=checked)):
+            yield loc, reason
+
+
+_FIRST = 5
+
+
+class Predicted:
+    """The predictions of a file, assigned to cases while these are collected.
+
+    One with an id belongs to one case. A list without ids answers the rows of one dataset in file order, and may leave
+    none out. `problem` is why nothing can be scored.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.problem: str | None = None
+        found: dict[str, Any] | list[Any] = {}
+        try:
+            found = read_predictions(path)
+        except ConfigError as error:
+            self.problem = str(error)
+        self._in_order = found if isinstance(found, list) else None
+        self._answers = {} if isinstance(found, list) else {legal_id(key): value for key, value in found.items()}
+        self._owners: dict[str, Path] = {}
+        self._dataset: Path | None = None
+        values = found if isinstance(found, list) else found.values()
+        self.predictions = Predictions(path, self._answers, max(map(_samples, values), default=1))
+
+    def case(self, case_id: str, path: Path) -> None:
+        """Assigns the case of a test.yaml its prediction. Raises ConfigError where another case has it."""
+        if self._in_order is not None:
+            self._refuse(f"the case {case_id} is no row of a dataset")
+        self._assign(case_id, None, path)
+
+    def rows(self, dataset: Dataset, rows: Iterable[Row | BadRow]) -> Iterator[Row | BadRow]:
+        """Passes the rows of a dataset on and assigns them their predictions. To be read to the end.
+
+        Raises ConfigError where another dataset has one of them.
+        """
+        if self._in_order is None:
+            for row in rows:
+                if isinstance(row, Row):
+                    self._assign(row.case_id, dataset.name, _file(dataset))
+                yield row
+        else:
+            yield from self._rows_in_order(self._in_order, dataset, rows)
+
+    def warnings(self, repetitions: int) -> Iterator[str]:
+        """What is worth saying of predictions that no collected case takes, and of samples that are missing."""
+        if self.problem:
+            return
+        name = self.predictions.path.name
+        if unused := [key for key in self._answers if key not in self._owners]:
+            yield f"{name}: {self._counted(unused)} are of no case that was collected: {_some(unused)}"
+        if fewer := [key for key, value in self._answers.items() if _samples(value) < repetitions]:
+            missing = f"fewer samples than the {repetitions} repetitions, and what is missing counts as failed"
+            yield f"{name}: {self._counted(fewer)} have {missing}: {_some(fewer)}"
+
+    def _rows_in_order(
+        self, values: list[Any], dataset: Dataset, rows: Iterable[Row | BadRow]
+    ) -> Iterator[Row | BadRow]:
+        number, file = 0, _part(dataset)
+        if self._dataset not in (None, file):
+            self._refuse(f"the session has several datasets ({self._dataset} and {file})")
+        self._dataset = file
+        for number, row in enumerate(rows, 1):
+            if isinstance(row, Row):
+                if row.index != number - 1:
+                    self._refuse(f"{file} takes its rows in another order or leaves some out")
+                if number <= len(values):
+                    self._answers[row.case_id] = values[number - 1]
+                    self._owners[row.case_id] = file
+            yield row
+        if number != len(values):
+            self._refuse(f"{file} has {number:,} items, the list {len(values):,}")
+
+    def _counted(self, keys: list[str]) -> str:
+        return f"{len(keys):,} of {len(self._answers):,} predictions"
+
+    def _assign(self, case_id: str, dataset: str | None, path: Path) -> None:
+        key = self.predictions.key(case_id, dataset)
+        if key is None:
+            return
+        owner = self._owners.setdefault(key, path)
+        if owner != path and not owner.samefile(path):
+            raise ConfigError(
+                f"{path}: found the prediction of {key!r} in {self.predictions.path.name}, which {owner} takes; "
+                f"expected one for each: name predictions by their full case ids, such as {case_id!r}"
+            )
+
+    def _refuse(self, reason: str) -> None:
+        self.problem = self.problem or (
+            f"{self.predictions.path}: a list of predictions answers the rows of one dataset, all of them in file "
+            f"order, but {reason}; name predictions by id instead: {{item id: prediction}}"
+        )
+
+
+def _some(keys: list[str]) -> str:
+    return ", ".join(map(repr, keys[:_FIRST])) + (", ..." if len(keys) > _FIRST else "")
+
+
+def _samples(value: Any) -> int:
+    """How many repetitions a prediction asks for. A list of objects is none of samples: another file's, by mistake."""
+    is_samples = isinstance(value, list) and not all(isinstance(each, (dict, list)) for each in value)
+    return len(value) if is_samples else 1
+
+
+def _file(dataset: Dataset) -> Path:
+    """The file that makes the dataset what it is, however it was opened."""
+    return dataset.path if dataset.recipe is None else dataset.recipe.path
+
+
+def _part(dataset: Dataset) -> Path:
+    """The same, but one of several data files has rows of its own to count."""
+    recipe = dataset.recipe
+    one_of_several = recipe is not None and recipe.only is not None and len(recipe.files) > 1
+    return dataset.path if one_of_several else _file(dataset)

@@ -1,0 +1,387 @@
+"""Start a session with cases: its engine, that runs ahead of the items, its shared store, its spans."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_agentbench.collection.items import OUTPUT, PLANNER, STRICT, item_name
+from pytest_agentbench.collection.marks import attach_jobs, repeats
+from pytest_agentbench.collection.planning import NO_MODEL
+from pytest_agentbench.collection.reporting import CaseReports, Messages, SessionMessages, WorkerMessages
+from pytest_agentbench.collection.selection import deselect
+from pytest_agentbench.distributed.shares import CHANNEL, ReportPacker
+from pytest_agentbench.engine.agent_code import CodeReader
+from pytest_agentbench.engine.budget import Signals, over_budget
+from pytest_agentbench.engine.driver import AHEAD, JOB, Origins, RunAhead
+from pytest_agentbench.engine.execution import execute
+from pytest_agentbench.engine.forecast import DryRun
+from pytest_agentbench.engine.identities import Identities
+from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.limits import steady_socket
+from pytest_agentbench.engine.lookahead import LookAhead, RunLimits, Work, WorkerThrottles
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.user_code import RunLogHandler, Streams
+from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
+from pytest_agentbench.reports.progress import Progress, StatusLine
+from pytest_agentbench.reports.telemetry.environment import is_disabled, otel_problem
+from pytest_agentbench.session import BEGAN
+from pytest_agentbench.store.contents import refuse_links
+from pytest_agentbench.store.documents import Signer
+from pytest_agentbench.store.locks import allow_open_files
+from pytest_agentbench.store.remote import Remote
+from pytest_agentbench.terminal_text import visible
+from pytest_agentbench.tools.mcp.catalogue import CATALOGUES, Catalogues
+from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.sessions import Workspaces
+
+if TYPE_CHECKING:
+    from pytest_agentbench.collection.scoring import Predicted
+    from pytest_agentbench.engine.job import Result
+    from pytest_agentbench.models.client import Endpoints
+    from pytest_agentbench.options import Settings
+    from pytest_agentbench.reports.telemetry.sending import Telemetry
+    from pytest_agentbench.session import SessionReport
+    from pytest_agentbench.store.redaction import Redactor
+
+
+class StoreWait:
+    """Sees to it that all results are in the shared store when the session ends; `tell` is told where some are not.
+
+    `reporter` shows what is waited for, where that takes more than a moment; xdist's workers have none.
+    """
+
+    def __init__(
+        self, remote: Remote, tell: Callable[[str], None], reporter: pytest.TerminalReporter | None = None
+    ) -> None:
+        self.remote, self.tell, self.reporter = remote, tell, reporter
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, Any, Any]:
+        """Registered after the engine, so that nothing is in flight any more when this wrapper goes on."""
+        try:
+            return (yield)
+        finally:
+            try:
+                problem = self.remote.close(self._say)
+            except KeyboardInterrupt:
+                self.tell(self.remote.unsent())
+                raise
+            if problem is not None:
+                self.tell(problem)
+
+    def _say(self, text: str) -> None:
+        if self.reporter is not None:
+            self.reporter.ensure_newline()
+            self.reporter.write_line(text)
+
+
+def send_spans(
+    config: pytest.Config, session_id: str, redactor: Redactor, telling: Messages
+) -> Callable[[Job, Result], None] | None:
+    """What takes each job that has ended, on the engine's thread; None where OTEL_SDK_DISABLED switches spans off.
+
+    Raises ConfigError where the SDK refuses what the OTEL_* variables say.
+    """
+    if is_disabled(os.environ):
+        return None
+    from pytest_agentbench.reports.telemetry.sending import Telemetry
+
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    where = f"OpenTelemetry, worker {worker}" if worker is not None else "OpenTelemetry"
+    try:
+        telemetry = Telemetry(session_id, redactor, lambda problem: telling.warn(f"{where}: {problem}"))
+    except Exception as error:  # of any kind: the SDK, and what it loads by a name, read the variables
+        raise ConfigError(f"the SDK refuses what OTEL_* variables say: {redactor.text(str(error))}") from error
+    config.pluginmanager.register(telemetry, "agentbench-telemetry")
+
+    def ended(job: Job, result: Result) -> None:
+        try:
+            _send(telemetry, job, result)
+        except Exception as error:  # noqa: BLE001  # a run that is paid for never fails for its spans
+            telling.warn(f"{where}: the spans of {job.case_id} cannot be made: {redactor.text(repr(error))}")
+
+    return ended
+
+
+def _send(telemetry: Telemetry, job: Job, result: Result) -> None:
+    """What is new of the job: its run, or only a verdict on one that was made before."""
+    artifact, evaluation = result.artifact, result.evaluation
+    if artifact is None or result.not_run is not None:
+        return
+    if result.reused and (evaluation is None or result.evaluation_reused):
+        return
+    shown = job.plan.lane.shown
+    telemetry.run(
+        shown(artifact), evaluation and shown(evaluation), job.plan.model or job.plan.author, reused=result.reused
+    )
+
+
+_SESSION_FILES, _RUN_FILES, _PROGRAM_FILES, _MOST_FILES = 64, 4, 12, 64
+"""How many files a session has open, a run, the programs of a run; and what a run gets where there are as many."""
+
+
+def choose(session: pytest.Session, items: list[pytest.Item], *, dry_run: bool) -> None:
+    """Gives marked tests their cases and deselects what is not to run: in a dry run, all that is no case."""
+    planner = session.config.stash[PLANNER]
+    attach_jobs(items)
+    try:
+        deselect(session.config, items, planner, cases_only=dry_run)
+    except ConfigError as error:
+        _refuse(session, str(error))
+    if problem := planner.problem or (planner.predicted and planner.predicted.problem):
+        _refuse(session, problem)
+
+
+def begin(session: pytest.Session, settings: Settings, report: SessionReport | None) -> None:
+    """Here -k, -m, --lf and every other deselection are done. `report` is None in xdist's workers.
+
+    Raises UsageError for what cannot run at all, a missing key for one, before anything does.
+    """
+    config = session.config
+    jobs = [item.stash[JOB] for item in session.items if JOB in item.stash]
+    channel = getattr(config, "workerinput", {}).get(CHANNEL)
+    workers = config.workerinput["workercount"] if channel is not None else 1  # type: ignore[attr-defined]
+    limits = _limits(settings, jobs, workers)
+    if channel is not None:
+        steady_socket(channel.gateway)
+        channel.send(("cases", len(jobs), limits.concurrency))  # precedes xdist's own message on the same wire
+    if not session.items and not session.testsfailed and (left_out := config.stash[PLANNER].left_out):
+        _refuse(session, *left_out)  # nobody else would say why there is nothing
+    if not jobs or config.getoption("collectonly") or config.getoption("setuponly", False):
+        return
+    if problems := _problems(config, settings, session.items, jobs):
+        _refuse(session, *problems)
+        return
+    narrowed = _bound_by_open_files(limits, jobs)
+    telling = SessionMessages(report) if report is not None else WorkerMessages(channel, lambda: config.stash[AHEAD])
+    workspaces = Workspaces()
+    config.add_cleanup(workspaces.close)  # after the last fixture is torn down: it may look at what the run left
+    throttles = WorkerThrottles(channel.send) if channel is not None else None
+    services = _services(config, settings, workspaces, limits, telling, throttles)
+    if settings.otel and not settings.dry_run:
+        try:
+            services.on_ended = send_spans(config, _session_id(config), services.redactor, telling)
+        except ConfigError as error:
+            _refuse(session, f"--agentbench-otel: {error}")
+            return
+    view = _view(config, report, len(jobs), services) if report is not None else _unseen
+    work: Work = functools.partial(execute, services)
+    close = functools.partial(_close, services, config.stash[PLANNER].store.signer, telling)
+    ahead = RunAhead(
+        session, work, limits, close=close, tick=view, warn=telling.warn, channel=channel, throttles=throttles
+    )
+    predicted = config.stash[PLANNER].predicted
+    ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}
+    if report is not None:
+        report.attach(ahead, services.dry_run)
+    telling.warn(*_warnings(jobs, predicted), *narrowed, *config.stash[PLANNER].left_out)
+    if report is not None and not settings.dry_run:
+        report.expect(len(jobs))
+    _install(config, settings, ahead, services, telling)
+    Signals(telling.ended).install(session)
+    if channel is not None:
+        config.pluginmanager.register(ReportPacker())
+
+
+async def _close(services: Services, signer: Signer | None, telling: Messages) -> None:
+    """Ends what runs share, and tells what of the store was not taken, whose number is known by then."""
+    if signer is not None and (said := signer.describe_refused()) is not None:
+        telling.warn(said)
+    await services.close()
+
+
+def _problems(config: pytest.Config, settings: Settings, items: list[pytest.Item], jobs: list[Job]) -> list[str]:
+    """What keeps the whole session from running: missing keys or packages, a shared store that cannot be had."""
+    planner = config.stash[PLANNER]
+    if problem := repeats(config, items):
+        return [problem]
+    if settings.otel and (problem := otel_problem(os.environ)) is not None:
+        return [problem]
+    judges = (model for job in jobs for model in job.judges)
+    if not settings.dry_run and (missing := planner.missing_keys({job.plan for job in jobs}, judges)):
+        return missing
+    try:
+        refuse_links(settings.output)
+        if planner.store.remote is not None:
+            planner.store.remote.open()
+    except (ConfigError, InfrastructureError) as error:
+        return [str(error)]
+    return []
+
+
+def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, services: Services, telling: Messages) -> None:
+    """Registers what takes part from here on, and what ends with the session."""
+    logging.getLogger().addHandler(handler := RunLogHandler())
+    config.add_cleanup(lambda: logging.getLogger().removeHandler(handler))
+    config.add_cleanup(ahead.engine.close)
+    config.stash[AHEAD] = ahead
+    config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
+    plugins = config.pluginmanager
+    if services.dry_run is not None and plugins.has_plugin("lfplugin"):
+        plugins.unregister(name="lfplugin")  # it has selected; a dry run is no result that --lf is about
+    plugins.register(Origins(services.identities), "agentbench-origins")
+    plugins.register(ahead, "agentbench-ahead")
+    repetitions = config.stash[PLANNER].repetitions
+    config.add_cleanup((streams := Streams()).close)
+    reports = CaseReports(services.sandboxes.workspaces, repetitions, streams, keep=settings.keep_workspaces)
+    plugins.register(reports, "agentbench-case-reports")
+    remote = config.stash[PLANNER].store.remote
+    if remote is not None:
+        plugins.register(StoreWait(remote, telling.unshared))
+
+
+def _warnings(jobs: list[Job], predicted: Predicted | None) -> Iterator[str]:
+    sandboxes = [job.plan.run_profile.sandbox_settings for job in jobs]
+    if any(each.type == "local" for each in sandboxes):
+        yield "sandbox: local: commands of agents run on this machine without isolation"
+    shared = any(each.type == "bubblewrap" and each.network == "allow" for each in sandboxes)
+    if shared and not closes_abstract_sockets():
+        yield (
+            "sandbox: bubblewrap with network: allow: commands reach this machine's abstract unix sockets (D-Bus, X, "
+            "agents), which Linux 6.12 with Landlock closes"
+        )
+    if any(job.plan.model_id == NO_MODEL and job.plan.predictions is None for job in jobs):
+        yield "no model was named, so cases were skipped: name one with --model, or override agentbench_runner"
+    if predicted is not None:
+        yield from predicted.warnings(max(job.repetition for job in jobs))
+
+
+def _limits(settings: Settings, jobs: list[Job], workers: int) -> RunLimits:
+    profiles = {job.plan.run_profile.run_profile_id: job.plan.run_profile for job in jobs}
+    most = {name: profile.execution_policy.max_concurrency for name, profile in profiles.items()}
+    if settings.concurrency is not None:
+        return RunLimits(settings.concurrency, {}, workers)
+    return RunLimits(max(most.values(), default=1), most, workers)
+
+
+def _bound_by_open_files(limits: RunLimits, jobs: list[Job]) -> list[str]:
+    """Lets no more runs be in flight than this process can have files open for; returns what to say of that.
+
+    What runs have open was counted at 2 and 16 in flight: a lock and connections, besides that 5 for a command in a
+    sandbox and 4 for each MCP server. The rest is room.
+    """
+    wanted = _SESSION_FILES + _MOST_FILES * limits.concurrency
+    allowed = allow_open_files(wanted)
+    if allowed >= wanted:
+        return []
+    each = _RUN_FILES if not any(map(_starts_programs, jobs)) else _RUN_FILES + _PROGRAM_FILES
+    most = max(1, (allowed - _SESSION_FILES) // each)
+    if most >= limits.concurrency:
+        return []
+    found, limits.concurrency = limits.concurrency, most
+    return [
+        f"{most} runs are made at once, not {found}: this process may have no more than {allowed} files open; "
+        f"allow more (ulimit -n {_SESSION_FILES + each * found})"
+    ]
+
+
+def _starts_programs(job: Job) -> bool:
+    try:
+        case = job.case()
+    except AgentbenchError:
+        return False  # an error of its item
+    plain = case.runner.type == "llm_probe" and not (case.tools or case.mcp_servers or case.mcp_task or case.verify)
+    return not plain and job.plan.predictions is None
+
+
+def _refuse(session: pytest.Session, *reasons: str) -> None:
+    """Ends the session before anything runs."""
+    session.items.clear()  # pytest_collection_finish comes all the same
+    if not hasattr(session.config, "workerinput"):
+        raise pytest.UsageError(visible("\n".join(reasons)))
+    session.shouldfail = visible("; ".join(reasons))  # xdist takes a usage error in a worker for a crash
+
+
+def _services(
+    config: pytest.Config,
+    settings: Settings,
+    workspaces: Workspaces,
+    limits: RunLimits,
+    telling: Messages,
+    throttles: WorkerThrottles | None,
+) -> Services:
+    from pytest_agentbench.models.cassettes import Cassettes
+    from pytest_agentbench.models.scripts import Scripts
+
+    registry, scripts, store = config.stash[PLANNER].registry, Scripts(), config.stash[PLANNER].store
+
+    def connect() -> Endpoints:
+        from pytest_agentbench.models.client import Endpoints
+
+        shared = functools.partial(throttles.of_model, limits.total) if throttles is not None else None
+        return Endpoints(
+            scripts=scripts,
+            concurrency=limits.concurrency,
+            providers=registry.providers,
+            shared=shared,
+            tell=lambda said: telling.warn(store.redactor.text(said)),
+        )
+
+    store.warn = telling.warn
+    return Services(
+        registry,
+        Sandboxes(workspaces),
+        scripts,
+        connect,
+        telling.spent,
+        telling.drain,
+        lambda: config.stash[AHEAD].engine.drained,
+        Identities(CodeReader(config.rootpath, config.stash[BEGAN]), telling.warn),
+        Catalogues(settings.output / CATALOGUES, store.redactor),
+        store.redactor,
+        settings.output,
+        tuple(config.stash[PLANNER].research_subjects),
+        functools.partial(over_budget, settings.max_cost, settings.max_tokens),
+        coming=lambda: config.stash[AHEAD].engine.coming,
+        reuse_runs=not settings.no_reuse,
+        reuse_evaluations=not (settings.no_reuse or settings.rejudge),
+        dry_run=DryRun() if settings.dry_run else None,
+        cassettes=Cassettes(settings.cassettes, _session_id(config), store.redactor),
+    )
+
+
+def _session_id(config: pytest.Config) -> str:
+    """The same in all workers of a session, and no other session's."""
+    named = getattr(config, "workerinput", {}).get("testrunuid")
+    return str(named or uuid.uuid4().hex)[:12]
+
+
+def _view(config: pytest.Config, report: SessionReport, total: int, services: Services) -> Any:
+    """Draws the status line while pytest waits, and notes in the journal what is under way."""
+    status, begun, budget = StatusLine.of_session(config), time.perf_counter(), report.open_budget()
+    config.add_cleanup(status.close)
+
+    def tick(engine: LookAhead | None) -> None:
+        if engine is None:
+            status.clear()
+            return
+        done = max(0, engine.at - 1) + len(engine.done)
+        if report.journal is not None:
+            running = (item_name(job.case_id, job.plan.model_id, job.repetition) for job in [*engine.running])
+            report.journal.progress(done, len(engine.running), running)
+        status.show(
+            lambda: Progress(
+                done=done,
+                total=total,
+                in_flight=len(engine.running),
+                elapsed_seconds=time.perf_counter() - begun,
+                cost_usd=budget.spent or None,
+                partial_cost=budget.unknown > 0,
+                waiting_for=services.describe_pauses(),
+            )
+        )
+
+    return tick
+
+
+def _unseen(engine: LookAhead | None) -> None:
+    """Workers draw nothing."""

@@ -1,0 +1,354 @@
+"""Profiles: `run_profiles/<id>.yaml` says how cases are run, `evaluation_profiles/<id>.yaml` who judges them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from pytest_agentbench.config.base import (
+    ConfigFile,
+    LocalFile,
+    Problems,
+    complain,
+    duplicates,
+    suggest,
+    temperature_problems,
+    together,
+    unique,
+)
+from pytest_agentbench.config.case_file import Metrics
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.shared_sections import PlacedServers, SettingsLayer
+from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
+from pytest_agentbench.packs.openclaw.agents import AgentName
+from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug
+from pytest_agentbench.records.case import McpServer, SandboxChoice, SandboxSettings
+from pytest_agentbench.records.check_specs import Fraction, Text
+
+
+class ExecutionPolicy(Record):
+    """How many at once, how often, and when to stop."""
+
+    max_concurrency: AtLeastOne = 1
+    """Runs in flight."""
+    run_repetitions: AtLeastOne = 1
+    """Runs of each case on each model."""
+    fail_fast: StrictBool = False
+    """Stop after the first case that fails."""
+    stop_on_runner_error: StrictBool = True
+    """Stop a model's remaining runs after three errors in a row with the same text that no retry mends."""
+
+
+def _host(text: str) -> str:
+    name = text.lower().rstrip(".")
+    if not re.fullmatch(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+", name):
+        raise ValueError(
+            f"found {text!r}, expected a host such as example.org, *.example.org or 127.0.0.1, "
+            "without scheme, port and path (names in other scripts as xn--...)"
+        )
+    return name
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise ValueError(
+            f"found {text!r}, expected an address or a network such as 127.0.0.1, 10.1.0.0/16 or fd12::/48 ({error})"
+        ) from error
+
+
+class NetworkSettings(Record):
+    """What the tools web_fetch and web_search may reach. Commands have the network that `sandbox` gives them."""
+
+    web: Literal["public", "deny"] = "public"
+    """public: the web, but no private, loopback, link-local or metadata address; deny: neither of the two tools."""
+    hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
+    """If there are any, only these: a name, or *.name for all names below it."""
+    allow_private: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
+    """Addresses and networks that may be reached though they are not public; metadata services never may."""
+
+
+class OpenClawRunProfile(Record):
+    """The OpenClaw runtime."""
+
+    agent_id: AgentName
+    """A folder of `agents/`, or its path."""
+    image: Text
+    """OCI image of the openclaw command, pinned by tag or digest."""
+    timeout_seconds: AtLeastOne
+    """Wall-clock limit of the container."""
+    docker_cli: Text = "docker"
+    """OCI runtime command, such as podman: a program on PATH, or the path of one below the session's root."""
+
+
+def is_floating(image: str) -> bool:
+    """Whether the image's content may change under its name: no tag and no digest, the tag `latest`, or a variable."""
+    if "$" in image:
+        return True
+    if "@" in image:
+        return False
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    return not colon or tag in ("", "latest")
+
+
+def pinning_problem(image: str) -> str | None:
+    """What to say of an image whose content may change under its name."""
+    if not is_floating(image):
+        return None
+    return (
+        f"found {image!r}, expected a pinned image (name:tag, not latest, or name@sha256:...); "
+        "pin it, or set allow_floating_image: true in the run profile"
+    )
+
+
+def _refuse_floating(image: str, info: ValidationInfo) -> None:
+    message = pinning_problem(image)
+    if message is not None and not info.data.get("allow_floating_image"):
+        raise Problems([(("image",), message)])
+
+
+class RunProfile(ConfigFile):
+    """A run profile: settings of runners, limits, and what runs may do."""
+
+    run_profile_id: Slug
+    """Unique under the config root."""
+    title: Text
+    """For people."""
+    runner_defaults: SettingsLayer = Field(default_factory=dict)
+    """Settings of every run; model_overrides and the case's runner fields win over them."""
+    model_overrides: dict[str, SettingsLayer] = Field(default_factory=dict)
+    """Settings by model_id."""
+    execution_policy: ExecutionPolicy = Field(default_factory=ExecutionPolicy)
+    """Concurrency, repetitions, stopping."""
+    sandbox: SandboxChoice = "auto"
+    """Where the agent's commands run: a type, or its settings; `local` isolates nothing."""
+    network: NetworkSettings = Field(default_factory=NetworkSettings)
+    """What web tools may reach."""
+    mcp_servers: PlacedServers = Field(default_factory=dict)
+    """MCP servers of every run, by name."""
+    run_timeout_seconds: Seconds | None = None
+    """Wall-clock limit of a whole run."""
+    allow_outside_paths: StrictBool = False
+    """Cases may name files outside the config root."""
+    allow_floating_image: StrictBool = False
+    """Images may have the tag latest, or none."""
+    reuse_unsuccessful: StrictBool = False
+    """Runs that did not end in success are reused too."""
+    planner: PlannerSettings = Field(default_factory=PlannerSettings)
+    """How mcp_planner plans, and what MCP tasks are offered."""
+    task_text: Literal["fuzzy", "detailed"] = "fuzzy"
+    """Which text of an MCP task the agent sees."""
+    openclaw: OpenClawRunProfile | None = None
+    """The OpenClaw runtime."""
+
+    @model_validator(mode="after")
+    def _pinned_sandbox(self) -> Self:
+        message = pinning_problem(self.sandbox_settings.image or "an:image")
+        if message is not None and not self.allow_floating_image:
+            raise Problems([(("sandbox", "image"), message)])
+        return self
+
+    @field_validator("openclaw")
+    @classmethod
+    def _pinned(cls, value: OpenClawRunProfile | None, info: ValidationInfo) -> OpenClawRunProfile | None:
+        if value is not None:
+            _refuse_floating(value.image, info)
+        return value
+
+    @property
+    def sandbox_settings(self) -> SandboxSettings:
+        """The sandbox, where it is only a type too."""
+        return self.sandbox if isinstance(self.sandbox, SandboxSettings) else SandboxSettings(type=self.sandbox)
+
+    def own_servers(self) -> Mapping[str, McpServer]:
+        """Its servers, where it is the user's own: none of a guest's profile."""
+        return self.mcp_servers if self.origin is not None and self.origin.is_users else {}
+
+    @classmethod
+    def default(cls) -> RunProfile:
+        """What holds where a session names none."""
+        policy = ExecutionPolicy(max_concurrency=16, stop_on_runner_error=False)
+        return cls(schema_version=1, run_profile_id="default", title="Default", execution_policy=policy)
+
+
+def merge_runner_settings(
+    profile: RunProfile, model_id: str, case_overrides: Mapping[str, Any], parameters: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """`runner_defaults` < `model_overrides[model_id]` < the case's own fields. A null in a later layer removes the key.
+
+    A null stays where it removes one of the model's own request `parameters`, which lie below these layers. `type` is
+    no setting and left out: the case says which runner runs it.
+    """
+    merged = {**profile.runner_defaults, **profile.model_overrides.get(model_id, {}), **case_overrides}
+    kept = {name for name, value in merged.items() if value is not None or name in (parameters or {})}
+    return {name: value for name, value in merged.items() if name in kept and name != "type"}
+
+
+class JudgeConfig(Record):
+    """A judge. Other fields are request options as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+
+    judge_id: Slug
+    """The name that judge_runs refer to."""
+    type: Text
+    """The kind of judge, such as llm_probe."""
+    model: Text | None = None
+    """A model_id of models.yaml, or a model's name."""
+    request_options: dict[str, Any] = Field(default_factory=dict)
+    """Request options; they win over those given as fields of the judge."""
+
+    @model_validator(mode="after")
+    def _sound_temperature(self) -> Self:
+        found = [(("request_options", *loc), message) for loc, message in temperature_problems(self.request_options)]
+        complain(found + temperature_problems(self.model_extra or {}))
+        return self
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What goes into each request beside model and messages."""
+        return {**(self.model_extra or {}), **self.request_options}
+
+
+class JudgeRunConfig(Record):
+    """How often a judge is asked."""
+
+    judge_run_id: Slug
+    """Unique in the profile."""
+    judge_id: Slug
+    """A judge of the profile."""
+    repetitions: AtLeastOne = 1
+    """Iterations for each run; an MCP task has 5 where nothing is said."""
+    sample_size: AtLeastOne | None = None
+    """How many of the iterations are aggregated; all, where nothing is said."""
+
+    @model_validator(mode="after")
+    def _sample_of_the_repetitions(self) -> Self:
+        if self.sample_size is not None and self.sample_size > self.repetitions:
+            message = f"sample_size ({self.sample_size}) must not exceed repetitions ({self.repetitions})"
+            raise Problems([(("sample_size",), message)])
+        return self
+
+
+class JudgeAggregation(Record):
+    """How the iterations' scores become one."""
+
+    method: Literal["median", "mean", "majority_vote", "all_pass"] = "median"
+    """Over the successful iterations; for an MCP task the mean where nothing is said."""
+    pass_threshold: Fraction | None = None
+    """Fraction of the scale: a score below it fails."""
+
+
+class Anchor(Record):
+    """An example that shows the judge what a score means."""
+
+    anchor_id: Slug
+    """Unique in the profile."""
+    label: Text
+    """Its name in the prompt."""
+    text: Text
+    """The example."""
+
+
+class Anchors(Record):
+    """Calibration examples in the judge's prompt."""
+
+    enabled: StrictBool = False
+    """Whether the prompt shows them."""
+    references: Annotated[tuple[Anchor, ...], unique("anchor_id")] = ()
+    """The examples."""
+
+
+class McpJudging(Record):
+    """How MCP tasks are judged."""
+
+    shuffle: Literal["axes", "bands", "none"] = "axes"
+    """The order of the rubric in each iteration: axes and their dimensions shuffled, their bands too, or as it is."""
+    language: Literal["en", "zh"] = "en"
+    """The language of the judge's prompt."""
+
+
+class SecurityPolicy(Record):
+    """What evaluation may execute, reach and write."""
+
+    allow_local_python_hooks: StrictBool = False
+    """Python hooks of cases may run."""
+    network_access: Literal["deny", "allow"] = "deny"
+    """Network for hooks."""
+    redact_secrets: StrictBool = True
+    """Secrets are removed before anything is written or sent."""
+
+
+def _judge_run_problems(runs: tuple[JudgeRunConfig, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
+    found = duplicates(runs, "judge_run_id")
+    if "judges" in info.data:
+        declared = {judge.judge_id for judge in info.data["judges"]}
+        found += [
+            ((index, "judge_id"), f"unknown judge_id {run.judge_id!r}{suggest(run.judge_id, declared)}")
+            for index, run in enumerate(runs)
+            if run.judge_id not in declared
+        ]
+    return found
+
+
+class EvaluationProfile(ConfigFile):
+    """An evaluation profile: judges, aggregation, and what evaluation may do."""
+
+    evaluation_profile_id: Slug
+    """Unique under the config root."""
+    title: Text
+    """For people."""
+    judges: Annotated[tuple[JudgeConfig, ...], unique("judge_id")] = ()
+    """Who can judge."""
+    judge_runs: Annotated[tuple[JudgeRunConfig, ...], together(_judge_run_problems)] = ()
+    """Who judges, and how often."""
+    aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
+    """How iterations combine."""
+    anchors: Anchors = Field(default_factory=Anchors)
+    """Calibration examples."""
+    mcp_tasks: McpJudging = Field(default_factory=McpJudging)
+    """How MCP tasks are judged."""
+    security_policy: SecurityPolicy = Field(default_factory=SecurityPolicy)
+    """What evaluation may do."""
+    judge_system_prompt_path: LocalFile | None = None
+    """A file with the judge's system prompt; relative to this file."""
+    judge_system_prompt: Text | None = None
+    """The judge's system prompt."""
+    metrics: Metrics = ()
+    """Metrics of every case that has a reference."""
+    compat: Literal["v1"] | None = None
+    """Compute metrics as the original benchmark did."""
+
+    @field_validator("judge_system_prompt")
+    @classmethod
+    def _one_prompt(cls, prompt: str | None, info: ValidationInfo) -> str | None:
+        if prompt is not None and info.data.get("judge_system_prompt_path") is not None:
+            raise ValueError("Specify only one of 'judge_system_prompt_path' and 'judge_system_prompt'")
+        return prompt
+
+    @property
+    def system_prompt(self) -> str | None:
+        """The judge's system prompt; None where the profile has none of its own. `load` has read it from its file."""
+        return self.judge_system_prompt
+
+    def first_judge(self, kind: str) -> JudgeConfig | None:
+        """The first judge of the type `kind` that names a model."""
+        return next((judge for judge in self.judges if judge.type == kind and judge.model), None)
+
+    @classmethod
+    def default(cls) -> EvaluationProfile:
+        """What holds where a session names none: no judge."""
+        return cls(schema_version=1, evaluation_profile_id="default", title="Default")

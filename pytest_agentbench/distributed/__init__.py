@@ -1,0 +1,1 @@
+"""One session over many processes: shares of xdist workers, shards, and the gateways between them."""

@@ -1,0 +1,181 @@
+"""What cassettes do for a job: whether its run and its verdict are recorded, replayed, or made as ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_agentbench.engine.job import CHAT_JUDGE, Job
+from pytest_agentbench.engine.services import Services, agent_name
+from pytest_agentbench.errors import UnwritableError
+from pytest_agentbench.records.base import RunStatus
+from pytest_agentbench.records.case import Case, CassetteMode, Model
+from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.tools.fetching import WEB_FETCH
+from pytest_agentbench.tools.mcp.servers import cassette_server_name
+from pytest_agentbench.tools.web_tools import WEB_SEARCH
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.tape import Tape
+
+
+Taped = Literal["recorded", "replayed"] | None
+RESEARCH_PAGES = "research_pages"
+"""Who is asked, in cassettes, for the pages that research reports cite."""
+_READING = frozenset({"replay", "auto"})
+
+
+def open_tape(services: Services, job: Job, case: Case, agent: Any, servers: Iterable[str] = ()) -> Tape | None:
+    """The cassette of the job's run, None where all of its models are asked as ever. Reads nothing yet.
+
+    What it does for the run's model it does for the web and the MCP servers of these names.
+    """
+    if _is_off(services, job):
+        return None
+    plan = job.plan
+    modes = _modes(services, job)
+    if plan.predictions is not None:
+        modes[plan.model_id] = "off"
+    elif plan.model is None:
+        modes[agent_name(agent)] = services.cassettes.mode
+    if {*modes.values(), services.cassettes.mode} == {"off"}:
+        return None
+    subject = plan.model_id if plan.model is not None or plan.predictions is not None else agent_name(agent)
+    others = (WEB_SEARCH, WEB_FETCH, *map(cassette_server_name, servers))
+    modes |= dict.fromkeys(others, modes.get(subject, services.cassettes.mode))
+    modes[RESEARCH_PAGES] = services.cassettes.mode
+    return services.cassettes.tape(case, subject, job.repetition, modes)
+
+
+def run_cassette(services: Services, job: Job, case: Case, model: Model) -> dict[str, Any]:
+    """Part of the run's fingerprint: what its answers are taken from; empty where they are not."""
+    if job.plan.predictions is not None or services.cassettes.mode_of(model) not in _READING:
+        return {}
+    return {"cassette": services.cassettes.digest(case, model.model_id, job.repetition)}
+
+
+def verdict_cassette(services: Services, job: Job, case: Case, artifact: RunArtifact) -> dict[str, Any]:
+    """The same for the verdict on a run: what the judges' answers are taken from."""
+    if _is_off(services, job) or not _READING.intersection(_judges_modes(services, job)):
+        return {}
+    return {"cassette": services.cassettes.digest(case, str(artifact.model["model_id"]), job.repetition)}
+
+
+def records_run(tape: Tape | None) -> bool:
+    """Whether the run is to be made and recorded anew, whatever the store holds."""
+    return tape is not None and tape.mode(tape.label.model) == "record"
+
+
+def records_verdict(services: Services, job: Job, tape: Tape | None) -> bool:
+    """The same for the verdict."""
+    return tape is not None and "record" in _judges_modes(services, job)
+
+
+def replays_run(tape: Tape | None, artifact: RunArtifact) -> bool:
+    """Whether a stored run without its verdict is made again, as it costs nothing and the cassette needs it whole."""
+    return tape is not None and artifact.cassette is not None and tape.mode(tape.label.model) in _READING
+
+
+def replays(tape: Tape | None) -> bool:
+    """Whether answers of the run's model may come from a cassette, which cost nothing."""
+    return tape is not None and tape.mode(tape.label.model) in _READING
+
+
+def run_is_free(tape: Tape | None) -> bool:
+    """Whether a cassette alone answers the run."""
+    return tape is not None and tape.mode(tape.label.model) == "replay"
+
+
+def verdict_is_free(services: Services, job: Job) -> bool:
+    """Whether cassettes alone answer for the judges."""
+    return _judges_modes(services, job) == {"replay"}
+
+
+@contextlib.contextmanager
+def complete(tape: Tape | None) -> Iterator[None]:
+    """Raises what a tape could not do in the block, such as answer, also where an agent or a judge caught that."""
+    try:
+        yield
+    except Exception:
+        if tape is not None:
+            tape.require_complete()
+        raise
+    if tape is not None:
+        tape.require_complete()
+
+
+@contextlib.contextmanager
+def kept(tape: Tape | None) -> Iterator[None]:
+    """Like `complete`, and what the block recorded is written, however it ends."""
+    with complete(tape):
+        try:
+            yield
+        except asyncio.CancelledError:
+            if tape is not None:
+                tape.interrupted()
+            raise
+        finally:
+            if tape is not None:
+                tape.save()
+
+
+@contextlib.contextmanager
+def run_kept(tape: Tape | None) -> Iterator[None]:
+    """Like `complete`, and what an interrupted run has recorded is written: it can go on there.
+
+    Not where it is recorded anew: an older cassette stays.
+    """
+    with complete(tape):
+        try:
+            yield
+        except asyncio.CancelledError:
+            if tape is not None and not records_run(tape):
+                tape.interrupted()
+                tape.save()
+            raise
+
+
+def run_ended(
+    tape: Tape | None, case: Case, status: RunStatus, elapsed: float
+) -> tuple[float, Taped, UnwritableError | None]:
+    """What the run took in seconds, and whether it was recorded or replayed. Writes what it recorded; the error where
+    that cannot be, to be raised when the run itself is stored.
+
+    A recording anew that an outage ended is not written: an older cassette stays.
+    """
+    if tape is None:
+        return elapsed, None, None
+    seconds, state = tape.seconds(elapsed), tape.state()
+    if status != "provider_error" or status in case.expects_status or not records_run(tape):
+        try:
+            tape.save()
+        except UnwritableError as error:
+            return seconds, state, error
+    return seconds, state, None
+
+
+def paid(tape: Tape | None, usages: list[Usage]) -> list[Usage]:
+    """Of these, what was paid for now."""
+    return usages if tape is None else tape.paid(usages)
+
+
+def _is_off(services: Services, job: Job) -> bool:
+    """Whether nobody asks for cassettes: told at once, as most sessions have none."""
+    if services.cassettes.mode != "off" or job.plan.names_cassettes:
+        return False
+    return not any(judge.cassettes for judge in job.judges)
+
+
+def _modes(services: Services, job: Job) -> dict[str, CassetteMode]:
+    models = (job.plan.model, *job.plan.judges.values(), *job.judges)
+    return {model.model_id: services.cassettes.mode_of(model) for model in models if model is not None}
+
+
+def _judges_modes(services: Services, job: Job) -> set[CassetteMode]:
+    """What is done for whoever judges; a plugin's judges have the session's mode."""
+    modes = {services.cassettes.mode_of(model) for model in (*job.plan.judges.values(), *job.judges)}
+    if any(judge.type != CHAT_JUDGE for judge in job.plan.evaluation_profile.judges):
+        modes.add(services.cassettes.mode)
+    return modes

@@ -1,0 +1,137 @@
+"""The MCP servers and the web that one run has."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.config.profiles import NetworkSettings
+from pytest_agentbench.engine.job import Job
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.records.case import Case, McpServer, Model
+from pytest_agentbench.runners.base import RunContext
+from pytest_agentbench.tools.base import Search, SearchResult
+from pytest_agentbench.tools.fetching import WEB_FETCH, Fetch, Page, taped_fetch, web_fetcher
+from pytest_agentbench.tools.mcp.catalogue import CataloguedServer, catalogue_key
+from pytest_agentbench.tools.mcp.connection import Connection
+from pytest_agentbench.tools.mcp.launching import (
+    ServerSandboxes,
+    headers_of,
+    launch_server,
+    problem,
+    server_spec,
+    variables_of,
+)
+from pytest_agentbench.tools.mcp.servers import (
+    RunServers,
+    TapedServer,
+    ToolServer,
+    UnavailableServer,
+    cassette_server_name,
+    list_servers,
+)
+from pytest_agentbench.tools.web_client import Hop
+from pytest_agentbench.tools.web_tools import WEB_SEARCH, taped_search
+from pytest_agentbench.workspaces.sandboxes.base import Process
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.scripts import Scripts
+    from pytest_agentbench.models.tape import Tape
+
+
+async def start_servers(
+    services: Services, job: Job, servers: Mapping[str, McpServer], context: RunContext, tape: Tape | None
+) -> RunServers | None:
+    """The run's servers, all of whose tools are known: of most from the catalogue, the others are started and asked.
+
+    Raises UnavailableError for what is missing here, McpServerError for a server that does not come up, ConfigError for
+    one that cannot be run as it is declared.
+    """
+    if not servers:
+        return None
+    sandboxes = ServerSandboxes(services.sandboxes, lambda: context.workspace)
+    ready: dict[str, ToolServer] = {}
+    missing = []
+    for name, server in servers.items():
+        services.redactor.know(variables_of(server))
+        services.redactor.know_values({**server.env, **headers_of(server, os.environ)})
+        made = _server(services, job, name, server, sandboxes)
+        if tape is not None and tape.mode(cassette_server_name(name)) != "off":
+            ready[name] = TapedServer(name, made, tape)
+        elif isinstance(made, UnavailableServer):
+            missing.append(made.reason)
+        else:
+            ready[name] = made
+    if missing:
+        raise UnavailableError("\n".join(missing))
+    return await list_servers(ready, sandboxes.stop)
+
+
+def _server(services: Services, job: Job, name: str, server: McpServer, sandboxes: ServerSandboxes) -> ToolServer:
+    """The server of one run, not started yet, or as the runs of the session share it."""
+    try:
+        spec = server_spec(services.sandboxes, name, server, job.plan.run_profile.sandbox_settings)
+    except UnavailableError as error:
+        return UnavailableServer(f"MCP server {name!r}: {error}")
+    key = catalogue_key(name, server, spec, os.environ)
+    kind = "local" if spec is None else spec.kind
+    missing = problem(server, os.environ, kind) if services.catalogues.get(key) is None else None
+    if missing is not None:
+        return UnavailableServer(f"MCP server {name!r}: {missing}")
+
+    shared = services.session_servers if server.scope == "session" else None
+    if shared is not None:
+        sandboxes = shared.sandboxes
+
+    async def launched() -> Process:
+        assert spec is not None
+        sandbox = await sandboxes.get(spec)
+        await services.turns.next()
+        return await launch_server(server, sandbox)
+
+    start = None if spec is None else launched
+    lives = None if shared is None else shared.lives(key)
+    connection = Connection(name, server, start, environ=os.environ, shared=lives)
+    return CataloguedServer(connection, services.catalogues, key)
+
+
+def web_search(services: Services, case: Case, model: Model, tape: Tape | None) -> Search | None:
+    """What the tool of that name asks; None where nothing is set up."""
+    if model.scripted:
+        return _scripted_search(services.scripts, case)
+    if tape is None or tape.mode(WEB_SEARCH) == "off":
+        return services.registry.search
+    return taped_search(services.registry.search, tape)
+
+
+def web_fetch(
+    services: Services, case: Case, model: Model, network: NetworkSettings, tape: Tape | None
+) -> Fetch | None:
+    """What the tool of that name asks; None where its library is not installed."""
+    if WEB_FETCH not in case.tools:
+        return None
+    if model.scripted:
+        return _scripted_fetch(services.scripts, case)
+    fetch = web_fetcher(network, services.threads.run)
+    return fetch if tape is None or tape.mode(WEB_FETCH) == "off" else taped_fetch(fetch, tape)
+
+
+def _scripted_search(scripts: Scripts, case: Case) -> Search:
+    """The web as the case's script has it."""
+
+    async def search(query: str) -> list[SearchResult]:
+        return [SearchResult(hit.title, hit.url, hit.snippet) for hit in scripts.search(case.case_id, query)]
+
+    return search
+
+
+def _scripted_fetch(scripts: Scripts, case: Case) -> Fetch:
+    async def fetch(url: str) -> Page:
+        text = scripts.page(case.case_id, url)
+        body = text.encode()
+        return Page((Hop(url, None, 200),), "text/plain", len(body), hashlib.sha256(body).hexdigest(), text)
+
+    return fetch

@@ -1,0 +1,264 @@
+"""Keep agents in the session's own process apart: their threads, exceptions, logs, streams, and what blocks the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import os
+import queue
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, TypeVar
+
+
+def as_raised(error: BaseException) -> BaseException:
+    """The error with the agent's frames only; what would end the loop or pytest is the cause of a RuntimeError."""
+    error = error.with_traceback(_agent_frames(error.__traceback__))
+    if not isinstance(error, StopIteration | KeyboardInterrupt | SystemExit | GeneratorExit):
+        return error
+    wrapped = RuntimeError(f"the agent raised {error!r}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _agent_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is neither ours nor asyncio's; the whole one where all are."""
+    kept = trace
+    while kept is not None and kept.tb_frame.f_globals.get("__name__", "").startswith(
+        ("pytest_agentbench.", "asyncio.")
+    ):
+        kept = kept.tb_next
+    return kept or trace
+
+
+T = TypeVar("T")
+
+
+class DaemonThreads:
+    """Runs functions off the event loop, like `asyncio.to_thread`, but on daemon threads.
+
+    An executor joins its threads at exit, where an agent that never returns would hang the session; a function cannot
+    be cancelled, so a stuck one is left behind. A thread counts as busy until its function is back.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = 0
+        self._busy = 0
+
+    def run(self, function: Callable[[], T]) -> Awaitable[T]:
+        """The function's value or exception, awaited on the running loop. The context's variables travel along."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def back(value: Any, error: BaseException | None) -> None:
+            self._busy -= 1
+            if future.done():  # cancelled meanwhile
+                return
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(as_raised(error))  # no future carries StopIteration
+
+        def call() -> None:
+            value, error = None, None
+            try:
+                value = context.run(function)
+            except BaseException as caught:  # noqa: BLE001  # SystemExit too: the agent's, not this thread's
+                error = caught
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(back, value, error)
+
+        self._busy += 1
+        if self._busy > self._threads:
+            self._threads += 1
+            threading.Thread(target=self._serve, name=f"agentbench-agent-{self._threads}", daemon=True).start()
+        self._calls.put(call)
+        return future
+
+    def close(self) -> None:
+        """Lets idle threads end."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _serve(self) -> None:
+        for call in iter(self._calls.get, None):
+            call()
+
+
+_LONGEST_STEP = 1.0
+"""Seconds that a step may take before it is told."""
+_CALLER = "pytest_agentbench.engine.run"
+"""What calls agents: what it calls is theirs wherever it was installed."""
+_LIBRARIES = tuple(
+    {f"{os.path.realpath(sysconfig.get_path(name))}{os.sep}" for name in ("stdlib", "purelib", "platlib")}
+)
+
+
+class LoopWatch:
+    """Asks the loop for a sign of life while pytest waits for a run, and looks at what it is at where none comes.
+
+    Runs pay nothing for it. `runs()` are the names of runs by their tasks, `tell(text)` hears of a step that was too
+    long once it has ended, or at the `end`; of steps at one place once.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        thread: threading.Thread,
+        runs: Callable[[], Mapping[asyncio.Task[Any], str]],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._loop, self._thread, self._runs, self._tell = loop, thread, runs, tell
+        self._asked: float | None = None
+        self._found: tuple[str, str] | None = None
+        self._told: set[str] = set()
+
+    def look(self) -> None:
+        """Called by pytest's thread several times a second while it waits."""
+        if self._asked is None:
+            self._asked = time.perf_counter()
+            with contextlib.suppress(RuntimeError):  # it has just been closed
+                self._loop.call_soon_threadsafe(self._live)
+        elif self._found is None and time.perf_counter() - self._asked > _LONGEST_STEP:
+            self._found = self._culprit()
+
+    def end(self) -> None:
+        """Tells of a step that never ends."""
+        if self._found is not None:
+            self._live()
+
+    def _live(self) -> None:
+        asked, found, self._asked, self._found = self._asked, self._found, None, None
+        if found is None or asked is None or found[1] in self._told:
+            return
+        name, place = found
+        self._told.add(place)
+        self._tell(
+            f"{name} blocked the event loop for {time.perf_counter() - asked:.1f} s at {place}: all other runs stood "
+            "still; await what takes long, or make the agent a plain function, which gets a thread"
+        )
+
+    def _culprit(self) -> tuple[str, str] | None:
+        """The run whose step it is, and where in the agent's code it is; None where it is in none of an agent's."""
+        frame = _agent_frame(sys._current_frames().get(self._thread.ident or 0))
+        if frame is None:
+            return None
+        task = asyncio.current_task(self._loop)
+        name = self._runs().get(task) if task is not None else None
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+        return name or "a task that an agent has started", place
+
+
+def _agent_frame(frame: FrameType | None) -> FrameType | None:
+    """The outermost frame that is an agent's."""
+    found = None
+    while frame is not None and frame.f_back is not None:
+        caller = frame.f_back.f_globals.get("__name__", "")
+        own = frame.f_globals.get("__name__", "").startswith("pytest_agentbench.")
+        if not own and (caller == _CALLER or not _is_library(frame.f_code.co_filename)):
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith("<frozen") or os.path.realpath(file).startswith(_LIBRARIES)
+
+
+RUN_LOGS: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("agentbench_run_logs", default=None)
+_FORMAT = logging.Formatter("%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s")
+_MOST = 200
+
+
+class RunLogHandler(logging.Handler):
+    """Keeps the first records of each run, on the root logger while a session with cases runs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes to the run that the record's thread or task belongs to, if any."""
+        lines = RUN_LOGS.get()
+        if lines is not None and len(lines) < _MOST:
+            lines.append(_FORMAT.format(record))
+
+
+def outside_runs(record: logging.LogRecord) -> bool:
+    """A filter for pytest's own handlers: they show what did not come from a run ahead."""
+    return RUN_LOGS.get() is None
+
+
+def filter_capture_handlers() -> None:
+    """Puts the filter on pytest's capturing handlers, which come and go with the phases of an item."""
+    for handler in logging.getLogger().handlers:
+        if type(handler).__module__ == "_pytest.logging" and outside_runs not in handler.filters:
+            handler.addFilter(outside_runs)
+
+
+_NUMBERS = (1, 2)
+
+
+class Streams:
+    """Keeps `sys.stdout` and `sys.stderr`, pytest's capturing ones too, open for all but pytest's own thread."""
+
+    def __init__(self) -> None:
+        self._guarded: dict[int, Any] = {}
+        self._saved = {number: os.dup(number) for number in _NUMBERS if _is_open(number)}
+
+    def guard(self) -> None:
+        """Has calls of `close` and `detach` refused, in the thread of the run that makes them."""
+        for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
+            stream = getattr(sys, name)
+            if stream is None or id(stream) in self._guarded:
+                continue
+            buffer = getattr(stream, "buffer", None)
+            self._guarded[id(stream)] = stream
+            for each in (stream, buffer, getattr(buffer, "raw", None)):
+                for method in ("close", "detach"):
+                    _refuse_elsewhere(each, method, f"sys.{name.strip('_')}")
+
+    def mend(self) -> None:
+        """Opens again what an agent has closed by its number, before something is written there."""
+        for number, saved in self._saved.items():
+            if not _is_open(number):
+                os.dup2(saved, number)
+
+    def close(self) -> None:
+        """Lets go of the streams."""
+        self.mend()
+        for saved in self._saved.values():
+            os.close(saved)
+        for stream in self._guarded.values():
+            buffer = getattr(stream, "buffer", None) if not stream.closed else None
+            for each in (stream, buffer, getattr(buffer, "raw", None)):
+                for method in ("close", "detach"):
+                    getattr(each, "__dict__", {}).pop(method, None)
+
+
+def _refuse_elsewhere(stream: Any, method: str, name: str) -> None:
+    """Replaces a method of one stream, where it has it and lets it be replaced, by one for the main thread alone."""
+    call: Callable[..., Any] | None = getattr(stream, method, None)
+    if call is None or not hasattr(stream, "__dict__"):
+        return
+
+    def guarded(*args: Any) -> Any:
+        return call(*args) if threading.current_thread() is threading.main_thread() else _refuse(f"{name}.{method}()")
+
+    setattr(stream, method, guarded)
+
+
+def _refuse(call: str) -> NoReturn:
+    raise RuntimeError(f"{call}: the stream is the whole session's, and stays as it is")
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,282 @@
+"""Compare, keep and put back the folder that a run has left, and single files of it that people look at."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from mimetypes import MimeTypes
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.engine.job import Job, Result
+from pytest_agentbench.engine.services import Services
+from pytest_agentbench.errors import SandboxError
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.check_specs import CustomCheck, OpenclawWorkspaceFilePresent
+from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact
+from pytest_agentbench.store.archives import OUTPUT_TYPE, whole_archive, whole_file
+from pytest_agentbench.store.redaction import Redactor
+from pytest_agentbench.workspaces.archive import ArchiveError, pack, unpack
+from pytest_agentbench.workspaces.changes import EMPTY, Snapshot, compare_snapshots, take_snapshot
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.workspace import TreeError, Workspace
+
+MAX_OUTPUTS = 20
+"""The most files that are kept of a run."""
+
+MAX_OUTPUT_BYTES = 2 * 2**20
+"""The largest of them."""
+
+_MAX_BYTES = 10 * 2**20  # of all of a run together
+_TYPES = MimeTypes()  # Python's own, not what the machine adds
+
+
+def store_outputs(
+    job: Job, run_id: str, workspace: Workspace, changes: Sequence[FileChange], named: Iterable[str]
+) -> tuple[OutputArtifact, ...]:
+    """Keeps the files that are `named`, then others that the run made or changed, as far as they are few and small.
+
+    An output's id is its path in the workspace. Raises OSError where they cannot be stored.
+    """
+    made = [each.path for each in changes if each.change != "mode" and each.after is not None]
+    outputs: list[OutputArtifact] = []
+    room = _MAX_BYTES
+    for path in dict.fromkeys([*named, *made]):
+        content = _content(workspace, path, min(room, MAX_OUTPUT_BYTES))
+        if content is None:
+            continue
+        output = _store(job, run_id, path, content)
+        room -= len(content)
+        outputs.append(output)
+        if len(outputs) == MAX_OUTPUTS:
+            break
+    return tuple(outputs)
+
+
+def output_texts(output: str, artifacts: Iterable[OutputArtifact]) -> dict[str, str | None]:
+    """What files that were kept in the output folder hold, by their paths in the workspace; None for what is no text.
+
+    Those that are gone or damaged are left out.
+    """
+    found = ((each.artifact_id, whole_file(Path(output), each.uri)) for each in artifacts)
+    return {name: _text(read_file(file)) for name, file in found if file is not None}
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _content(workspace: Workspace, path: str, limit: int) -> bytes | None:
+    """A regular file of at most `limit` bytes; None for anything else."""
+    try:
+        return workspace.read_bytes(path, limit)
+    except (OSError, PathRefusedError):
+        return None
+
+
+def _store(job: Job, run_id: str, path: str, content: bytes) -> OutputArtifact:
+    lane = job.plan.lane
+    content, name = _redacted(content, lane.redactor), path.rpartition("/")[2]
+    if lane.redactor is not None:
+        name = lane.redactor.text(name)
+    return OutputArtifact(
+        artifact_id=path,
+        artifact_type=OUTPUT_TYPE,
+        uri=lane.write_output(job.case_id, job.repetition, run_id, name, content),
+        media_type=_TYPES.guess_type(path)[0],
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+
+
+def _redacted(content: bytes, redactor: Redactor | None) -> bytes:
+    """Text without secrets; what is no text as it is."""
+    if redactor is None:
+        return content
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return content
+    return redactor.text(text).encode()
+
+
+_MAX_LEFT_OUT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a run has left in its workspace, as it is stored: see RunArtifact. `archive` is its `workspace` there.
+
+    `note` is what its metadata say of it: see WORKSPACE_NOTE.
+    """
+
+    archive: str | None = None
+    changes: tuple[FileChange, ...] | None = None
+    outputs: tuple[OutputArtifact, ...] = ()
+    note: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the run's metadata say of it."""
+        return {WORKSPACE_NOTE: self.note} if self.note else {}
+
+
+async def keep_workspace(
+    services: Services,
+    job: Job,
+    case: Case,
+    run_id: str,
+    workspace: Workspace | None,
+    before: Snapshot,
+    template: Path | None,
+) -> Left:
+    """Compares what the run has left with what it began with, a copy of `template` if there is one, and stores it."""
+    if workspace is None or (before == EMPTY and _is_empty(workspace)):
+        return Left() if workspace is None else Left(changes=())
+    return await services.threads.run(partial(_keep, job, case, run_id, workspace, before, template))
+
+
+def _keep(job: Job, case: Case, run_id: str, workspace: Workspace, before: Snapshot, template: Path | None) -> Left:
+    changes, note = _compare(workspace, before, template, _told_first(case))
+    outputs: tuple[OutputArtifact, ...] = ()
+    archive = None
+    try:
+        named = [*_expected(case, changes or ()), *(_paths_looked_at(job, case) or ())]
+        outputs = store_outputs(job, run_id, workspace, changes or (), named)
+        if not _is_empty(workspace):
+            archive, left_out = _store_archive(job, run_id, workspace)
+            if left_out:
+                note["left_out"] = left_out
+    except (ArchiveError, OSError) as error:  # the run is worth more: it is stored without
+        note["not_kept"] = getattr(error, "strerror", None) or str(error)
+    return Left(archive, changes, outputs, note)
+
+
+def _expected(case: Case, changes: Sequence[FileChange]) -> list[str]:
+    """The file that the case expects, if the run made or changed it."""
+    return [each.path for each in changes if each.path == case.expected_artifact and each.after is not None]
+
+
+def _told_first(case: Case) -> set[str]:
+    """The paths whose changes count: those of other files may be too many to be told."""
+    checked = {
+        check.declarative.relative_path
+        for check in case.checks
+        if isinstance(check.declarative, OpenclawWorkspaceFilePresent)
+    }
+    return checked if case.expected_artifact is None else {case.expected_artifact, *checked}
+
+
+def _compare(
+    workspace: Workspace, before: Snapshot, template: Path | None, first: Collection[str]
+) -> tuple[tuple[FileChange, ...] | None, dict[str, Any]]:
+    """The changes, and what is to be noted of those that are missing."""
+    try:
+        after = take_snapshot(str(workspace.path))
+        if "" in after.unseen:
+            return None, {"not_compared": "the folder is gone or cannot be looked into"}
+        changes, more = compare_snapshots(before, after, template, workspace, first)
+    except (TreeError, OSError) as error:  # the run is worth more: it is stored without
+        return None, {"not_compared": str(error)}
+    return tuple(changes), {"more_changes": more} if more else {}
+
+
+def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, list[str]]:
+    """Where it lies, and what it lacks."""
+    lane = job.plan.lane
+    left_out: list[str] = []
+
+    def write(target: BinaryIO) -> None:
+        left_out.extend(pack(workspace, target, lane.redactor.text if lane.redactor is not None else str))
+
+    path = lane.write_workspace(job.case_id, job.repetition, run_id, write)
+    return path, left_out if len(left_out) <= _MAX_LEFT_OUT else ["."]
+
+
+async def restore_workspace(services: Services, job: Job, case: Case, result: Result) -> bool:
+    """Puts back what the stored run has left, if anybody looks at it; False where that cannot be had."""
+    artifact = result.artifact
+    if result.workspace is not None or artifact is None:
+        return result.workspace is not None
+    note = artifact.metadata.get(WORKSPACE_NOTE) or {}
+    anywhere = bool(case.verify) or _is_answered_by_files(case, artifact)
+    looked_at = None if anywhere else [] if job.by_hand else _paths_looked_at(job, case)
+    is_kept_whole = not note.keys() & {"not_kept", "left_out"}
+    if (artifact.workspace is None and is_kept_whole) or (looked_at == [] and not job.by_hand):
+        return True
+    problem = note.get("not_kept") or _lacks(note.get("left_out", []), looked_at)
+    if problem is None:
+        problem = await _restore(services, job, artifact, result)
+    if problem is not None:
+        what = f"{result.path}: what the run left"
+        job.plan.lane.warn(f"{what} cannot be looked at again ({problem}), so {case.case_id} was run again")
+    return problem is None
+
+
+async def _restore(services: Services, job: Job, artifact: RunArtifact, result: Result) -> str | None:
+    """Fills in `result.workspace`; what kept it from that. Raises SandboxError for want of room."""
+    workspace = services.sandboxes.workspaces.create(artifact.case_id)
+    try:
+        await services.threads.run(partial(_unpack, Path(job.plan.lane.output), artifact.workspace or "", workspace))
+    except ArchiveError as error:
+        services.sandboxes.workspaces.remove(workspace)
+        return str(error)
+    except SandboxError:
+        services.sandboxes.workspaces.remove(workspace)
+        raise
+    result.workspace = workspace
+    return None
+
+
+def _unpack(output: Path, path: str, workspace: Workspace) -> None:
+    archive = whole_archive(output, path)
+    if archive is None:
+        raise ArchiveError(f"{path} is missing or damaged")
+    unpack(archive, workspace)
+
+
+def _paths_looked_at(job: Job, case: Case) -> Sequence[str] | None:
+    """The paths that the case's checks look at; None: they may look anywhere."""
+    paths: list[str] = []
+    hooks_run = job.plan.evaluation_profile.security_policy.allow_local_python_hooks
+    for check in case.checks:
+        if isinstance(check.declarative, CustomCheck) or (check.python_hook is not None and hooks_run):
+            return None
+        path = getattr(check.declarative, "path", None) or getattr(check.declarative, "relative_path", None)
+        paths += [path] if path is not None else []
+    return paths
+
+
+def _is_answered_by_files(case: Case, artifact: RunArtifact) -> bool:
+    """Whether a check takes what an OpenClaw agent has left for its answer, for want of another."""
+    said = artifact.runner_type != "openclaw" or (artifact.final_output or "").strip()
+    return not said and any(check.kind == "final_response_present" for check in case.checks)
+
+
+def _lacks(left_out: Sequence[str], looked_at: Sequence[str] | None) -> str | None:
+    """What the checks would miss in the archive."""
+    if looked_at is None:
+        return f"{left_out[0] or 'it'} is no regular file or folder" if left_out else None
+    for path in looked_at:
+        inside = path.replace("/tmp/", ".tmp/", 1) if path.startswith("/tmp/") else path  # noqa: S108 - the private one
+        normal = "/".join(name for name in inside.split("/") if name not in ("", "."))
+        for left in left_out:
+            if left in (".", "") or f"{normal}/".startswith(f"{left}/"):
+                return f"{path} was no regular file or folder"
+    return None
+
+
+def _is_empty(workspace: Workspace) -> bool:
+    try:
+        kind = workspace.kind(".tmp")
+        return not workspace.entries() and (kind is None or (kind == "folder" and not workspace.entries(".tmp")))
+    except FileNotFoundError:  # the agent removed it
+        return True
+    except (OSError, PathRefusedError):
+        return False

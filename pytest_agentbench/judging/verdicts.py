@@ -1,0 +1,241 @@
+"""What a judge must reply, and how the verdicts of several are aggregated to one score."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, reduce
+from operator import add
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from pytest_agentbench.models.replies import ReplyPart, invalid, read_json
+from pytest_agentbench.records.base import DIMENSIONS
+from pytest_agentbench.records.case import Expectation, Expectations
+from pytest_agentbench.records.evaluation import ExpectationVerdict, JudgeIteration, JudgeResult, JudgeVerdict, Scored
+from pytest_agentbench.records.run import Usage
+
+# From the judges' verdicts to one score: pure functions, as spec'd for evaluation profiles.
+#
+# The iterations of each judge run are aggregated alone, then the judge runs by the same method. What holds for the
+# overall score holds for every dimension and every expectation.
+
+
+Method = Literal["median", "mean", "majority_vote", "all_pass"]
+
+DEFAULT_THRESHOLD = 0.5
+"""The fraction of the scale at which a judge passes a run where the profile names none."""
+
+
+def combine(method: Method, scores: Sequence[float], bar: float) -> float:
+    """One score for several, at least one, within their range. `bar` is the score from which a vote is a pass."""
+    if method == "median":
+        ordered = sorted(scores)
+        scores = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+    if method == "all_pass":
+        return min(scores)
+    if method == "majority_vote":
+        passing = [score for score in scores if score >= bar]
+        failing = [score for score in scores if score < bar]
+        scores = passing if len(passing) > len(failing) else failing
+    # Rounding may carry the mean of equal scores past them, and so past the bar.
+    return min(max(math.fsum(scores) / len(scores), min(scores)), max(scores))
+
+
+def bar_of(pass_threshold: float) -> float:
+    """The score of 0-10 that a fraction of the scale stands for, free of binary dust: 0.07 is 0.7."""
+    return round(10 * pass_threshold, 9)
+
+
+def sample(iterations: Sequence[JudgeIteration], size: int | None, seed: str) -> tuple[JudgeIteration, ...]:
+    """The successful iterations, or a random subset of `size` of them that depends on `seed` and their numbers only."""
+    succeeded = sorted((i for i in iterations if i.status == "success"), key=lambda iteration: iteration.repetition)
+    if size is None or size >= len(succeeded):
+        return tuple(succeeded)
+    return tuple(random.Random(seed).sample(succeeded, size))
+
+
+def aggregate(
+    iterations: Sequence[JudgeIteration],
+    *,
+    method: Method = "median",
+    pass_threshold: float | None = None,
+    sample_sizes: Mapping[str, int] | None = None,
+    seed: str = "",
+    expectations: Expectations | None = None,
+    names: Sequence[str] = DIMENSIONS,
+) -> JudgeResult:
+    """All iterations of all judge runs as one result. Those without a verdict are kept, and count for nothing.
+
+    `sample_sizes` is by judge_run_id; `names` are the dimensions that every verdict scores. Raises ValueError where no
+    iteration succeeded.
+    """
+    threshold = DEFAULT_THRESHOLD if pass_threshold is None else pass_threshold
+    bar = bar_of(threshold)
+    groups = [[verdict for _, verdict in group] for group in sampled(iterations, sample_sizes or {}, seed)]
+    if not groups:
+        raise ValueError("no iteration succeeded, so there is nothing to aggregate")
+
+    def over(score: Callable[[JudgeVerdict], float], pass_at: float = bar) -> float:
+        return combine(method, [combine(method, [score(v) for v in verdicts], pass_at) for verdicts in groups], pass_at)
+
+    overall = over(lambda verdict: verdict.overall.score)
+    dimensions = {name: over(partial(_dimension, name)) for name in names}
+    met = [
+        (kind, expectation, over(partial(_met, kind, index), threshold))
+        for kind, index, expectation in numbered(expectations or Expectations())
+    ]
+    verdicts = [verdict for group in groups for verdict in group]
+    return JudgeResult(
+        method=method,
+        pass_threshold=threshold,
+        overall=overall,
+        dimensions=dimensions,
+        failed_dimensions=tuple(name for name, score in dimensions.items() if score < bar),
+        passed=overall >= bar,
+        expectations=_weighted_mean([(expectation.weight, value) for _, expectation, value in met]),
+        unmet_hard=tuple(expectation.text for kind, expectation, value in met if kind == "hard" and value < 1),
+        summary=min(verdicts, key=lambda verdict: abs(verdict.overall.score - overall)).summary,
+        sampled=len(verdicts),
+        iterations=tuple(iterations),
+        usage=total_usage(iterations),
+    )
+
+
+def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], int, Expectation]]:
+    """The expectations with what judges name them by: their kind, and their index within it."""
+    hard: list[tuple[Literal["hard", "soft"], int, Expectation]] = [
+        ("hard", index, each) for index, each in enumerate(expectations.hard_expectations)
+    ]
+    return hard + [("soft", index, each) for index, each in enumerate(expectations.soft_expectations)]
+
+
+def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
+    """What all replies used. Iterations to which no reply came have nothing to add."""
+    answered = [i.usage for i in iterations if i.status != "provider_error" or i.usage != Usage()]
+    return reduce(add, answered) if answered else Usage()
+
+
+def sampled(
+    iterations: Sequence[JudgeIteration], sample_sizes: Mapping[str, int], seed: str
+) -> list[list[tuple[str, JudgeVerdict]]]:
+    """The verdicts that count, with the judge_id of each, of each judge run that has any."""
+    by_run: dict[str, list[JudgeIteration]] = {}
+    for iteration in iterations:
+        by_run.setdefault(iteration.judge_run_id, []).append(iteration)
+    samples = (sample(group, sample_sizes.get(run), f"{seed}:{run}") for run, group in by_run.items())
+    verdicts = ([(each.judge_id, each.verdict) for each in group if each.verdict is not None] for group in samples)
+    return [group for group in verdicts if group]
+
+
+def _dimension(name: str, verdict: JudgeVerdict) -> float:
+    return verdict.dimensions[name].score
+
+
+def _met(kind: str, index: int, verdict: JudgeVerdict) -> float:
+    return next(each.met for each in verdict.expectations if (each.kind, each.index) == (kind, index))
+
+
+def _weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
+    """None where nothing has any weight."""
+    total = sum(weight for weight, _ in weighted)
+    return sum(weight * value for weight, value in weighted) / total if total else None
+
+
+SCHEMA_NAME = "judge_verdict"
+"""The name of the response schema; scripted endpoints know a judge's request by it."""
+
+
+def response_format(expectations: Expectations) -> dict[str, Any]:
+    """The `response_format` of a request for a verdict: a strict JSON Schema, evidence before each score.
+
+    Ranges stand in descriptions: not every endpoint takes `minimum` and `maximum`, and replies are validated anyway.
+    """
+    scored = _object(
+        evidence={"type": "array", "items": {"type": "string"}, "description": "Short observations."},
+        score={"type": "number", "description": "0 to 10."},
+    )
+    parts: dict[str, Any] = {
+        "summary": {"type": "string", "description": "One concise overall assessment."},
+        "dimensions": _object(**dict.fromkeys(DIMENSIONS, scored)),
+        "overall": scored,
+    }
+    if numbered(expectations):
+        verdict = _object(
+            kind={"type": "string", "enum": ["hard", "soft"]},
+            index={"type": "integer"},
+            evidence={"type": "string"},
+            met={"type": "number", "description": "0 (not met) to 1 (fully met)."},
+        )
+        parts["expectations"] = {"type": "array", "items": verdict}
+    return structured(SCHEMA_NAME, parts)
+
+
+def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
+    """The verdict in a judge's reply: a JSON object, alone or in the reply's only code fence.
+
+    Raises InvalidReply unless every score is there, a real number in its range, and every expectation of the case has
+    exactly one answer. Other keys are ignored.
+    """
+    reply = read_json(text, _Reply)
+    answered = reply.expectations if numbered(expectations) else ()
+    problems = _missing_dimensions(reply) + _expectation_problems(answered, expectations)
+    if problems:
+        raise invalid(problems)
+    return JudgeVerdict(
+        summary=reply.summary,
+        dimensions={name: Scored(**reply.dimensions[name].model_dump()) for name in DIMENSIONS},
+        overall=Scored(**reply.overall.model_dump()),
+        expectations=tuple(ExpectationVerdict(**each.model_dump()) for each in answered),
+    )
+
+
+class _Score(ReplyPart):
+    score: Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
+    evidence: tuple[str, ...]
+
+
+class _Met(ReplyPart):
+    kind: Literal["hard", "soft"]
+    index: Annotated[int, Field(strict=True)]
+    met: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+    evidence: str = ""
+
+
+class _Reply(ReplyPart):
+    summary: str
+    dimensions: dict[str, _Score]
+    overall: _Score
+    expectations: tuple[_Met, ...] = ()
+
+
+def structured(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The `response_format` that asks for an object with exactly these properties, in their order."""
+    schema = {"name": name, "strict": True, "schema": _object(**properties)}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _missing_dimensions(reply: _Reply) -> list[str]:
+    return [f"dimensions.{name}: missing" for name in DIMENSIONS if name not in reply.dimensions]
+
+
+def _expectation_problems(answered: Iterable[_Met], expectations: Expectations) -> list[str]:
+    counts = Counter((each.kind, each.index) for each in answered)
+    asked = {(kind, index) for kind, index, _ in numbered(expectations)}
+    problems = [f"expectations: {kind} {index} is missing" for kind, index in sorted(asked - counts.keys())]
+    problems += [f"expectations: there is no {kind} {index}" for kind, index in sorted(counts.keys() - asked)]
+    return problems + [
+        f"expectations: {kind} {i} is answered twice" for (kind, i), n in sorted(counts.items()) if n > 1
+    ]

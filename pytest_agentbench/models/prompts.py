@@ -1,0 +1,160 @@
+"""Material in prompts: delimited so that it cannot pose as instructions, clipped, and counted in tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.terminal_text import wholly_visible
+
+_MARKS = re.compile(r"<<<(?=\s*(?:DATA|END)\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Text that is data. `label` is ours, never the agent's."""
+
+    label: str
+    text: str
+
+
+def boundary_of(parts: Sequence[str | Block]) -> str:
+    """A code that no block can hold, as it is the hash of all of them; the same parts have the same."""
+    blocks = [[part.label, part.text] for part in parts if isinstance(part, Block)]
+    return hashlib.sha256(json.dumps(blocks).encode()).hexdigest()[:32]
+
+
+def rendered(parts: Iterable[str | Block], boundary: str) -> str:
+    """The parts as one text, each on lines of its own."""
+    return "\n".join(_rendered(part, boundary) for part in parts)
+
+
+def _rendered(part: str | Block, boundary: str) -> str:
+    if isinstance(part, str):
+        return escaped(part)  # rubrics and names of checks: whoever wrote them may hide words too
+    return f"<<<DATA {boundary} {part.label}>>>\n{escaped(part.text)}\n<<<END {boundary}>>>"
+
+
+def escaped(text: str) -> str:
+    """`text` with nothing in it that looks like a delimiter, and nothing that a reader would not see."""
+    return _MARKS.sub(r"\\<<<", wholly_visible(text.replace("\r\n", "\n")))
+
+
+def clipped(text: str, limit: int) -> str:
+    """`text`, or its beginning and end with a note of how much is left out between."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    return f"{text[:head]}\n[... {len(text) - head - tail} characters left out ...]\n{text[-tail:]}"
+
+
+# The first that fits; the names may have a vendor before them, and a date or a size after them.
+_ENCODINGS = (
+    (re.compile(r"(?:.*/)?(?:ft:)?(?:chatgpt-4o|gpt-(?:4o|4\.1|4\.5|5|oss)|o[134])(?![0-9a-z])"), "o200k_base"),
+    (re.compile(r"(?:.*/)?(?:ft:)?gpt-(?:4|3\.5|35)(?![0-9a-z])"), "cl100k_base"),
+)
+
+_WORDS = re.compile(r"[A-Za-z ]+")
+_LATIN = re.compile(r"[\x00-\u024f]+")
+_IDEOGRAPHS = re.compile(r"[\u3000-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]+")
+
+# Tokens per character before anything is known: what recent tokenizers come to on prose, JSON and numbers.
+_PER_LETTER = 1 / 4.5
+_PER_SIGN = 1 / 1.6
+_PER_IDEOGRAPH = 1.0
+_PER_OTHER = 1 / 3
+
+_CALIBRATION = (0.25, 4.0)
+"""The least and the most that a provider's count is believed to differ from an estimate, as a factor."""
+_PIECE = 50_000
+
+
+class TokenCounter:
+    """Counts the tokens of texts for one model.
+
+    OpenAI's models are counted by their own tokenizer where the package `bpe-openai` is installed
+    (`pytest-agentbench[tokens]`): it brings their vocabularies along, so nothing is fetched. For all others a text is
+    estimated by its scripts, and `learn` corrects that by what the provider has counted of earlier requests. With
+    `everywhere_alike` that goes for OpenAI's too, so that a count does not depend on what is installed. `tokenizer` is
+    the name of the vocabulary, None where texts are estimated.
+    """
+
+    def __init__(self, model: Model, *, everywhere_alike: bool = False) -> None:
+        name = None if model.scripted or everywhere_alike else encoding_name(model.requested_model)
+        self._encoding = _encoding(name) if name is not None else None
+        self.tokenizer = name if self._encoding is not None else None
+        self._estimated = self._reported = 0.0
+
+    def count(self, text: str) -> int:
+        """The tokens of `text`, rounded up where they are estimated."""
+        if self._encoding is not None:
+            return sum(len(self._encoding.encode_ordinary(piece)) for piece in _pieces(text))
+        return -int(-self._factor() * _estimate(text) // 1)
+
+    def learn(self, text: str, tokens: int | None) -> None:
+        """The provider counted `tokens` for a request of `text`. None: it told nothing."""
+        if self._encoding is None and tokens is not None and tokens > 0 and text:
+            self._estimated += _estimate(text)
+            self._reported += tokens
+
+    def cut(self, text: str, tokens: int) -> str:
+        """The longest beginning of `text` that has at most `tokens`; `text` itself where it fits."""
+        if self.count(text) <= tokens:
+            return text
+        fits, too_long = 0, len(text)
+        while too_long - fits > 1:
+            middle = (fits + too_long) // 2
+            if self.count(text[:middle]) <= tokens:
+                fits = middle
+            else:
+                too_long = middle
+        return text[:fits]
+
+    def _factor(self) -> float:
+        """What the provider counts for each token that is estimated."""
+        if not self._estimated:
+            return 1.0
+        least, most = _CALIBRATION
+        return min(max(self._reported / self._estimated, least), most)
+
+
+def encoding_name(requested_model: str) -> str | None:
+    """The name of an OpenAI model's vocabulary; None for models of others."""
+    return next((name for pattern, name in _ENCODINGS if pattern.match(requested_model.lower())), None)
+
+
+@lru_cache(maxsize=4)
+def _encoding(name: str) -> Any:
+    """The tokenizer of that vocabulary; None where the package is not installed."""
+    try:
+        import bpe_openai
+    except ImportError:
+        return None
+    return bpe_openai.get_encoding(name)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces that the tokenizer takes; a token more where two of them meet."""
+    for start in range(0, len(text), _PIECE):
+        yield text[start : start + _PIECE]
+
+
+def _estimate(text: str) -> float:
+    """Tokens of `text` by its scripts alone."""
+    letters = _length(_WORDS, text)
+    if text.isascii():
+        return letters * _PER_LETTER + (len(text) - letters) * _PER_SIGN
+    latin, ideographs = _length(_LATIN, text), _length(_IDEOGRAPHS, text)
+    others = len(text) - latin - ideographs
+    known = letters * _PER_LETTER + (latin - letters) * _PER_SIGN
+    return known + ideographs * _PER_IDEOGRAPH + others * _PER_OTHER
+
+
+def _length(script: re.Pattern[str], text: str) -> int:
+    return sum(map(len, script.findall(text)))

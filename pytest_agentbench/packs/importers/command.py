@@ -1,0 +1,68 @@
+"""`agentbench import deepeval|inspect|promptfoo FILE`: the case files of other tools as cases of ours."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+
+_TOOLS = {
+    "deepeval": "goldens: JSON, JSONL or CSV as DeepEval's datasets are saved",
+    "inspect": "samples: JSON, JSONL or CSV; or the log of an evaluation: .eval or .json",
+    "promptfoo": "promptfooconfig.yaml with the prompts and tests that it names",
+}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with the tools that it knows."""
+    parser = subparsers.add_parser(
+        "import",
+        help="turn case files of DeepEval, Inspect or promptfoo into cases",
+        description="Write cases and datasets from a file of another tool to a new folder. What has no counterpart is "
+        "named as file:line:column: ...; nothing of the file is run. The exit status is 1 if a row became no case.",
+    )
+    tools = parser.add_subparsers(dest="tool", metavar="TOOL", required=True)
+    for name, reads in _TOOLS.items():
+        tool = tools.add_parser(name, help=reads, description=f"Reads {reads}.")
+        tool.add_argument("file", type=Path, metavar="FILE", help="what to read; it is not changed")
+        tool.add_argument(
+            "-o", "--output", type=Path, metavar="FOLDER", help="new or empty; default: cases/<the file's name>"
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the cases; what did not come along goes to stderr."""
+    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.packs.importers.drafts import Gathered
+    from pytest_agentbench.packs.importers.writer import slug, write
+    from pytest_agentbench.terminal_text import visible
+
+    (path,) = existing([args.file])
+    gathered: Gathered = import_module(f"pytest_agentbench.packs.importers.{args.tool}").read(path)
+    stem = slug(path.name.partition(".")[0])
+    folder = (args.output if args.output is not None else Path("cases", stem)).absolute()
+    try:
+        written = write(gathered, folder, stem) if gathered.drafts else None
+    finally:
+        lost, notes = gathered.lost, list(dict.fromkeys(gathered.notes))
+        for line in (*lost, *notes):
+            print(visible(line).replace("\n", "\\n"), file=sys.stderr)
+    if written is None:
+        raise ConfigError(f"{path}: found nothing that could become a case")
+    print(_summary(folder, written.files, written.rows, len(lost), len(notes)))
+    if written.judged:
+        print(f"{_count(written.judged, 'case')} for a judge: run with an evaluation profile that has one")
+    if written.answers:
+        print(f"{_count(written.answers, 'answer')} to score: --agentbench-predictions {folder / 'predictions.jsonl'}")
+    return 1 if lost else 0
+
+
+def _summary(folder: Path, files: int, rows: int, lost: int, notes: int) -> str:
+    made = f"{_count(files, 'case file')}, {_count(rows, 'dataset row')}"
+    return f"{folder}: {made}; {_count(lost, 'row')} not imported, {_count(notes, 'note')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,123 @@
+"""DeepEval's goldens (JSON, JSONL, CSV as its datasets are saved) as drafts.
+
+DeepEval keeps metrics in Python, not in these files, so only what a golden itself expects decides its case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.packs.importers.drafts import Draft, Gathered, Place, Row, filled, from_cell, read_rows
+
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_STRUCTURED = ("expected_tools", "tools_called", "additional_metadata", "custom_column_key_values", "expectations")
+_MEDIA = re.compile(r"\[DEEPEVAL:(?:IMAGE|PDF):")
+_USED = {"input", "expected_output", "actual_output", "expected_tools", "expectations", "additional_metadata", "name"}
+
+
+def read(path: Path) -> Gathered:
+    """The goldens of a file. Raises ConfigError where it cannot be read at all."""
+    gathered = Gathered()
+    for number, row in enumerate(read_rows(path, gathered), 1):
+        _golden(row, number, gathered)
+    return gathered
+
+
+def _golden(row: Row, number: int, gathered: Gathered) -> None:
+    golden: dict[str, Any] = {}
+    for spelled, value in row.value.items():
+        name = _CAMEL.sub("_", spelled).lower()
+        if golden.get(name) not in (None, "", value) and value not in (None, ""):
+            gathered.lose(row.place, f"{spelled}: found two values, {golden[name]!r:.40} and {value!r:.40}; keep one")
+            return
+        golden[name] = value if golden.get(name) in (None, "") else golden[name]
+    for name in _STRUCTURED:
+        try:
+            golden[name] = from_cell(golden.get(name))
+        except (ValueError, RecursionError) as error:
+            gathered.lose(row.place, f"{name}: not valid JSON: {error}")
+            return
+    reason = _reason_against(golden)
+    if reason is not None:
+        gathered.lose(row.place, reason)
+        return
+    expected = filled(golden.get("expected_output"))
+    answer = filled(golden.get("actual_output"))
+    draft = Draft(
+        place=row.place,
+        name=filled(golden.get("name")) or f"golden-{number}",
+        messages=({"role": "user", "content": golden["input"]},),
+        reference=expected,
+        compared=not golden["expectations"],
+        checks=tuple(_tool_checks(golden["expected_tools"])),
+        expectations=tuple(_expectations(golden["expectations"])),
+        metadata=_metadata(golden),
+        answers=() if answer is None else (answer,),
+    )
+    if draft.checks:
+        names = ", ".join(sorted({check["declarative"]["name"] for check in draft.checks}))
+        gathered.note(row.place, f"expected_tools: offer the agent {names} by tools, mcp_servers or its own runner")
+    _note_judge(golden["expectations"], row.place, gathered)
+    gathered.drafts.append(draft)
+
+
+def _reason_against(golden: Mapping[str, Any]) -> str | None:
+    """Why a golden becomes no case; None where it does."""
+    if filled(golden.get("scenario")) is not None:
+        return "scenario: a conversation with a simulated user; there is none here, write its messages to a test.yaml"
+    if filled(golden.get("input")) is None:
+        return f"input: found {golden.get('input')!r}, expected a text"
+    if _MEDIA.search(golden["input"]):
+        return "input: found an image or PDF; messages of cases are texts"
+    for name in ("expected_output", "actual_output"):
+        if not isinstance(golden.get(name), str | None):
+            return f"{name}: found {golden[name]!r}, expected a text"
+    tools = golden["expected_tools"]
+    if tools is not None and not _is_list_of(tools, lambda tool: isinstance(tool, dict) and filled(tool.get("name"))):
+        return "expected_tools: expected a list of objects with a name"
+    said = golden["expectations"]
+    if said is not None and not (isinstance(said, dict) and all(_is_list_of(said.get(k), filled) for k in _said(said))):
+        return "expectations: expected must and must_not with lists of texts"
+    if not isinstance(golden["additional_metadata"], dict | None):
+        return "additional_metadata: expected an object"
+    return None
+
+
+def _is_list_of(value: Any, fits: Any) -> bool:
+    return isinstance(value, list) and all(map(fits, value))
+
+
+def _said(expectations: Mapping[str, Any]) -> list[str]:
+    """The keys of an `expectations` object that hold statements."""
+    return [name for name in ("must", "must_not", "mustNot") if expectations.get(name)]
+
+
+def _tool_checks(tools: list[dict[str, Any]] | None) -> Iterator[dict[str, Any]]:
+    """DeepEval's tool correctness compares names, unless it is told otherwise in Python."""
+    for name, count in Counter(tool["name"] for tool in tools or ()).items():
+        often = {"min_count": count} if count > 1 else {}
+        yield {"declarative": {"kind": "tool_called", "name": name, **often}}
+
+
+def _expectations(said: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
+    for key in _said(said or {}):
+        for text in (said or {})[key]:
+            yield {"text": text if key == "must" else f"It must not be so that: {text}"}
+
+
+def _note_judge(said: Mapping[str, Any] | None, place: Place, gathered: Gathered) -> None:
+    for name in ("model", "eval_mode"):
+        if said and said.get(name) is not None:
+            gathered.note(place, f"expectations.{name}: left out; an evaluation profile says who judges, and how")
+
+
+def _metadata(golden: Mapping[str, Any]) -> dict[str, Any]:
+    """What the agent is not shown and nothing is decided by; the arguments of expected tools too."""
+    kept = {name: value for name, value in golden.items() if name not in _USED and value not in (None, "", [], {})}
+    if golden["expected_tools"]:
+        kept["expected_tools"] = golden["expected_tools"]
+    return {**kept, **(golden["additional_metadata"] or {})}

@@ -1,0 +1,215 @@
+"""What readers of other tools' files hand to the writer of ours: drafts of cases, and the rows behind them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.config.documents import read_bytes
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.sources.json_files import BadItem, lies_deep, read_items
+
+MAX_DEPTH = 50
+"""How deep metadata may nest: our YAML reader ends at 100 levels."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands in a foreign file; `line` and `column` count from 1."""
+
+    file: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A case before it has an id and a file.
+
+    `messages` are `{role, content}`. `metric` is what compares the answer with `reference`; None leaves the choice to
+    the writer, unless not `compared`: then the reference is for people and judges. `checks` are
+    `{description, declarative}`, `expectations` hard ones. `files` go into the workspace. `answers` were given when the
+    case ran elsewhere. `unfinished` says that something a person has to add is missing.
+    """
+
+    place: Place
+    name: str
+    messages: tuple[Mapping[str, str], ...]
+    title: str | None = None
+    reference: str | None = None
+    metric: Mapping[str, Any] | None = None
+    compared: bool = True
+    choices: tuple[str, ...] = ()
+    checks: tuple[Mapping[str, Any], ...] = ()
+    expectations: tuple[Mapping[str, Any], ...] = ()
+    tools: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    dockerfile: bytes | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    answers: tuple[str, ...] = ()
+    unfinished: bool = False
+
+    @property
+    def decided(self) -> bool:
+        """Whether something can fail it."""
+        return bool(self.reference is not None or self.checks or self.expectations)
+
+
+@dataclass
+class Gathered:
+    """What a file holds: `drafts`, rows that become no case (`lost`), and what cases come without (`notes`)."""
+
+    drafts: list[Draft] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def lose(self, place: object, reason: str) -> None:
+        """A row that becomes no case, and why."""
+        self.lost.append(f"{place}: not imported: {reason}")
+
+    def note(self, place: object, text: str) -> None:
+        """Something that a case comes without."""
+        self.notes.append(f"{place}: {text}")
+
+
+MAX_TABLE = 256 * 1024 * 1024
+"""Bytes of a CSV file."""
+MAX_CELL = 16 * 1024 * 1024
+"""Characters of a cell."""
+SUFFIXES = (".json", ".jsonl", ".csv")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One object of a file."""
+
+    place: Place
+    value: dict[str, Any]
+
+
+def read_rows(
+    path: Path, gathered: Gathered, inside: str = "items", only: Collection[str] | None = None
+) -> Iterator[Row]:
+    """Every object of the file, with the keys `only`; what is none goes to `gathered` as lost.
+
+    A JSON document may hold its list below the key `inside`. Raises ConfigError where the file cannot be read at all.
+    """
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"{path}: expected a file that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    if path.suffix == ".csv":
+        yield from _table(path, gathered)
+        return
+    for item in read_items(path, inside):
+        if isinstance(item, BadItem):
+            gathered.lose(Place(str(path), item.line, item.column), item.reason)
+            continue
+        yield from fit_row(Place(str(path), item.line, item.column), item.value, gathered, only)
+
+
+def fit_row(place: Place, value: Any, gathered: Gathered, only: Collection[str] | None = None) -> Iterator[Row]:
+    """The row of a value, or none where it can be no row: that is lost."""
+    if only is not None and isinstance(value, dict):
+        value = {key: each for key, each in value.items() if key in only}
+    reason = _unfit(value)
+    if reason is None:
+        yield Row(place, value)
+    else:
+        gathered.lose(place, reason)
+
+
+def _unfit(value: Any) -> str | None:
+    """Why a value cannot be a row that is written again; None where it can."""
+    if not isinstance(value, dict):
+        return f"found {json.dumps(value)[:40]}, expected an object"
+    if lies_deep(value, MAX_DEPTH):
+        return f"found more than {MAX_DEPTH} levels of nesting"
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        return "found half of a surrogate pair, expected text that is valid Unicode"
+    except ValueError as error:
+        return f"found a number that JSON has not: {error}"
+    return None
+
+
+def _table(path: Path, gathered: Gathered) -> Iterator[Row]:
+    """The rows of a CSV file by its header."""
+    try:
+        text = read_bytes(path, MAX_TABLE).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}:1:1: not UTF-8: {error.reason}; save the file as UTF-8") from error
+    with _large_cells():
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        header: list[str] | None = None
+        line = 1
+        while True:
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                place = Place(str(path), max(line, reader.line_num))
+                gathered.lose(place, f"this row and what follows: not valid CSV: {error}")
+                return
+            place, line = Place(str(path), line), reader.line_num + 1
+            if header is None:
+                header = _header(place, cells)
+            elif any(cell.strip() for cell in cells):
+                if len(cells) == len(header):
+                    yield Row(place, dict(zip(header, cells, strict=True)))
+                else:
+                    gathered.lose(place, f"found {len(cells)} cells, expected {len(header)} as in the header")
+
+
+def _header(place: Place, cells: list[str]) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{place}: found two columns {twice!r}, expected names of their own")
+    return names
+
+
+@contextmanager
+def _large_cells() -> Iterator[None]:
+    before = csv.field_size_limit(MAX_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def whole(path: Path, limit: int) -> Any:
+    """A JSON document's value. Raises ConfigError where it is none, or larger than `limit` bytes."""
+    return parsed(read_bytes(path, limit), str(path))
+
+
+def parsed(content: bytes, file: str) -> Any:
+    """The same of bytes that a file holds."""
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{file}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}:1:1: not valid JSON: {error}") from error
+
+
+def filled(value: Any) -> str | None:
+    """A text that is not blank; None for everything else."""
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def from_cell(value: Any) -> Any:
+    """What a cell of a table holds as JSON, an empty one as None; everything else as it is. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    return json.loads(value) if value.strip() else None

@@ -1,0 +1,160 @@
+"""Inspect's files: samples, or the log of an evaluation (.eval, .json), whose samples were answered already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.bounded.archives import ArchiveRefusedError, ZipReader
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.importers.drafts import Gathered, Place, Row, filled, fit_row, parsed, read_rows, whole
+from pytest_agentbench.packs.importers.inspect_samples import Task, Unfit, add_sample, left_out
+
+MAX_LOG = 1024**3
+"""Bytes of a log in JSON."""
+MAX_MEMBER = 256 * 1024 * 1024
+"""Bytes of one sample in an .eval file."""
+_ATTACHMENT = "attachment://"
+_PLAIN_SOLVERS = {"generate", "multiple_choice"}
+_OF_CHOICES = ("template", "cot", "multiple_correct")
+_OF_A_CASE = ("input", "target", "choices", "id", "metadata", "files", "setup", "sandbox")
+_OF_A_LOG = (*_OF_A_CASE, "output", "error", "attachments")
+
+
+def read(path: Path) -> Gathered:
+    """The samples of a file. Raises ConfigError where it cannot be read at all."""
+    gathered = Gathered()
+    if path.suffix == ".eval":
+        _add_archive(path, gathered)
+    elif path.suffix == ".json" and isinstance(header := whole(path, MAX_LOG), dict) and "eval" in header:
+        _add_log(header, read_rows(path, gathered, "samples", _OF_A_LOG), path, gathered)
+    else:
+        for number, row in enumerate(read_rows(path, gathered, inside="samples"), 1):
+            add_sample(row.value, row.place, _name(row.value, number), path.parent, gathered)
+    return gathered
+
+
+def _name(sample: Mapping[str, Any], number: int) -> str:
+    identifier = sample.get("id")
+    return str(identifier) if identifier not in (None, "") else f"sample-{number}"
+
+
+def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gathered: Gathered) -> None:
+    """One draft for each sample, with the answers of all its epochs."""
+    task = _task(header, Place(str(path)), gathered)
+    answers: dict[str, list[str]] = {}
+    for number, row in enumerate(samples, 1):
+        name = _name(row.value, number)
+        known = name in answers
+        if row.value.get("error"):
+            gathered.note(row.place, "error: its run ended with one, so it leaves no answer to score")
+        try:
+            answers.setdefault(name, []).extend(_answers(row.value))
+            sample = {key: _attached(row.value.get(key), row.value) for key in _OF_A_CASE}
+        except Unfit as error:
+            gathered.lose(row.place, str(error))
+            continue
+        if not known:
+            add_sample(sample, row.place, name, path.parent, gathered, task)
+    gathered.drafts[:] = [replace(draft, answers=tuple(answers[draft.name])) for draft in gathered.drafts]
+
+
+def _task(header: Mapping[str, Any], place: Place, gathered: Gathered) -> Task:
+    """Scorer and system messages; what else the task did is named."""
+    scorers = [scorer for scorer in _objects(header, "eval", "scorers", place) if filled(scorer.get("name"))]
+    for other in scorers[1:]:
+        gathered.note(place, f"eval.scorers: {other['name']!r} is left out; the first, {scorers[0]['name']!r}, decides")
+    before = []
+    for step in _objects(header, "plan", "steps", place):
+        name, params = str(step.get("solver")).rpartition("/")[2], step.get("params")
+        params = params if isinstance(params, dict) else {}
+        template = filled(params.get("template"))
+        if name == "system_message" and template is not None and "{" not in template:
+            before.append({"role": "system", "content": template})
+        elif name not in _PLAIN_SOLVERS:
+            gathered.note(place, f"plan.steps: the solver {name!r} is code: say in the case or a runner what it did")
+        elif changed := [key for key in _OF_CHOICES if params.get(key)]:
+            gathered.note(place, f"plan.steps: {', '.join(changed)} of {name} is left out")
+    first = scorers[0] if scorers else {}
+    scorer = str(first["name"]).rpartition("/")[2] if first else None
+    options = first.get("options")
+    task = Task(scorer, options if isinstance(options, dict) else None, tuple(before))
+    for said in left_out(task):
+        gathered.note(place, f"eval.scorers: {said}")
+    return task
+
+
+def _objects(header: Mapping[str, Any], part: str, name: str, place: Place) -> list[dict[str, Any]]:
+    """A list of objects in a part of the log, empty where it is not there. Raises ConfigError for what is none."""
+    given = header.get(part)
+    found = given.get(name) if isinstance(given, dict) else given
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ConfigError(f"{place}: {part}.{name}: found {found!r:.40}, expected a list of objects")
+    return found
+
+
+def _answers(sample: Mapping[str, Any]) -> tuple[str, ...]:
+    output = sample.get("output")
+    answer = filled(_attached(output.get("completion"), sample)) if isinstance(output, dict) else None
+    return () if answer is None or sample.get("error") else (answer,)
+
+
+def _attached(value: Any, sample: Mapping[str, Any]) -> Any:
+    """The value with the texts that the log keeps apart from it put back. Raises Unfit where one is missing."""
+    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+        attachments = sample.get("attachments")
+        text = attachments.get(value.removeprefix(_ATTACHMENT)) if isinstance(attachments, dict) else None
+        if not isinstance(text, str):
+            raise Unfit(f"attachments: found no text for {value!r:.60}")
+        return text
+    if isinstance(value, list):
+        return [_attached(each, sample) for each in value]
+    return {key: _attached(each, sample) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def _add_archive(path: Path, gathered: Gathered) -> None:
+    """The same of an .eval file, which is a zip archive: one sample after the other is held whole."""
+    try:
+        archive = ZipReader(path, MAX_LOG)
+    except (OSError, ArchiveRefusedError) as error:
+        raise ConfigError(f"{path}:1:1: cannot be read as a log of Inspect: {error}") from error
+    with archive:
+        if "header.json" not in archive.names:
+            raise ConfigError(f"{path}:1:1: found no header.json in it, expected the log of a finished evaluation")
+        samples = [name for name in archive.names if name.startswith("samples/") and name.endswith(".json")]
+        header = _member(archive, "header.json", path)
+        _add_log(header, _samples(archive, samples, path, gathered), path, gathered)
+
+
+def _samples(archive: ZipReader, names: Iterable[str], path: Path, gathered: Gathered) -> Iterator[Row]:
+    for name in names:
+        place = Place(f"{path}!{name}")
+        try:
+            value = _member(archive, name, path)
+        except ConfigError as error:
+            gathered.lose(place, str(error))
+        else:
+            yield from fit_row(place, value, gathered, _OF_A_LOG)
+
+
+def _member(archive: ZipReader, name: str, path: Path) -> dict[str, Any]:
+    """A JSON object of the archive."""
+    file = f"{path}!{name}"
+    try:
+        content = archive.read(name, MAX_MEMBER)
+    except NotImplementedError as error:
+        raise ConfigError(
+            f"{file}:1:1: compressed in a way that this Python cannot read ({error}); Inspect converts it: "
+            f"inspect log convert {path} --to json --output-dir DIR"
+        ) from error
+    except ArchiveRefusedError as error:
+        raise ConfigError(f"{file}:1:1: {str(error).removeprefix(f'{file}: ')}") from error
+    value = parsed(content, file)
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file}:1:1: found {json.dumps(value)[:40]}, expected an object")
+    return value

@@ -1,0 +1,302 @@
+"""Inspect's samples (JSON, JSONL, CSV) as drafts."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from string import ascii_uppercase, punctuation, whitespace
+from typing import Any
+
+import regex
+
+from pytest_agentbench.config.documents import read_bytes
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.importers.drafts import Draft, Gathered, Place, filled, from_cell
+
+MAX_FILE = 64 * 1024 * 1024
+"""Bytes of a file that a sample brings along."""
+_ROLES = ("system", "user", "assistant")
+_USED = {"input", "target", "choices", "id", "metadata", "files", "setup", "sandbox", "description"}
+_OF_SCORERS = {"f1": "f1_score", "choice": "multiple_choice"}
+_OF_PATTERNS = ("match", "includes", "exact")
+_OPTIONS = {"match": {"location", "ignore_case", "numeric"}, "includes": {"ignore_case"}}
+_LONGEST_PART = 255
+_IGNORED = punctuation + whitespace
+_SKIPPED = r"[\s!-/:-@\[-`{-~]*"
+"""What Inspect does not compare at the ends of an answer and its target: punctuation of ASCII, white space."""
+_LETTERS = re.compile(r"[A-Z](?:[\s,]*[A-Z])+")
+"""Several choices in one text, as Inspect reads them."""
+_GRADED = ("model_graded_qa", "model_graded_fact")
+
+
+class Unfit(Exception):
+    """Why a sample becomes no case."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a log says of all its samples: the scorer (with its options), and messages that solvers put in front."""
+
+    scorer: str | None = None
+    options: Mapping[str, Any] | None = None
+    before: tuple[Mapping[str, str], ...] = ()
+
+
+def left_out(task: Task) -> Iterator[str]:
+    """What the scorer does that its counterpart here does not."""
+    options = task.options or {}
+    if task.scorer is None:
+        return
+    if task.scorer not in (*_OF_SCORERS, *_OF_PATTERNS, *_GRADED):
+        yield f"the scorer {task.scorer!r} is code: what decides here is guessed from the targets"
+        return
+    for name in sorted(options.keys() - _OPTIONS.get(task.scorer, set())):
+        yield f"{name} of {task.scorer} is left out"
+    if task.scorer == "match" and options.get("numeric"):
+        location = options.get("location", "end")
+        last = "" if location == "end" else f"; it takes the last number, where match looks at {location!r}"
+        yield f"match(numeric=True) becomes numeric_match, which takes 60 % and 60 for the same number{last}"
+
+
+def add_sample(
+    sample: Mapping[str, Any],
+    place: Place,
+    name: str,
+    folder: Path,
+    gathered: Gathered,
+    task: Task = Task(),
+) -> Draft | None:
+    """Adds the draft of a sample, whose files may lie in or below `folder`. None where it becomes no case."""
+    try:
+        draft = _draft(sample, place, name, folder, gathered, task)
+    except Unfit as error:
+        gathered.lose(place, str(error))
+        return None
+    gathered.drafts.append(draft)
+    return draft
+
+
+def _draft(sample: Mapping[str, Any], place: Place, name: str, folder: Path, gathered: Gathered, task: Task) -> Draft:
+    choices = _choices(sample.get("choices"))
+    targets = _targets(sample.get("target"))
+    files = {path: _content(path, text, folder) for path, text in _files(sample.get("files")).items()}
+    metadata = _object("metadata", sample.get("metadata"))
+    dockerfile, sandboxed = _sandbox(sample.get("sandbox"), folder)
+    setup = filled(sample.get("setup"))
+    if setup is not None:
+        gathered.note(place, "setup: a script is not run before a case; let the workspace or sandbox.dockerfile do it")
+    if isinstance(sandboxed, str):
+        gathered.note(place, sandboxed)
+    unfinished = setup is not None or isinstance(sandboxed, str)
+    others = {key: value for key, value in sample.items() if key not in _USED and value not in (None, "", [], {})}
+    several = len(targets) > 1 or any(_LETTERS.fullmatch(each) and each not in choices for each in targets)
+    if choices and several:
+        raise Unfit(f"target: found several choices ({', '.join(targets)}), which multiple_choice cannot ask for")
+    title = filled(sample.get("description"))
+    return Draft(
+        place=place,
+        name=name,
+        title=title,
+        messages=(*task.before, *_messages(sample.get("input"))),
+        choices=choices,
+        tools=_tools(bool(files), bool(sandboxed)),
+        files=files,
+        dockerfile=dockerfile,
+        metadata={**others, **({} if setup is None else {"setup": setup}), **metadata},
+        unfinished=unfinished,
+        **_decided(targets, choices, task),
+    )
+
+
+def _decided(targets: tuple[str, ...], choices: tuple[str, ...], task: Task) -> dict[str, Any]:
+    """Reference, metric and checks of a sample."""
+    if not targets:
+        return {}
+    options = task.options or {}
+    location = str(options.get("location", "end"))
+    where = {"match": location, "exact": "exact", "f1": "exact"}.get(task.scorer or "", "any")
+    name = "multiple_choice" if choices else _OF_SCORERS.get(task.scorer or "")
+    if task.scorer == "match" and options.get("numeric"):
+        if len(targets) > 1:
+            raise Unfit(f"target: found several numbers ({', '.join(targets)}), of which numeric_match takes one")
+        name = "numeric_match"
+    if task.scorer in _GRADED:
+        return {"reference": "\n".join(targets), "metric": {"name": "llm_judgement", "threshold": 1.0}}
+    if name is not None and len(targets) == 1:
+        return {"reference": targets[0], "metric": {"name": name, "threshold": 1.0}}
+    if task.scorer in _OF_PATTERNS or len(targets) > 1:
+        return {"reference": targets[0], "compared": False, "checks": (_pattern(targets, where, task),)}
+    return {"reference": targets[0]}
+
+
+def _pattern(targets: tuple[str, ...], location: str, task: Task) -> dict[str, Any]:
+    """What `match` and `includes` look for: one of the targets, at an end but for punctuation, or anywhere."""
+    any_of = "|".join(regex.escape(_inner(target, task.scorer), literal_spaces=True) for target in targets)
+    pattern = {
+        "begin": rf"\A{_SKIPPED}(?:{any_of})",
+        "end": rf"(?:{any_of}){_SKIPPED}\Z",
+        "exact": rf"\A{_SKIPPED}(?:{any_of}){_SKIPPED}\Z",
+    }.get(location, any_of)
+    ignored = (task.options or {}).get("ignore_case", True) is not False
+    return {"declarative": {"kind": "regex_match", "pattern": pattern, **({"ignore_case": True} if ignored else {})}}
+
+
+def _inner(target: str, scorer: str | None) -> str:
+    """What of a target the scorer compares."""
+    if scorer == "includes":
+        return target
+    return (scorer is not None and target.strip(_IGNORED)) or target.strip()
+
+
+def _messages(given: Any) -> tuple[dict[str, str], ...]:
+    if isinstance(given, str) and given.strip():
+        return ({"role": "user", "content": given},)
+    if not isinstance(given, list) or not given:
+        raise Unfit(f"input: found {given!r:.40}, expected a text or a list of messages")
+    messages = tuple(_message(at, message) for at, message in enumerate(given))
+    if not any(message["role"] == "user" and message["content"].strip() for message in messages):
+        raise Unfit("input: found no text of a user in it")
+    return messages
+
+
+def _message(at: int, message: Any) -> dict[str, str]:
+    where = f"input[{at}]"
+    if not isinstance(message, dict) or message.get("role") not in _ROLES or message.get("tool_calls"):
+        raise Unfit(f"{where}: found a tool's message or call, expected texts of {', '.join(_ROLES)}")
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = [
+            part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content
+        ]
+        if not all(isinstance(part, str) for part in parts):
+            raise Unfit(f"{where}: found an image, sound or file; messages of cases are texts")
+        content = "\n".join(str(part) for part in parts)
+    if not isinstance(content, str):
+        raise Unfit(f"{where}.content: found {content!r:.40}, expected a text")
+    return {"role": message["role"], "content": content}
+
+
+def _targets(given: Any) -> tuple[str, ...]:
+    targets = given if isinstance(given, list) else [given]
+    if not all(isinstance(target, str | int | float | None) for target in targets):
+        raise Unfit(f"target: found {given!r:.40}, expected a text or a list of texts")
+    return tuple(str(target) for target in targets if target is not None and str(target).strip())
+
+
+def _choices(given: Any) -> tuple[str, ...]:
+    """As Inspect reads them: a list, or a text with commas (else spaces) between them."""
+    if isinstance(given, str):
+        given = [part for part in (given.split(",") if "," in given else given.split()) if part.strip()]
+    if given is None:
+        return ()
+    if not isinstance(given, list) or not all(isinstance(choice, str | int | float) for choice in given):
+        raise Unfit(f"choices: found {given!r:.40}, expected a list of texts")
+    choices = tuple(str(choice).strip() for choice in given)
+    if not all(choices) or len(choices) > len(ascii_uppercase):
+        raise Unfit(f"choices: found {given!r:.40}, expected up to {len(ascii_uppercase)} texts that are not empty")
+    return choices
+
+
+def _object(name: str, given: Any) -> dict[str, Any]:
+    try:
+        value = from_cell(given)
+    except (ValueError, RecursionError) as error:
+        raise Unfit(f"{name}: not valid JSON: {error}") from error
+    if not isinstance(value, dict | None):
+        raise Unfit(f"{name}: found {value!r:.40}, expected an object")
+    return value or {}
+
+
+def _files(given: Any) -> dict[str, str]:
+    files = _object("files", given)
+    for path, text in files.items():
+        inside = PurePosixPath(path)
+        if not isinstance(text, str):
+            raise Unfit(f"files: found {text!r:.40} for {path!r}, expected a text")
+        if ":" in path:
+            raise Unfit(f"files: found {path!r}, a file of another sandbox; a case has one")
+        if not inside.parts or inside.is_absolute() or ".." in inside.parts or "\0" in path:
+            raise Unfit(f"files: found {path!r}, expected a path inside the workspace")
+        if any(len(part.encode()) > _LONGEST_PART for part in inside.parts):
+            raise Unfit(f"files: found {path!r:.40}, expected names of at most {_LONGEST_PART} bytes")
+    _refuse_clashes([PurePosixPath(path) for path in files])
+    return files
+
+
+def _refuse_clashes(paths: Sequence[PurePosixPath]) -> None:
+    """Two names of one file, or a file where another one needs a folder, are Unfit."""
+    seen: set[PurePosixPath] = set()
+    for path in sorted(paths):
+        taken = next((other for other in (path, *path.parents) if other in seen), None)
+        if taken is not None:
+            raise Unfit(f"files: found '{taken}' and '{path}', which cannot both be there")
+        seen.add(path)
+
+
+def _content(path: str, text: str, folder: Path) -> bytes:
+    """A file's bytes: of a data URL, of a file in or below `folder`, else the text itself."""
+    head, comma, data = text.partition(",")
+    if head.startswith("data:") and head.endswith(";base64") and comma:
+        try:
+            return base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise Unfit(f"files: {path!r} is not valid base64: {error}") from error
+    found = beside(text, folder)
+    if found is None and "/" in text and os.path.isdir(os.path.join(folder, text)):
+        raise Unfit(f"files: {path!r} is the folder {text}; name its files one by one")
+    return text.encode() if found is None else _read(found, f"files: {path!r}")
+
+
+def beside(text: str, folder: Path) -> Path | None:
+    """The file that a text names, None where it names none; Unfit where it lies outside of the folder.
+
+    Inspect takes a text for a path where such a file is there, else for the content.
+    """
+    if not text.strip() or "\n" in text or "\0" in text or len(text) > 1000:
+        return None
+    top = os.path.realpath(folder)
+    real = os.path.realpath(os.path.join(top, text))
+    if not os.path.isfile(real):
+        return None
+    if os.path.commonpath([top, real]) != top:
+        raise Unfit(f"found {text!r}, a file outside of {folder}; copy it there")
+    return Path(real)
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return read_bytes(path, MAX_FILE)
+    except ConfigError as error:
+        raise Unfit(f"{what}: {error}") from error
+
+
+def _sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
+    """The Dockerfile, and whether there is a sandbox; a text says what a person has to do for it."""
+    if isinstance(given, dict):  # in a log
+        given = [given.get("type"), given.get("config")] if given.get("config") else given.get("type")
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        with suppress(ValueError, RecursionError):
+            given = from_cell(given)
+    if given is None or given == "":
+        return None, False
+    if given == "docker":
+        return None, True
+    if isinstance(given, list) and len(given) == 2 and given[0] == "docker" and isinstance(given[1], str):
+        found = beside(given[1], folder)
+        if found is not None and "dockerfile" in found.name.lower():
+            content = _read(found, "sandbox")
+            if re.search(rb"(?im)^\s*(?:COPY|ADD)\b", content) is None:
+                return content, True
+            return None, f"sandbox: {given[1]} copies files; put it and them beside the case as sandbox.dockerfile"
+    return None, f"sandbox: found {given!r:.60}; say in sandbox.image, dockerfile or compose what the case needs"
+
+
+def _tools(files: bool, sandboxed: bool) -> tuple[str, ...]:
+    """In Inspect a solver brings the tools; files and a sandbox are of no use without any."""
+    return (*(("exec_shell",) if sandboxed else ()), *(("read_file", "write_file", "list_files") if files else ()))

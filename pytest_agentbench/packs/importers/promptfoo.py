@@ -1,0 +1,196 @@
+"""promptfooconfig.yaml as drafts: one for each prompt, test and combination of its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, Gathered
+from pytest_agentbench.packs.importers.promptfoo_assertions import Decided, Unmapped, decide, from_text
+from pytest_agentbench.packs.importers.promptfoo_prompts import Prompt, TemplateError, filled_in, prompts_of, resolved
+from pytest_agentbench.packs.importers.promptfoo_tests import combinations, tests_of, variables_of
+from pytest_agentbench.packs.importers.promptfoo_values import (
+    BadReference,
+    Spot,
+    data_of,
+    is_reference,
+    named_file,
+    top,
+)
+from pytest_agentbench.sources.json_files import lies_deep
+
+_READ = {"prompts", "tests", "defaultTest", "scenarios", "assertionTemplates"}
+_OF_NO_MATTER = {"description", "$schema", "tags", "metadata", "sharing", "outputPath", "writeLatestResults"}
+_HINTS = {
+    "providers": "name the model with --model, see docs/models.md",
+    "targets": "name the model with --model, see docs/models.md",
+    "redteam": "attacks are not generated here",
+    "env": "set the variables where pytest runs",
+}
+_OF_A_TEST = {"vars", "assert", "options", "threshold", "metadata", "description", "prompts", "providerOutput"}
+_SET = "assert-set"
+
+
+@dataclass(frozen=True)
+class _Config:
+    top: Spot
+    folder: Path
+    prompts: tuple[Prompt, ...]
+    default: Spot
+
+
+def read(path: Path) -> Gathered:
+    """The tests of a config. Raises ConfigError where it cannot be read at all."""
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        raise ConfigError(f"{path}: expected promptfooconfig.yaml (or .json); a config that is code is not run")
+    spot = top(path)
+    if not isinstance(spot.value, dict):
+        raise ConfigError(f"{path}:1:1: found {spot.value!r:.40}, expected a mapping with prompts and tests")
+    gathered = Gathered()
+    for name in sorted(spot.value.keys() - _READ - _OF_NO_MATTER):
+        gathered.note(spot.below(name).where, f"left out; {_HINTS.get(name, 'it has no counterpart')}")
+    default = _default(spot, path.parent, gathered)
+    config = _Config(spot, path.parent, tuple(prompts_of(spot, path.parent, gathered)), default)
+    for number, test in enumerate(tests_of(spot, path.parent, gathered), 1):
+        _add(test, f"test-{number}", config, gathered)
+    return gathered
+
+
+def _default(config: Spot, folder: Path, gathered: Gathered) -> Spot:
+    given = config.below("defaultTest")
+    if isinstance(given.value, str) and is_reference(given.value):
+        try:
+            given = top(named_file(given.value, folder))
+        except (BadReference, ConfigError) as error:
+            gathered.note(given.where, f"left out: {error}")
+            return Spot({}, given.loc, given.locate)
+    if isinstance(given.value, dict):
+        _note_left_out(given, gathered)
+    elif given.value is not None:
+        gathered.note(given.where, f"left out: found {given.value!r:.40}, expected an object")
+    return given if isinstance(given.value, dict) else Spot({}, given.loc, given.locate)
+
+
+def _note_left_out(test: Spot, gathered: Gathered) -> None:
+    options = test.below("options")
+    for spot, known in ((test, _OF_A_TEST), (options, {"prefix", "suffix", "disableDefaultAsserts"})):
+        for name in sorted(spot.value.keys() - known) if isinstance(spot.value, dict) else ():
+            gathered.note(spot.below(name).where, "left out; it has no counterpart")
+    if test.value.get("threshold") is not None:
+        gathered.note(test.below("threshold").where, "left out: every check decides here, not their mean")
+
+
+def _add(test: Spot, name: str, config: _Config, gathered: Gathered) -> None:
+    """The drafts of a test."""
+    _note_left_out(test, gathered)
+    wanted = test.below("prompts") if test.value.get("prompts") is not None else config.default.below("prompts")
+    references = [str(each.value) for each in wanted.each()]
+    prompts = [prompt for prompt in config.prompts if not references or any(map(prompt.is_named, references))]
+    if not prompts:
+        gathered.lose(test.where, "found no prompt for it")
+        return
+    try:
+        variables = combinations(variables_of(test, config.default, config.folder), config.folder)
+    except (BadReference, TemplateError) as error:
+        gathered.lose(test.where, str(error))
+        return
+    description = test.value.get("description")
+    name = description if isinstance(description, str) and description.strip() else name
+    several = len(variables) > 1
+    for number, values in enumerate(variables, 1):
+        for at, prompt in enumerate(prompts, 1):
+            suffix = (f"-{number}" if several else "") + (f"-prompt-{at}" if len(prompts) > 1 else "")
+            try:
+                _add_draft(test, f"{name}{suffix}", prompt, values, config, gathered)
+            except TemplateError as error:
+                gathered.lose(test.where, f"{name}{suffix}: {error}" if suffix else str(error))
+
+
+def _add_draft(
+    test: Spot, name: str, prompt: Prompt, values: Mapping[str, Any], config: _Config, gathered: Gathered
+) -> None:
+    """Adds the draft of one prompt with one combination of values. Raises TemplateError where it becomes no case."""
+    options = {**_object(config.default.value.get("options")), **_object(test.value.get("options"))}
+    before, after = (str(options.get(key) or "") for key in ("prefix", "suffix"))
+    values = resolved(values)
+    messages = prompt.asked(values, before, after)
+    metadata = {**_object(config.default.value.get("metadata")), **_object(test.value.get("metadata")), "vars": values}
+    if lies_deep(metadata, MAX_DEPTH):
+        raise TemplateError(f"found more than {MAX_DEPTH} levels of nesting")
+    decided, noted = Decided(), len(gathered.notes)
+    alone = _object(test.value.get("options")).get("disableDefaultAsserts")
+    default = () if alone else _assertions(config.default, gathered)
+    for spot in (*default, *_assertions(test, gathered)):
+        _decide(spot, values, decided, config, gathered)
+    if left_out := [note.partition(": ")[2] for note in gathered.notes[noted:]]:
+        metadata["left_out"] = left_out
+    output = test.value.get("providerOutput")
+    gathered.drafts.append(
+        Draft(
+            place=test.place,
+            name=name,
+            title=name[:80],
+            messages=messages,
+            reference=decided.reference,
+            metric=None if decided.reference is None else {"name": "llm_judgement", "threshold": 1.0},
+            checks=tuple(decided.checks),
+            expectations=tuple(decided.expectations),
+            metadata=metadata,
+            answers=(output,) if isinstance(output, str) and output.strip() else (),
+        )
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _assertions(test: Spot, gathered: Gathered) -> Iterator[Spot]:
+    """The assertions of a test; those of a set stand for themselves."""
+    for spot in test.below("assert").each():
+        if isinstance(spot.value, dict) and spot.value.get("type") == _SET:
+            for name in ("threshold", "weight"):
+                if spot.value.get(name) is not None:
+                    gathered.note(spot.below(name).where, "left out: every check of the set decides here")
+            yield from _assertions(spot, gathered)
+        else:
+            yield spot
+
+
+def _decide(spot: Spot, values: Mapping[str, Any], decided: Decided, config: _Config, gathered: Gathered) -> None:
+    assertion = from_text(spot.value) if isinstance(spot.value, str) else spot.value
+    try:
+        if isinstance(assertion, dict) and "$ref" in assertion:
+            assertion = {**_template(assertion["$ref"], config.top), **assertion}
+        if not isinstance(assertion, dict) or not isinstance(assertion.get("type"), str):
+            raise Unmapped(f"found {assertion!r:.60}, expected an object with a type")
+        said = decide(assertion, _value(assertion.get("value"), values, config.folder), decided)
+    except (Unmapped, BadReference, TemplateError) as error:
+        gathered.note(spot.where, f"left out: {error}")
+    else:
+        for text in said:
+            gathered.note(spot.where, text)
+
+
+def _value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
+    """What an assertion compares with: texts with their variables, the contents of files, everything else as it is."""
+    if isinstance(value, list):
+        return [_value(each, values, folder) if isinstance(each, str) else each for each in value]
+    if not isinstance(value, str):
+        return value
+    if value.startswith("package:"):
+        raise Unmapped(f"{value} is code, which is not run")
+    return data_of(named_file(value, folder)) if is_reference(value) else filled_in(value, values)
+
+
+def _template(reference: Any, config: Spot) -> dict[str, Any]:
+    """What `#/assertionTemplates/name` names."""
+    found: Any = config.value
+    for part in str(reference).removeprefix("#/").split("/"):
+        found = found.get(part) if isinstance(found, dict) else None
+    if not str(reference).startswith("#/") or not isinstance(found, dict):
+        raise Unmapped(f"$ref: {reference!r} names nothing in this file")
+    return found

@@ -1,0 +1,361 @@
+"""promptfoo's assertions as checks, expectations and references. What is code, or has no counterpart, is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from pytest_agentbench.bounded.patterns import compile_pattern
+from pytest_agentbench.config.documents import parse_yaml
+from pytest_agentbench.errors import ConfigError
+
+_ESCAPE = r"\\(?:x[0-9A-Fa-f]{2}|u(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4}|k<[A-Za-z_]\w*>|[bBdDfnrsStvwW]|[^A-Za-z])"
+_GROUP = r"\(\?(?:[:=!]|<[=!]|<[A-Za-z_]\w*>|-?i:)"
+_QUANTIFIER = r"(?:[*+?]|\{\d+(?:,\d*)?\})\??(?![*+?])"
+_OUTSIDE = re.compile(
+    rf"(?P<same>{_ESCAPE}|{_GROUP}|{_QUANTIFIER}|\((?!\?)|[^\\(*+?{{$\[])|(?P<open>\[\^?)|(?P<brace>\{{(?!\d+(?:,\d*)?\}}))|(?P<end>\$)"
+)
+_INSIDE = re.compile(rf"(?P<same>{_ESCAPE}|[^\\\[\]])|(?P<bracket>\[)|(?P<close>\])")
+_OF_ASCII = re.compile(r"\\[bBdDwW]")
+_SPACES = r"\s\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+
+
+def python_pattern(pattern: str) -> tuple[str, str]:
+    r"""The flags (a text to put in front) and the pattern that find in Python what this one finds in JavaScript.
+
+    There `$` is the very end, `\d`, `\w` and `\b` know ASCII alone, and braces that count nothing stand for themselves.
+
+    :raises ValueError: it means nothing to JavaScript, or has no counterpart.
+    """
+    pieces: list[str] = []
+    within, at = False, 0
+    while at < len(pattern):
+        match = (_INSIDE if within else _OUTSIDE).match(pattern, at)
+        if match is None:
+            raise ValueError(f"{pattern[at : at + 12]!r} is not the same in Python, or nothing in JavaScript")
+        at = match.end()
+        if match.lastgroup == "open" and pattern.startswith("]", at):
+            pieces.append("(?!)" if match[0] == "[" else r"[\s\S]")  # [] is nothing, [^] everything
+            at += 1
+        else:
+            within = match.lastgroup == "open" or (within and match.lastgroup != "close")
+            pieces.append(_AS.get(match.lastgroup or "", match[0]))
+    if within:
+        raise ValueError("a [ has no ]")
+    if not any(map(_OF_ASCII.fullmatch, pieces)):
+        return "", "".join(pieces)
+    return "(?a)", "".join(_with_spaces(pieces))
+
+
+_AS = {"brace": r"\{", "end": r"\Z", "bracket": r"\["}
+
+
+def _with_spaces(pieces: list[str]) -> list[str]:
+    """The pieces with the white space of Unicode named, which ASCII leaves out and JavaScript does not."""
+    within, named = False, []
+    for piece in pieces:
+        within = (within and piece != "]") or piece in ("[", "[^")
+        spaces = _SPACES if within else f"[{_SPACES}]"
+        named.append(spaces if piece == r"\s" else f"[^{_SPACES}]" if piece == r"\S" and not within else piece)
+    return named
+
+
+_PREFIX = "not-"
+_CODE = {"javascript", "python", "ruby", "webhook"}
+_IGNORED = ("metric", "weight", "type", "value", "threshold", "$ref")
+_MUST_NOT = "It must not be so that: "
+_CELL = re.compile(r'[\s,]*+(?:"((?:\\["\\]|""|[^"])*+)"\s*(?=,|\Z)|([^",][^,]*))')
+_DRAFT_07 = "http://json-schema.org/draft-07/schema#"
+
+
+class Unmapped(Exception):
+    """Why an assertion has no counterpart."""
+
+
+@dataclass
+class Decided:
+    """What decides a case."""
+
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    expectations: list[dict[str, Any]] = field(default_factory=list)
+    reference: str | None = None
+
+
+@dataclass(frozen=True)
+class _Assertion:
+    """`value` has its variables filled in; `negated` where the type began with `not-`."""
+
+    kind: str
+    negated: bool
+    value: Any
+    threshold: Any
+    weight: Any
+
+    def texts(self) -> list[str]:
+        """The value as texts, none of them empty; several where the type takes several: a list, or between commas."""
+        several = self.kind.endswith(("-all", "-any"))
+        value = self.value
+        if isinstance(value, str):
+            values: list[Any] = _between_commas(value) if several else [value]
+        elif isinstance(value, list) and (several or self.kind in _GRADED):
+            values = value
+        else:
+            values = [value]
+        texts = [str(each) for each in values if isinstance(each, str | int | float) and not isinstance(each, bool)]
+        if not texts or len(texts) < len(values) or not all(texts):
+            raise Unmapped(f"found the value {value!r:.60}, expected {'texts' if several else 'a text'}")
+        return texts
+
+    def text(self) -> str:
+        """The value as one text that is not blank."""
+        texts = self.texts()
+        if len(texts) != 1 or not texts[0].strip():
+            raise Unmapped(f"found the value {self.value!r:.60}, expected a text")
+        return texts[0]
+
+    def number(self, what: str) -> float:
+        """The threshold."""
+        if not isinstance(self.threshold, int | float) or isinstance(self.threshold, bool) or self.threshold < 0:
+            raise Unmapped(f"found the threshold {self.threshold!r}, expected {what}")
+        return float(self.threshold)
+
+
+def from_text(text: str) -> dict[str, Any]:
+    """An assertion as a cell of a table has it: `contains: x`, `not-icontains: x`, `similar(0.8): x`; or a text"""
+    text = text.strip()
+    head, _, rest = text.partition(":")
+    if head in ("fn", "eval"):
+        return {"type": "javascript", "value": rest.strip()}
+    if head == "grade":
+        return {"type": "llm-rubric", "value": rest.strip()}
+    match = _FROM_TEXT.fullmatch(text)
+    if match is None:
+        return {"type": "equals", "value": text}
+    threshold = {} if match[3] is None else {"threshold": float(match[3])}
+    return {"type": f"{match[1] or ''}{match[2]}", "value": (match[4] or "").strip() or None, **threshold}
+
+
+def decide(assertion: Mapping[str, Any], value: Any, decided: Decided) -> list[str]:
+    """Adds what stands for an assertion, whose `value` is filled in. Returns what its counterpart comes without.
+
+    :raises Unmapped: it has none.
+    """
+    given = str(assertion.get("type"))
+    kind = given.removeprefix(_PREFIX)
+    if kind in _CODE or assertion.get("transform") is not None or assertion.get("contextTransform") is not None:
+        raise Unmapped(f"{given} is code, which is not run; write a check or a Python hook")
+    if kind not in _MAPPED:
+        raise Unmapped(f"{given} has no counterpart{_HINTS.get(kind, '')}")
+    weight = assertion.get("weight", 1)
+    if weight == 0:
+        raise Unmapped(f"{given} has weight 0, so it decides nothing; every check here decides")
+    found = _Assertion(kind, given != kind, value, assertion.get("threshold"), weight)
+    before = len(decided.checks)
+    said = _MAPPED[kind](found, decided) or ()
+    name = assertion.get("metric")
+    if isinstance(name, str) and name.strip():
+        for check in decided.checks[before:]:
+            check["description"] = name
+    return [*said, *_left_out(found, assertion)]
+
+
+def _left_out(found: _Assertion, assertion: Mapping[str, Any]) -> Sequence[str]:
+    said = [f"{name} of {found.kind} is left out" for name in sorted(assertion.keys() - set(_IGNORED))]
+    if found.kind in _GRADED and found.threshold is not None:
+        said.append(f"threshold of {found.kind} is left out: an expectation is met or not")
+    if found.kind not in _GRADED and found.weight != 1:
+        said.append(f"weight of {found.kind} is left out: every check decides")
+    return said
+
+
+def _check(decided: Decided, **declarative: Any) -> None:
+    decided.checks.append({"declarative": declarative})
+
+
+def _found(decided: Decided, pattern: str, *, negated: bool, ignore_case: bool = False, flags: str = "") -> None:
+    pattern = rf"\A(?![\s\S]*(?:{pattern}))" if negated else pattern
+    _check(decided, kind="regex_match", pattern=flags + pattern, **({"ignore_case": True} if ignore_case else {}))
+
+
+def _escaped(text: str) -> str:
+    return str(regex.escape(text, literal_spaces=True))
+
+
+def _contains(found: _Assertion, decided: Decided) -> None:
+    """`contains`, `icontains`, and both with `-any` and `-all`."""
+    patterns = [_escaped(text) for text in found.texts()]
+    ignore_case = found.kind.startswith("i")
+    if found.kind.endswith("-all") and not found.negated:
+        for pattern in patterns:
+            _found(decided, pattern, negated=False, ignore_case=ignore_case)
+        return
+    if found.kind.endswith("-all"):  # not all of them
+        every = "".join(rf"(?=[\s\S]*{pattern})" for pattern in patterns)
+        _check(decided, kind="regex_match", pattern=rf"\A(?!{every})", **({"ignore_case": True} if ignore_case else {}))
+        return
+    _found(decided, "|".join(patterns), negated=found.negated, ignore_case=ignore_case)
+
+
+def _starts_with(found: _Assertion, decided: Decided) -> None:
+    pattern = _escaped(found.text())
+    _check(decided, kind="regex_match", pattern=rf"\A(?!{pattern})" if found.negated else rf"\A{pattern}")
+
+
+def _regex(found: _Assertion, decided: Decided) -> None:
+    given = found.text()
+    try:
+        flags, pattern = python_pattern(given)
+        compile_pattern(flags + pattern)
+    except ValueError as error:
+        raise Unmapped(f"the pattern {given!r:.60} cannot be taken over: {error}") from error
+    _found(decided, pattern, negated=found.negated, flags=flags)
+
+
+def _equals(found: _Assertion, decided: Decided) -> None:
+    if isinstance(found.value, dict | list):
+        if found.negated:
+            raise Unmapped("not-equals of an object has no counterpart")
+        _json(decided, {"const": found.value})
+        return
+    text = _escaped(str(found.value).lower() if isinstance(found.value, bool) else found.text())
+    _check(decided, kind="regex_match", pattern=rf"\A(?!{text}\Z)" if found.negated else rf"\A{text}\Z")
+
+
+def _is_json(found: _Assertion, decided: Decided) -> Sequence[str]:
+    if found.negated:
+        raise Unmapped("not-is-json has no counterpart")
+    schema = found.value
+    if isinstance(schema, str):
+        try:
+            schema = parse_yaml(schema.encode(), Path("its schema")).data
+        except ConfigError as error:
+            raise Unmapped(str(error)) from error
+    if not isinstance(schema, dict | None):
+        raise Unmapped(f"found {schema!r:.60}, expected a JSON Schema")
+    _json(decided, schema or {})
+    if _has_format(schema):
+        return ("format of its schema is left out: it is not checked here",)
+    return ()
+
+
+def _json(decided: Decided, schema: Mapping[str, Any]) -> None:
+    """promptfoo reads schemas by draft 7, and takes no JSON out of a fence, as ours does."""
+    _check(decided, kind="json_schema", schema={"$schema": _DRAFT_07, **schema})
+    pattern = r"\A(?![\s\S]*(?m:^)[ \t]*```)"
+    decided.checks.append({"description": "no code fence", "declarative": {"kind": "regex_match", "pattern": pattern}})
+
+
+def _has_format(schema: Any) -> bool:
+    """Whether the keyword `format` is anywhere in it; a property of that name has no text."""
+    if isinstance(schema, dict):
+        return isinstance(schema.get("format"), str) or any(map(_has_format, schema.values()))
+    return isinstance(schema, list) and any(map(_has_format, schema))
+
+
+def _rubric(found: _Assertion, decided: Decided) -> None:
+    weight = found.weight
+    if not isinstance(weight, int | float) or isinstance(weight, bool) or weight < 0:
+        raise Unmapped(f"found the weight {weight!r}, expected a number of at least 0")
+    for text in found.texts():
+        said = {"text": f"{_MUST_NOT}{text}" if found.negated else text}
+        decided.expectations.append(said if weight == 1 else {**said, "weight": float(weight)})
+
+
+def _factual(found: _Assertion, decided: Decided) -> None:
+    if found.negated or decided.reference is not None:
+        raise Unmapped(f"{'not-' if found.negated else 'a second '}{found.kind} has no counterpart")
+    decided.reference = found.text()
+
+
+def _cost(found: _Assertion, decided: Decided) -> None:
+    _positive(found)
+    _check(decided, kind="max_cost_usd", usd=found.number("dollars"))
+
+
+def _latency(found: _Assertion, decided: Decided) -> None:
+    _positive(found)
+    seconds = found.number("milliseconds") / 1000
+    if seconds == 0:
+        raise Unmapped("found the threshold 0, expected milliseconds")
+    _check(decided, kind="max_seconds", seconds=seconds)
+
+
+def _positive(found: _Assertion) -> None:
+    if found.negated:
+        raise Unmapped(f"not-{found.kind} has no counterpart")
+
+
+def _tool_used(found: _Assertion, decided: Decided) -> None:
+    checks: list[dict[str, Any]] = []
+    for each in found.value if isinstance(found.value, list) else [found.value]:
+        said = {"name": each} if isinstance(each, str) else each
+        if not isinstance(said, dict) or not isinstance(said.get("name"), str) or said.keys() - {"name", "min"}:
+            raise Unmapped(f"found {each!r:.60}, expected the name of a tool, with min at most")
+        often = said.get("min", 1)
+        if type(often) is not int or often < 1 or (found.negated and "min" in said):
+            raise Unmapped(f"found min {often!r}, expected a number of calls")
+        if set("*?") & set(said["name"]):
+            raise Unmapped(f"found {said['name']!r:.60}, a pattern of names; name each tool")
+        kind = "tool_not_called" if found.negated else "tool_called"
+        checks.append({"kind": kind, "name": said["name"], **({"min_count": often} if often > 1 else {})})
+    for check in checks:
+        _check(decided, **check)
+
+
+def _between_commas(text: str) -> list[str]:
+    """The texts between commas; one in double quotes may hold commas, and quotes that are doubled or escaped."""
+    text = text.rstrip(", \t\r\n")
+    cells, at = [], 0
+    while at < len(text):
+        match = _CELL.match(text, at)
+        if match is None:
+            raise Unmapped(f"{text!r:.60} is no list with commas: a quote has no end")
+        quoted, plain = match.groups()
+        cells.append(plain.strip() if quoted is None else re.sub(r'\\(["\\])|"(")', r"\1\2", quoted))
+        at = match.end()
+    return cells
+
+
+_GRADED = ("llm-rubric", "g-eval", "model-graded-closedqa")
+_MAPPED: dict[str, Callable[[_Assertion, Decided], Sequence[str] | None]] = {
+    **dict.fromkeys(("contains", "icontains"), _contains),
+    **dict.fromkeys(("contains-any", "icontains-any", "contains-all", "icontains-all"), _contains),
+    **dict.fromkeys(_GRADED, _rubric),
+    **dict.fromkeys(("factuality", "model-graded-factuality"), _factual),
+    "starts-with": _starts_with,
+    "regex": _regex,
+    "equals": _equals,
+    "is-json": _is_json,
+    "cost": _cost,
+    "latency": _latency,
+    "trajectory:tool-used": _tool_used,
+}
+_HINTS = {
+    "contains-json": "; the check json_schema takes JSON, fenced or not",
+    "similar": "; the metric llm_judgement asks a model whether the meaning is the same",
+    "bleu": "; the metric bleu_score is another BLEU, so its thresholds differ",
+    "rouge-n": "; the metric rouge_score is ROUGE-L",
+    "levenshtein": "; the metric similarity is difflib's ratio",
+    "trajectory:tool-args-match": "; the check tool_called takes arguments",
+    "trajectory:step-count": "; the checks max_turns and tool_call_count count",
+    "human": "; `agentbench review` asks people",
+}
+_OTHERS = (
+    "agent-rubric answer-relevance classifier contains-html contains-sql contains-xml context-faithfulness "
+    "context-recall context-relevance conversation-relevance finish-reason gleu guardrails is-html is-refusal "
+    "is-sql is-valid-function-call is-valid-openai-function-call is-valid-openai-tools-call is-xml pi meteor "
+    "moderation perplexity perplexity-score similar:cosine similar:dot similar:euclidean tool-call-f1 skill-used "
+    "trajectory:goal-success trajectory:tool-sequence trace-error-spans trace-span-count trace-span-duration "
+    "search-rubric word-count "
+)
+_KNOWN = frozenset({*_MAPPED, *_HINTS, *_CODE, *_OTHERS.split()})
+"""Every type that a text may begin with; other texts are what the answer has to equal."""
+_FROM_TEXT = re.compile(
+    rf"(not-)?({'|'.join(sorted(map(re.escape, _KNOWN), key=len, reverse=True))})"
+    r"(?:\((\d+(?:\.\d+)?)\))?(?::([\s\S]*))?"
+)

@@ -1,0 +1,175 @@
+"""promptfoo's prompts: texts with `{{ name }}` and lists of chat messages, in the config or beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.packs.importers.drafts import Gathered
+from pytest_agentbench.packs.importers.promptfoo_values import (
+    BadReference,
+    Spot,
+    data_of,
+    is_reference,
+    named_files,
+    text_of,
+)
+
+_VALUE = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)\s*\}\}")
+_PART = re.compile(r"\w+")
+_CODE = re.compile(r"\{\{.{0,60}?\}\}|\{%.{0,60}?%\}|\{#|\{\{|\{%", re.DOTALL)
+
+
+class TemplateError(Exception):
+    """Why a text cannot be made."""
+
+
+def filled_in(text: str, variables: Mapping[str, Any]) -> str:
+    """The text with the values of its variables; objects and lists as JSON.
+
+    :raises TemplateError: a variable is missing, or the text needs filters or statements.
+    """
+    pieces = _VALUE.split(text)
+    code = next((found[0] for piece in pieces[::2] if (found := _CODE.search(piece))), None)
+    if code is not None:
+        raise TemplateError(f"found {code!r}; only {{{{ name }}}} is put in, filters and statements are not run")
+    pieces[1::2] = [_text(name, variables) for name in pieces[1::2]]
+    return "".join(pieces)
+
+
+def resolved(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables, those put in whose texts name others. Raises TemplateError where that is not enough."""
+    return {name: filled_in(value, variables) if isinstance(value, str) else value for name, value in variables.items()}
+
+
+def _text(name: str, variables: Mapping[str, Any]) -> str:
+    value: Any = variables
+    for part in _PART.findall(name):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise TemplateError(f"found {{{{ {name} }}}}, but no variable of that name")
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if _CODE.search(text):
+        raise TemplateError(f"the value of {name!r} is a template itself; write it out")
+    return text
+
+
+_ROLES = ("system", "user", "assistant")
+_SEPARATOR = re.compile(r"^[ \t]*---[ \t\r]*$", re.MULTILINE)
+_SEVERAL = (".txt",)
+_NAMES_FILES = re.compile(
+    r"\S.*\.(?:txt|md|j2|jsonl?|ya?ml|csv)|\S*/\S*\*|\S+\.(?:[cm]?[jt]s|py|rb|go|sh|exe)(?::\w+)?|exec:.+"
+)
+"""Prompts without `file://` that promptfoo takes for the names of files or programs."""
+_ELSEWHERE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://\S+\Z")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Messages whose texts may hold variables. `label` is what a test names it by."""
+
+    label: str
+    messages: tuple[Mapping[str, str], ...]
+
+    def is_named(self, reference: str) -> bool:
+        """Whether a test means it: by its label, by what stands before a colon or an asterisk of it."""
+        before = reference[:-1] if reference.endswith("*") else f"{reference}:"
+        return self.label == reference or self.label.startswith(before)
+
+    def asked(self, variables: Mapping[str, Any], before: str, after: str) -> tuple[dict[str, str], ...]:
+        """The messages with the variables' values; texts before and after go around the last message.
+
+        :raises TemplateError: a text needs more than values, or nothing is asked.
+        """
+        texts = [message["content"] for message in self.messages]
+        texts[-1] = f"{before}{texts[-1]}{after}"
+        asked = tuple(
+            {"role": message["role"], "content": filled_in(text, variables)}
+            for message, text in zip(self.messages, texts, strict=True)
+        )
+        if not any(message["role"] == "user" and message["content"].strip() for message in asked):
+            raise TemplateError("the prompt asks nothing: no text of a user is in it")
+        return asked
+
+
+def prompts_of(config: Spot, folder: Path, gathered: Gathered) -> list[Prompt]:
+    """The prompts of a config; those that cannot be used go to `gathered` as lost."""
+    given = config.below("prompts")
+    if given.value is None:
+        return [_prompt("{{prompt}}", "")]
+    prompts: list[Prompt] = []
+    for spot in given.each():
+        try:
+            prompts += _prompts(spot, folder)
+        except BadReference as error:
+            gathered.lose(spot.where, str(error))
+    return prompts
+
+
+def _prompts(spot: Spot, folder: Path) -> Iterator[Prompt]:
+    value, label = spot.value, ""
+    if isinstance(value, dict):
+        label = str(value.get("label") or value.get("id") or "")
+        if value.keys() - {"id", "label", "raw", "display", "name"}:
+            raise BadReference("it has settings of its own (function, config): ask for it in a test.yaml")
+        value = value.get("raw", value.get("id"))
+    if isinstance(value, list):
+        yield Prompt(label, _messages(value))
+    elif not isinstance(value, str) or not value.strip():
+        raise BadReference(f"found {value!r:.60}, expected a text or {{raw, label}}")
+    elif _ELSEWHERE.match(value):
+        raise BadReference(f"{value} is kept elsewhere; copy its text to a file in {folder}")
+    elif is_reference(value) or _NAMES_FILES.fullmatch(value):
+        for path in named_files(value, folder):
+            yield from _of_file(path, label or value)
+    else:
+        yield _prompt(value, label or value)
+
+
+def _of_file(path: Path, label: str) -> Iterator[Prompt]:
+    if path.suffix in (".yaml", ".yml"):
+        data = data_of(path)
+        yield Prompt(label, _messages(data)) if isinstance(data, list) else _prompt(text_of(path), label)
+        return
+    if path.suffix == ".csv":
+        raise BadReference(f"{path} is a table, of which prompts are not read; write them to a .txt, with --- between")
+    text = text_of(path)
+    pieces = _SEPARATOR.split(text) if path.suffix in _SEVERAL else [text]
+    if path.suffix == ".jsonl":
+        pieces = text.splitlines()
+    filled = [piece.strip() for piece in pieces if piece.strip()]
+    if not filled:
+        raise BadReference(f"{path} is empty")
+    for number, piece in enumerate(filled, 1):
+        yield _prompt(piece, label if len(filled) == 1 else f"{label}:{number}")
+
+
+def _prompt(text: str, label: str) -> Prompt:
+    """A text; a JSON list of messages stands for these."""
+    if text.lstrip().startswith("["):
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            data = None
+        if isinstance(data, list) and data and all(isinstance(each, dict) and "role" in each for each in data):
+            return Prompt(label, _messages(data))
+    return Prompt(label, ({"role": "user", "content": text},))
+
+
+def _messages(given: list[Any]) -> tuple[dict[str, str], ...]:
+    messages = []
+    for message in given:
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, str) or message.get("role") not in _ROLES:
+            raise BadReference(f"found {message!r:.60}, expected messages with a text each of {', '.join(_ROLES)}")
+        messages.append({"role": message["role"], "content": content})
+    if not messages:
+        raise BadReference("found no message")
+    return tuple(messages)

@@ -1,0 +1,183 @@
+"""Values of a promptfoo file that know where they stand, and the data files that `file://` names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from yaml import Node, ScalarNode, SequenceNode
+
+from pytest_agentbench.config.documents import Document, Loc, parse_yaml, read, read_bytes
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.importers.drafts import Place
+
+_OF_YAML_1_1 = re.compile(r"yes|no|on|off|[-+]?(?:[\d_]+:[\d:._]*|0[0-7_]+)", re.IGNORECASE)
+"""What YAML 1.1 takes for a boolean or a number, and 1.2 for a text (017: for 17)."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A value, the way to it from the top of its file, and what tells the place of such a way."""
+
+    value: Any
+    loc: Loc
+    locate: Callable[[Loc], Place]
+
+    @property
+    def place(self) -> Place:
+        """Line and column of the value, or as near as one gets."""
+        return self.locate(self.loc)
+
+    @property
+    def where(self) -> str:
+        """`file:line:column: tests[0].vars`."""
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.loc).removeprefix(".")
+        return f"{self.place}: {name}" if name else str(self.place)
+
+    def below(self, part: int | str) -> Spot:
+        """What a key or an index leads to; None as its value where there is nothing."""
+        value = self.value
+        if isinstance(value, dict):
+            found = value.get(str(part))
+        else:
+            found = value[part] if isinstance(value, list) and isinstance(part, int) and part < len(value) else None
+        return Spot(found, (*self.loc, part), self.locate)
+
+    def each(self) -> Iterator[Spot]:
+        """The elements of a list; the value itself where it is none, and nothing where there is none."""
+        if isinstance(self.value, list):
+            yield from (self.below(at) for at in range(len(self.value)))
+        elif self.value is not None:
+            yield self
+
+
+def top(path: Path) -> Spot:
+    """A YAML or JSON file as a whole.
+
+    :raises ConfigError: it cannot be read, or has duplicate keys or tags.
+    """
+    document = read(path)
+    if document.problems:
+        raise document.error(document.problems)
+    return Spot(as_promptfoo_reads(document), (), lambda loc: _place(document, loc))
+
+
+def as_promptfoo_reads(document: Document) -> Any:
+    """The data by YAML 1.2: only `true` and `false` are booleans, `yes` is a text, as are `12:30` and 017; 1.0 is 1."""
+    return document.data if document.node is None else _by_yaml_1_2(document.node, document.data)
+
+
+def _by_yaml_1_2(node: Node, data: Any) -> Any:
+    if isinstance(node, ScalarNode):
+        plain = isinstance(data, bool | int | float) and _OF_YAML_1_1.fullmatch(node.value) is not None
+        if plain:
+            return node.value
+        return int(data) if isinstance(data, float) and data.is_integer() else data
+    if isinstance(node, SequenceNode):
+        return [_by_yaml_1_2(item, value) for item, value in zip(node.value, data, strict=True)]
+    nodes = {key.value: child for key, child in node.value}
+    return {name: _by_yaml_1_2(nodes[name], value) if name in nodes else value for name, value in data.items()}
+
+
+def of_row(value: Any, place: Place) -> Spot:
+    """A row of a table: everything of it stands at the row's place."""
+    return Spot(value, (), lambda _: place)
+
+
+def _place(document: Document, loc: Loc) -> Place:
+    problem = document.problem(loc, "")
+    return Place(str(document.path), problem.line, problem.column)
+
+
+SCHEME = "file://"
+_CODE = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".py", ".rb", ".go", ".sh", ".exe")
+_YAML = (".yaml", ".yml", ".json")
+_MOST = 1000
+_MAGIC = re.compile(r"[*?[]")
+
+
+class BadReference(Exception):
+    """Why a reference cannot be followed."""
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value names a file."""
+    return isinstance(value, str) and value.startswith(SCHEME)
+
+
+def is_code(reference: str) -> bool:
+    """Whether a reference names a program, or a function in one."""
+    return reference.removeprefix(SCHEME).partition(":")[0].lower().endswith(_CODE)
+
+
+def named_files(reference: str, folder: Path) -> list[Path]:
+    """The files that a reference names, by a glob pattern too; at least one.
+
+    :raises BadReference: it names code, nothing, or something outside of the folder.
+    """
+    if is_code(reference):
+        raise BadReference(f"{reference} is code, which is not run")
+    top = os.path.realpath(folder)
+    outside = BadReference(f"{reference} lies outside of {folder}; copy it there")
+    found = []
+    try:
+        pattern = os.path.relpath(os.path.join(folder, reference.removeprefix(SCHEME)), folder)
+        if pattern.split(os.sep)[0] == os.pardir:
+            raise outside
+        for path in islice(_matching(pattern, Path(top)), _MOST + 1):
+            real = os.path.realpath(path)
+            if os.path.commonpath([top, real]) != top:
+                raise outside
+            found.append(Path(real))
+    except ValueError as error:
+        raise BadReference(f"{reference} names no file: {error}") from error
+    if not found:
+        raise BadReference(f"{reference} names no file in or below {folder}")
+    if len(found) > _MOST:
+        raise BadReference(f"{reference} names more than {_MOST:,} files")
+    return sorted(found)
+
+
+def _matching(pattern: str, top: Path) -> Iterator[Path]:
+    """The files below a folder; `**` follows no links, which may lead around in circles."""
+    if (top / pattern).is_file():
+        yield top / pattern
+    elif _MAGIC.search(pattern):
+        pattern = f"{pattern}/*" if pattern.endswith("**") else pattern
+        yield from (path for path in top.glob(pattern) if path.is_file())
+
+
+def named_file(reference: str, folder: Path) -> Path:
+    """The one file that a reference names."""
+    found = named_files(reference, folder)
+    if len(found) > 1:
+        raise BadReference(f"{reference} names {len(found)} files, expected one")
+    return found[0]
+
+
+def text_of(path: Path) -> str:
+    """A file's text without white space around it."""
+    try:
+        return read_bytes(path).decode("utf-8-sig").strip()
+    except ConfigError as error:
+        raise BadReference(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise BadReference(f"{path} is no text: {error.reason}") from error
+
+
+def data_of(path: Path) -> Any:
+    """A YAML or JSON file's value; another file's text."""
+    if path.suffix.lower() not in _YAML:
+        return text_of(path)
+    try:
+        document = parse_yaml(read_bytes(path), path)
+    except ConfigError as error:
+        raise BadReference(str(error)) from error
+    if document.problems:
+        raise BadReference(str(document.error(document.problems)))
+    return as_promptfoo_reads(document)

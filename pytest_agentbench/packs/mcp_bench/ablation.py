@@ -1,0 +1,244 @@
+"""Judge stored runs of MCP tasks again, with and without shuffled rubrics (seed 004, 6.4, Table 7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pytest_agentbench.config.profiles import EvaluationProfile, McpJudging
+from pytest_agentbench.judging.asking import BACKOFF_SECONDS, Asked, ask, chat_sender, numbered_options, request_key
+from pytest_agentbench.packs.mcp_bench.judge import (
+    TOOL_USE_FORMAT,
+    TOOL_USE_REPETITIONS,
+    cv_percent,
+    parse_tool_use,
+    task_completion,
+)
+from pytest_agentbench.packs.mcp_bench.judge_prompts import tool_use_messages
+from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.records.evaluation import JudgeVerdict
+from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.store.contents import Contents
+from pytest_agentbench.store.documents import load_run
+from pytest_agentbench.store.files import slug
+from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
+from pytest_agentbench.store.redaction import Redactor
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.client import ChatClient, Endpoints
+
+
+CONTRACT_VERSION = "tool_use 1"
+"""Part of every kept verdict's identity: raised when the reading of replies changes."""
+
+Pipeline = Literal["plain", "shuffled"]
+"""One reply to the rubric in its own order; the mean over several shuffled orders."""
+
+Completions = Sequence[Mapping[str, Sequence[float]]]
+"""Of each run the task completion scores that each judge gave, one for each iteration that it answered."""
+
+
+def cv_over_judges(runs: Completions) -> float | None:
+    """How far judges differ: mean_i(sigma_i / mu_i) in percent over the runs, of the judges' means.
+
+    Runs that fewer than two judges have scored tell nothing; None where all are such.
+    """
+    return _mean([cv_percent([fmean(scores) for scores in judges.values() if scores]) for judges in runs])
+
+
+def cv_over_shuffles(runs: Completions) -> dict[str, float]:
+    """How far each judge differs from itself: the same over its own iterations. Single ones tell nothing."""
+    judges = dict.fromkeys(judge for scored in runs for judge in scored)
+    found = {judge: _mean([cv_percent(scored.get(judge, ())) for scored in runs]) for judge in judges}
+    return {judge: cv for judge, cv in found.items() if cv is not None}
+
+
+def verdict_key(model: Model, messages: list[dict[str, str]], iteration: int, options: Mapping[str, Any]) -> str:
+    """The identity of a verdict on a run, for those that are kept. 64 hex digits."""
+    return request_key(CONTRACT_VERSION, model, messages, iteration, request=dict(options))
+
+
+async def ask_verdict(
+    client: ChatClient,
+    messages: list[dict[str, str]],
+    *,
+    case_id: str,
+    iteration: int,
+    options: Mapping[str, Any],
+    backoff_seconds: float = BACKOFF_SECONDS,
+) -> Asked[JudgeVerdict]:
+    """One verdict on the run of an MCP task, asked again where the reply breaks the contract."""
+    send = chat_sender(client, case_id, TOOL_USE_FORMAT, numbered_options(client, options, iteration))
+    return await ask(send, messages, parse_tool_use, backoff_seconds)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+REQUESTS = 1 + TOOL_USE_REPETITIONS
+"""How many verdicts a judge gives on a run: one in the plain pipeline, the others in the shuffled one."""
+
+_RUNS_AT_ONCE = 8
+
+
+class StoredTask(NamedTuple):
+    """A run of an MCP task, with the task."""
+
+    case: Case
+    run: RunArtifact
+
+
+class AskedJudge(NamedTuple):
+    """A model that judges, and what goes into each of its requests."""
+
+    model: Model
+    options: Mapping[str, Any]
+
+
+def stored_tasks(cases: Iterable[Case], output: Path) -> list[StoredTask]:
+    """The successful runs of these cases in an output folder, the first of each case before the second of any.
+
+    Raises ConfigError and InfrastructureError for a folder or a run that cannot be read.
+    """
+    by_folder = {slug(case.case_id): case for case in cases}
+    found: dict[str, list[StoredTask]] = {case.case_id: [] for case in by_folder.values()}
+    contents, seen = Contents(output), set()
+    for folder in contents.runs():
+        case = by_folder.get(folder.parts[-1])
+        if case is None:
+            continue
+        for name, (kind, _, aside) in sorted(folder.files.items()):
+            if kind != "run" or aside is not None:
+                continue
+            run = load_run(output / folder.path / name)
+            if run.case_id == case.case_id and run.status == "success" and run.run_id not in seen:
+                seen.add(run.run_id)
+                found[case.case_id].append(StoredTask(case, run))
+    most = max(map(len, found.values()), default=0)
+    return [runs[at] for at in range(most) for runs in found.values() if at < len(runs)]
+
+
+@dataclass(slots=True)
+class Scores:
+    """What the judges gave one run: task completion by pipeline and judge, one score for each iteration answered."""
+
+    task: StoredTask
+    given: dict[Pipeline, dict[str, list[float]]]
+    failures: list[str] = field(default_factory=list)
+
+    def complete(self, judges: Sequence[AskedJudge]) -> bool:
+        """Whether every judge has given a score in both pipelines."""
+        names = [judge.model.model_id for judge in judges]
+        return all(by_judge.get(name) for by_judge in self.given.values() for name in names)
+
+
+@dataclass(slots=True)
+class _Wanted:
+    pipeline: Pipeline
+    iteration: int
+    judge: AskedJudge
+    messages: list[dict[str, str]]
+    key: str
+
+
+class Judging:
+    """Asks all judges about all runs; verdicts of models that are no scripts are kept and not paid for again.
+
+    `asked` and `reused` count verdicts, `usage` is what was asked for in this call.
+    """
+
+    def __init__(self, judges: Sequence[AskedJudge], profile: EvaluationProfile, output: Path) -> None:
+        self.judges = judges
+        self.asked = self.reused = 0
+        self._usages: list[Usage] = []
+        self._redactor = Redactor()
+        self._redactor.know(judge.model.api_key_env for judge in judges if judge.model.api_key_env is not None)
+        self._redacts = profile.security_policy.redact_secrets
+        self._kept = Judgements(output / JUDGEMENTS, self._redactor if self._redacts else None)
+        shuffle = "axes" if profile.mcp_tasks.shuffle == "none" else profile.mcp_tasks.shuffle
+        language = profile.mcp_tasks.language
+        self._pipelines: dict[Pipeline, tuple[EvaluationProfile, int]] = {
+            "plain": (_with(profile, McpJudging(shuffle="none", language=language)), 1),
+            "shuffled": (_with(profile, McpJudging(shuffle=shuffle, language=language)), TOOL_USE_REPETITIONS),
+        }
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and money of this call; unknown where one of its requests does not tell."""
+        return reduce(add, self._usages) if self._usages else Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
+
+    def unkept(self, tasks: Sequence[StoredTask]) -> int:
+        """How many verdicts would have to be asked for."""
+        return sum(self._verdict(wanted) is None for task in tasks for wanted in self._wanted(task))
+
+    async def scores(self, tasks: Sequence[StoredTask], endpoints: Endpoints) -> list[Scores]:
+        """What the judges give each run, in order."""
+        at_once = asyncio.Semaphore(_RUNS_AT_ONCE)
+
+        async def scored(task: StoredTask) -> Scores:
+            async with at_once:
+                return await self._scores(task, endpoints)
+
+        return await asyncio.gather(*map(scored, tasks))
+
+    async def _scores(self, task: StoredTask, endpoints: Endpoints) -> Scores:
+        scores = Scores(task, {pipeline: defaultdict(list) for pipeline in self._pipelines})
+        wanted = list(self._wanted(task))
+        verdicts = await asyncio.gather(*(self._asked(each, task, endpoints, scores.failures) for each in wanted))
+        for each, verdict in zip(wanted, verdicts, strict=True):
+            if verdict is not None:
+                scores.given[each.pipeline][each.judge.model.model_id].append(task_completion(verdict))
+        return scores
+
+    def _wanted(self, task: StoredTask) -> Iterator[_Wanted]:
+        redact = self._redactor.value if self._redacts else _unchanged
+        for pipeline, (profile, iterations) in self._pipelines.items():
+            messages_of = tool_use_messages(task.case, task.run, profile, redact)
+            for iteration in range(1, iterations + 1):
+                messages = messages_of(iteration)
+                for judge in self.judges:
+                    key = verdict_key(judge.model, messages, iteration, judge.options)
+                    yield _Wanted(pipeline, iteration, judge, messages, key)
+
+    def _verdict(self, wanted: _Wanted) -> JudgeVerdict | None:
+        return None if wanted.judge.model.scripted else self._kept.find_scores(wanted.key)
+
+    async def _asked(
+        self, wanted: _Wanted, task: StoredTask, endpoints: Endpoints, failures: list[str]
+    ) -> JudgeVerdict | None:
+        if (verdict := self._verdict(wanted)) is not None:
+            self.reused += 1
+            return verdict
+        model = wanted.judge.model
+        asked = await ask_verdict(
+            endpoints.client(model),
+            wanted.messages,
+            case_id=task.case.case_id,
+            iteration=wanted.iteration,
+            options=wanted.judge.options,
+        )
+        self.asked += 1
+        if asked.usage is not None:
+            self._usages.append(asked.usage)
+        if asked.verdict is None:
+            failures.append(f"{model.model_id}, {wanted.pipeline}: {asked.error}")
+        elif not model.scripted:
+            self._kept.keep(wanted.key, model.requested_model, asked.verdict)
+        return asked.verdict
+
+
+def _with(profile: EvaluationProfile, mcp_tasks: McpJudging) -> EvaluationProfile:
+    return profile.model_copy(update={"mcp_tasks": mcp_tasks})
+
+
+def _unchanged(value: Any) -> Any:
+    return value

@@ -1,0 +1,324 @@
+"""`agentbench mcp ablation`: what shuffled prompts and averaging do to judges (seed 004, 6.4, Table 7).
+
+`human.jsonl`: how far people agree with what judges gave, a line for each annotator, task and pipeline.
+
+    {"annotator": "ann", "case_id": "bench.task_1", "pipeline": "shuffled", "agreement": 2}
+
+`pipeline` is `plain` or `shuffled`; `agreement` is 0 (they disagree), 1 (in part) or 2 (they agree).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, StrictInt, ValidationError
+
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.mcp_bench.ablation import Pipeline
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.sources.json_files import BadItem, read_items
+from pytest_agentbench.sources.predictions import field_problem, refuse_file
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.profiles import EvaluationProfile
+    from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.packs.mcp_bench.ablation import AskedJudge, Judging, Scores, StoredTask
+    from pytest_agentbench.records.case import Case
+
+
+# `human.jsonl`: how far people agree with what judges gave, a line for each annotator, task and pipeline.
+#
+#     {"annotator": "ann", "case_id": "bench.task_1", "pipeline": "shuffled", "agreement": 2}
+#
+# `pipeline` is `plain` or `shuffled`; `agreement` is 0 (they disagree), 1 (in part) or 2 (they agree).
+
+
+class Rating(Record):
+    """One annotator's agreement with the scores that a pipeline gave for a task."""
+
+    annotator: Text
+    case_id: Text
+    pipeline: Literal["plain", "shuffled"]
+    agreement: Annotated[StrictInt, Field(ge=0, le=2)]
+
+
+def read_ratings(path: Path) -> list[Rating]:
+    """All ratings. Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each."""
+    ratings: dict[tuple[str, str, str], tuple[Rating, int]] = {}
+    problems: list[str] = []
+    for item in read_items(path):
+        if isinstance(item, BadItem):
+            problems.append(f"{path}:{item.line}:{item.column}: {item.reason}")
+            continue
+        try:
+            rating = Rating.model_validate(item.value)
+        except ValidationError as error:
+            problems += [f"{path}:{item.line}:1: {field_problem(each)}" for each in error.errors(include_url=False)]
+            continue
+        key = (rating.annotator, rating.case_id, rating.pipeline)
+        if key in ratings:
+            problems.append(
+                f"{path}:{item.line}:1: found a second rating of {rating.annotator} for {rating.case_id} "
+                f"({rating.pipeline}), the first is in line {ratings[key][1]}; expected one"
+            )
+        ratings.setdefault(key, (rating, item.line))
+    if problems:
+        refuse_file(path, problems)
+    if not ratings:
+        raise ConfigError(f'{path}:1:1: found no rating, expected lines such as {{"annotator": "ann", "case_id": ...}}')
+    return [rating for rating, _ in ratings.values()]
+
+
+def agreements(ratings: Sequence[Rating], case_ids: Collection[str]) -> dict[Pipeline, list[int]]:
+    """What was said of each pipeline, of these tasks."""
+    found: dict[Pipeline, list[int]] = defaultdict(list)
+    for rating in ratings:
+        if rating.case_id in case_ids:
+            found[rating.pipeline].append(rating.agreement)
+    return found
+
+
+_PIPELINES: dict[Pipeline, str] = {
+    "plain": "one order, one reply",
+    "shuffled": "5 shuffled orders, mean",
+}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "ablation",
+        help="judge the same runs with and without shuffled prompts",
+        description="Let several judges score stored runs of MCP tasks, once as they are and once with five shuffled "
+        "prompts whose scores are averaged, and print how far the scores vary (Table 7 of MCP-Bench). Verdicts are "
+        "kept in the output folder, so that the same call again costs nothing. Exit status 0: every run was scored; "
+        "1: some could not be; 2: wrong usage.",
+    )
+    parser.add_argument(
+        "cases", nargs="*", type=Path, default=[Path()], metavar="CASES", help="task files or folders (default: .)"
+    )
+    parser.add_argument(
+        "--judge",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="a model that judges (repeatable); default: those that the evaluation profile names",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="the evaluation profile with the judges' request options and the prompt's language",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("outputs"), metavar="DIR", help="where the runs are (default: outputs)"
+    )
+    parser.add_argument(
+        "--runs", type=_positive, metavar="N", help="judge only so many runs, as many different tasks as there are"
+    )
+    parser.add_argument(
+        "--human", type=Path, metavar="FILE", help="JSONL with people's agreement: annotator, case_id, pipeline, 0-2"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say how many requests it would take, and make none")
+    parser.add_argument("--json", action="store_true", help="print a JSON object with every score instead")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the table; what kept runs from being scored goes to stderr."""
+    from pytest_agentbench.packs.mcp_bench.ablation import REQUESTS, Judging, stored_tasks
+
+    ratings = read_ratings(args.human) if args.human is not None else []
+    cases = _tasks(args.cases)
+    root = _root(cases[0])
+    profile = _profile(root, args.profile)
+    judges = _judges(root, profile, args.judge)
+    tasks = stored_tasks(cases, args.output)[: args.runs]
+    if not tasks:
+        return _fail(f"{args.output}: found no successful run of these tasks; run them first: pytest ... --model ID")
+    judging = Judging(judges, profile, args.output)
+    if args.dry_run:
+        total = len(tasks) * len(judges) * REQUESTS
+        missing = judging.unkept(tasks)
+        print(
+            f"{_count(len(tasks), 'run')} x {_count(len(judges), 'judge')} x {REQUESTS} verdicts: "
+            f"{_count(missing, 'request')} to make, "
+            f"{total - missing:,} verdicts are kept from before"
+        )
+        return 0
+    scores = asyncio.run(_scores(judging, tasks))
+    counted = [each for each in scores if each.complete(judges)]
+    for each in scores:
+        for failure in each.failures:
+            print(f"{each.task.case.case_id}: {printable(failure)}", file=sys.stderr)
+    if not counted:
+        return _fail("no run was scored by every judge in both pipelines")
+    figures = _figures(judging, counted, left_out=len(scores) - len(counted), ratings=ratings)
+    if args.json:
+        print(json.dumps(figures, indent=2, ensure_ascii=False))
+    else:
+        _print(figures)
+    unmatched = len(ratings) - sum(pipeline["human_ratings"] for pipeline in figures["pipelines"].values())
+    if unmatched:
+        print(f"{args.human}: {_count(unmatched, 'rating')} of other tasks left out", file=sys.stderr)
+    return 0 if len(counted) == len(scores) else 1
+
+
+# -- what there is to judge, and who judges
+
+
+def _tasks(paths: list[Path]) -> list[Case]:
+    from pytest_agentbench.cli.list import cases_below
+    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.errors import ConfigError
+
+    problems: list[str] = []
+    cases = [case for case in cases_below(existing(paths), problems) if case.mcp_task is not None]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if not cases:
+        raise ConfigError(
+            f"{', '.join(map(str, paths))}: found no MCP task, expected files of tasks (docs/mcp-bench.md)"
+        )
+    return cases
+
+
+def _root(case: Case) -> ConfigRoot:
+    from pytest_agentbench.cli.places import root_around
+
+    return root_around(case.path)
+
+
+def _profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:
+    from pytest_agentbench.config.profiles import EvaluationProfile
+
+    return root.evaluation_profile(name) if name is not None else EvaluationProfile.default()
+
+
+def _judges(root: ConfigRoot, profile: EvaluationProfile, names: Sequence[str]) -> list[AskedJudge]:
+    """The models that judge, each with the request options that the profile has for it."""
+    from pytest_agentbench.engine.job import CHAT_JUDGE
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.models.routes import missing_key, resolve_model
+    from pytest_agentbench.packs.mcp_bench.ablation import AskedJudge
+
+    options = {judge.model: judge.options for judge in profile.judges if judge.type == CHAT_JUDGE and judge.model}
+    wanted = list(dict.fromkeys(names or options))
+    if not wanted:
+        raise ConfigError("found no judge; name models with --judge, or a --profile that names some")
+    judges = [AskedJudge(resolve_model(name, models=root.models()), options.get(name, {})) for name in wanted]
+    reasons = [reason for judge in judges if (reason := missing_key(judge.model)) is not None]
+    if reasons:
+        raise ConfigError("\n".join(reasons))
+    return judges
+
+
+async def _scores(judging: Judging, tasks: Sequence[StoredTask]) -> list[Scores]:
+    from pytest_agentbench.models.client import Endpoints
+    from pytest_agentbench.models.scripts import Scripts
+
+    scripts = Scripts()
+    if any(judge.model.scripted for judge in judging.judges):
+        for task in tasks:
+            scripts.load_beside(task.case)
+    endpoints = Endpoints(scripts=scripts)
+    try:
+        return await judging.scores(tasks, endpoints)
+    finally:
+        await endpoints.close()
+
+
+# -- the figures
+
+
+def _figures(judging: Judging, scores: Sequence[Scores], *, left_out: int, ratings: Sequence[Rating]) -> dict[str, Any]:
+    """Everything that is printed. Unknown is None."""
+    from pytest_agentbench.packs.mcp_bench.ablation import cv_over_judges, cv_over_shuffles
+
+    said = agreements(ratings, {each.task.case.case_id for each in scores})
+    pipelines = {}
+    for pipeline in _PIPELINES:
+        completions = [each.given[pipeline] for each in scores]
+        by_judge = cv_over_shuffles(completions)
+        agreed = said.get(pipeline, [])
+        pipelines[pipeline] = {
+            "cv_over_judges_percent": cv_over_judges(completions),
+            "cv_over_shuffles_percent": fmean(by_judge.values()) if by_judge else None,
+            "cv_over_shuffles_percent_by_judge": by_judge,
+            "human_agreement": fmean(agreed) if agreed else None,
+            "human_ratings": len(agreed),
+        }
+    usage = judging.usage
+    return {
+        "runs": len(scores),
+        "left_out": left_out,
+        "judges": [judge.model.model_id for judge in judging.judges],
+        "pipelines": pipelines,
+        "verdicts": {"asked": judging.asked, "kept": judging.reused},
+        "cost_usd": usage.cost_usd,
+        "tokens": {"input": usage.input_tokens, "output": usage.output_tokens},
+        "scores": [_row(each) for each in scores],
+    }
+
+
+def _row(scores: Scores) -> dict[str, Any]:
+    run = scores.task.run
+    named = {"case_id": run.case_id, "model_id": run.model.get("model_id"), "repetition": run.repetition}
+    return {**named, "task_completion": scores.given}
+
+
+def _print(figures: Mapping[str, Any]) -> None:
+    runs, judges = figures["runs"], figures["judges"]
+    left_out = f" ({figures['left_out']:,} more could not be scored)" if figures["left_out"] else ""
+    print(f"{_count(runs, 'run')}{left_out}, judged by {', '.join(map(printable, judges))}\n")
+    rows = [("pipeline", "CV over judges", "CV over shuffles", "human agreement")]
+    rows += [_cells(f"{pipeline}: {what}", figures["pipelines"][pipeline]) for pipeline, what in _PIPELINES.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *cells in rows:
+        shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        print("   ".join([name.ljust(widths[0]), *shown]))
+    print()
+    for judge, cv in figures["pipelines"]["shuffled"]["cv_over_shuffles_percent_by_judge"].items():
+        print(f"CV over the shuffles of {printable(judge)}: {_percent(cv)}")
+    verdicts, cost = figures["verdicts"], figures["cost_usd"]
+    print(
+        f"{_count(verdicts['asked'], 'verdict')} asked for, {verdicts['kept']:,} kept from before; "
+        f"cost {'unknown' if cost is None else f'${cost:.4f}'}"
+    )
+
+
+def _cells(name: str, found: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    agreed, ratings = found["human_agreement"], _count(found["human_ratings"], "rating")
+    return (
+        name,
+        _percent(found["cv_over_judges_percent"]),
+        _percent(found["cv_over_shuffles_percent"]),
+        "-" if agreed is None else f"{agreed:.2f} of 2 ({ratings})",
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def _positive(text: str) -> int:
+    from pytest_agentbench.options import parse_positive
+
+    return parse_positive(text)
+
+
+def _fail(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 1

@@ -1,0 +1,168 @@
+"""Judging of MCP tasks (seed 004, 5.2): six dimensions from 1 to 10, five iterations with shuffled rubrics."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from pytest_agentbench.judging.prompt import Assessment, sample_sizes, sampling_seed
+from pytest_agentbench.judging.verdicts import Method, aggregate, bar_of, sampled, structured
+from pytest_agentbench.models.replies import ReplyPart, read_json
+from pytest_agentbench.models.scripted_app import TOOL_USE_SCHEMA, reasoning_key
+from pytest_agentbench.packs.mcp_bench.judge_prompts import PROMPT_VERSION, tool_use_messages
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.evaluation import JudgeIteration, JudgeResult, JudgeVerdict, Scored
+from pytest_agentbench.records.run import RunArtifact
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.profiles import EvaluationProfile, JudgeRunConfig
+
+
+TOOL_USE_FORMAT = structured(
+    TOOL_USE_SCHEMA,
+    {
+        reasoning_key(name): {"type": "string", "description": f"Why {name} is what it is."}
+        for name in TOOL_USE_DIMENSIONS
+    }
+    | {name: {"type": "number", "description": "1 to 10."} for name in TOOL_USE_DIMENSIONS},
+)
+"""The `response_format` of a request. Ranges stand in descriptions, as not every endpoint takes `minimum`."""
+
+_Reasoning = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
+_Score = Annotated[float, Field(strict=True, ge=1, le=10, allow_inf_nan=False)]
+
+
+class _Reply(ReplyPart):
+    task_fulfillment_reasoning: _Reasoning
+    grounding_reasoning: _Reasoning
+    tool_appropriateness_reasoning: _Reasoning
+    parameter_accuracy_reasoning: _Reasoning
+    dependency_awareness_reasoning: _Reasoning
+    parallelism_efficiency_reasoning: _Reasoning
+    task_fulfillment: _Score
+    grounding: _Score
+    tool_appropriateness: _Score
+    parameter_accuracy: _Score
+    dependency_awareness: _Score
+    parallelism_and_efficiency: _Score
+
+
+def parse_tool_use(text: str) -> JudgeVerdict:
+    """The verdict in a reply, its overall score the mean of the six; the reasoning is each dimension's evidence.
+
+    Raises InvalidReply unless every score is a number from 1 to 10, and every reasoning says something.
+    """
+    reply = read_json(text, _Reply).model_dump()
+    dimensions = {
+        name: Scored(score=reply[name], evidence=(reply[reasoning_key(name)],)) for name in TOOL_USE_DIMENSIONS
+    }
+    overall = Scored(score=fmean(scored.score for scored in dimensions.values()))
+    return JudgeVerdict(summary="", dimensions=dimensions, overall=overall)
+
+
+def aggregate_tool_use(
+    iterations: Sequence[JudgeIteration],
+    *,
+    method: Method = "mean",
+    pass_threshold: float | None = None,
+    sample_sizes: Mapping[str, int] | None = None,
+    seed: str = "",
+) -> JudgeResult:
+    """Each dimension aggregated as `aggregate` does it, all 1-10; `overall` is the mean of the six.
+
+    `spread` and `cv_percent` are over the iterations that count; both say nothing where there is only one.
+    Raises ValueError where no iteration succeeded.
+    """
+    sizes = sample_sizes or {}
+    result = aggregate(
+        iterations,
+        method=method,
+        pass_threshold=pass_threshold,
+        sample_sizes=sizes,
+        seed=seed,
+        names=TOOL_USE_DIMENSIONS,
+    )
+    overall = fmean(result.dimensions.values())
+    verdicts = [each for group in sampled(iterations, sizes, seed) for each in group]
+    return result.model_copy(
+        update={
+            "overall": overall,
+            "passed": overall >= bar_of(result.pass_threshold),
+            "spread": _spread([verdict for _, verdict in verdicts]),
+            "cv_percent": _cv_over_shuffles(verdicts),
+        }
+    )
+
+
+def task_completion(verdict: JudgeVerdict) -> float:
+    """The axis that coefficients of variation are of, 1-10: the mean of task_fulfillment and grounding."""
+    return fmean(verdict.dimensions[name].score for name in ("task_fulfillment", "grounding"))
+
+
+def cv_percent(scores: Sequence[float]) -> float | None:
+    """sigma / mu x 100 % with population sigma (seed 004, 6.4); None for fewer than two scores, and where mu is 0."""
+    mean = fmean(scores) if len(scores) > 1 else 0.0
+    return 100 * pstdev(scores, mean) / mean if mean else None
+
+
+def _spread(verdicts: Sequence[JudgeVerdict]) -> dict[str, float]:
+    """The population standard deviation of each dimension."""
+    if len(verdicts) < 2:
+        return {}
+    return {name: pstdev(verdict.dimensions[name].score for verdict in verdicts) for name in TOOL_USE_DIMENSIONS}
+
+
+def _cv_over_shuffles(verdicts: Sequence[tuple[str, JudgeVerdict]]) -> float | None:
+    """The mean over the judges that gave several verdicts."""
+    by_judge: dict[str, list[float]] = defaultdict(list)
+    for judge_id, verdict in verdicts:
+        by_judge[judge_id].append(task_completion(verdict))
+    found = [cv for scores in by_judge.values() if (cv := cv_percent(scores)) is not None]
+    return fmean(found) if found else None
+
+
+TOOL_USE_REPETITIONS = 5
+"""Iterations of a judge run that does not say how many it wants."""
+
+
+def tool_use_assessment(
+    case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
+) -> Assessment:
+    """How the run of an MCP task is judged; secrets are removed by `redact` from what is sent."""
+    return Assessment(
+        messages=tool_use_messages(case, artifact, profile, redact),
+        response_format=TOOL_USE_FORMAT,
+        parse=parse_tool_use,
+        aggregate=partial(
+            aggregate_tool_use,
+            method=_method(profile),
+            pass_threshold=profile.aggregation.pass_threshold,
+            sample_sizes=sample_sizes(profile),
+            seed=sampling_seed(artifact),
+        ),
+        repetitions=_repetitions,
+        shuffled=profile.mcp_tasks.shuffle != "none",
+    )
+
+
+def tool_use_identity(profile: EvaluationProfile) -> dict[str, Any]:
+    """What can change a verdict on an MCP task beside the task and what the profile says: the prompt, our defaults."""
+    return {
+        "prompt": PROMPT_VERSION,
+        "method": _method(profile),
+        "repetitions": {run.judge_run_id: _repetitions(run) for run in profile.judge_runs},
+    }
+
+
+def _method(profile: EvaluationProfile) -> Method:
+    return profile.aggregation.method if "method" in profile.aggregation.model_fields_set else "mean"
+
+
+def _repetitions(run: JudgeRunConfig) -> int:
+    return run.repetitions if "repetitions" in run.model_fields_set else TOOL_USE_REPETITIONS

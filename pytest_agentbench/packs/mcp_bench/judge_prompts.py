@@ -1,0 +1,243 @@
+"""The request for a judge's verdict on an MCP task: evidence first, then the rubric in an iteration's own order.
+
+What comes before the rubric is the same in every iteration, so that providers can keep it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT, anchor_lines, ends_within, without_identity
+from pytest_agentbench.models.prompts import Block, boundary_of, clipped, rendered
+from pytest_agentbench.packs.mcp_bench.judge_chinese import CHINESE
+from pytest_agentbench.packs.mcp_bench.judge_english import ENGLISH
+from pytest_agentbench.packs.mcp_bench.judge_wording import Axis, Wording
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import (
+    MessageEvent,
+    RunArtifact,
+    RunnerEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    TraceEvent,
+)
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.profiles import EvaluationProfile
+
+
+# Characters shown at most; the middle of what is longer is left out. Where there is much, everything is shown shorter.
+MAX_ACTIVITY = 120_000
+MAX_EVENT = 4_000
+MAX_SAID = 1_000
+"""Of what the agent says on the way: its plans say again what its calls are."""
+MIN_EVENT = 300
+"""What is left of an event where there are very many; beyond that the events in the middle are left out."""
+_DELIMITERS = 130
+"""About what a block takes beside its text."""
+MAX_TOOLS = 40_000
+MAX_DESCRIPTION = 300
+MIN_DESCRIPTION = 40
+
+_TOOLS, _DESCRIPTIONS = "tools", "tool_descriptions"
+
+Parts = Iterator[str | Block]
+
+
+def evidence(case: Case, artifact: RunArtifact, wording: Wording) -> Parts:
+    """The task, its analysis, the solution, the execution and the tools, in this order."""
+    yield from _task(case, wording)
+    yield wording.solution
+    output = artifact.final_output
+    yield wording.no_solution if output is None else Block(wording.labels["solution"], clipped(output, MAX_OUTPUT))
+    yield from _execution(artifact, wording)
+    yield from _tools(artifact, wording)
+
+
+def tools_shown(descriptions: Mapping[str, str]) -> dict[str, Any]:
+    """What a run's `request` keeps of the tools that were offered, for judges: `descriptions` are by id."""
+    lines = {name: _line(description, MAX_DESCRIPTION) for name, description in descriptions.items()}
+    return {_TOOLS: list(lines), _DESCRIPTIONS: lines}
+
+
+def _task(case: Case, wording: Wording) -> Parts:
+    task = case.mcp_task
+    yield wording.task
+    for message in (*case.messages, *case.turns):
+        yield Block(wording.labels[message.role], clipped(message.content, MAX_MESSAGE))
+    detailed = task.detailed if task is not None else None
+    if not detailed:
+        yield wording.concrete_missing
+    elif any(detailed.strip() in message.content for message in case.messages):
+        yield wording.concrete_given
+    else:
+        yield wording.concrete
+        yield Block(wording.labels["concrete"], clipped(detailed, MAX_MESSAGE))
+    if task is not None and task.dependency_analysis:
+        yield wording.analysis
+        yield Block(wording.labels["analysis"], clipped(task.dependency_analysis, MAX_MESSAGE))
+
+
+def _execution(artifact: RunArtifact, wording: Wording) -> Parts:
+    calls, rounds = len(artifact.tool_calls), artifact.rounds
+    heading = wording.execution_without_rounds if rounds is None else wording.execution
+    yield heading.format(rounds=rounds, calls=calls)
+    if artifact.status != "success":
+        yield wording.ended_early.format(status=artifact.status)
+    if artifact.error is not None:
+        yield Block(wording.labels["problem"], clipped(without_identity(artifact.error.message, artifact), MAX_EVENT))
+    yield wording.side_by_side if calls else wording.no_calls
+    rounds_and_blocks = _activity(artifact, wording)
+    first, last = ends_within([block for _, block in rounds_and_blocks], MAX_ACTIVITY, _DELIMITERS)
+    shown = 0
+    for at, (number, block) in enumerate(rounds_and_blocks):
+        if at == first < last:
+            yield wording.events_left_out.format(count=last - first)
+        if first <= at < last:
+            continue
+        if number != shown:
+            shown = number
+            yield wording.round.format(number=number)
+        yield block
+
+
+def _activity(artifact: RunArtifact, wording: Wording) -> list[tuple[int, Block]]:
+    """Calls, results and what the agent said on the way, in order, each with the number of its round."""
+    round_event, final_output = artifact.round_event, artifact.final_output
+    events = [event for event in artifact.trace if _tells(event, round_event, final_output)]
+    limit = min(MAX_EVENT, max(MIN_EVENT, MAX_ACTIVITY // max(1, len(events))))
+    round_number = call_number = 0
+    numbers: dict[str, int] = {}  # an id may be used again in a later round
+    shown = []
+    for event in events:
+        if isinstance(event, RunnerEvent):
+            round_number += 1
+        elif isinstance(event, ToolCallEvent):
+            call_number += 1
+            numbers[event.call_id] = call_number
+            label = wording.labels["call"].format(number=call_number)
+            shown.append((round_number, Block(label, clipped(f"{event.name}\n{_arguments(event)}", limit))))
+        elif isinstance(event, ToolResultEvent):
+            label = wording.labels["error" if event.is_error else "result"]
+            label = label.format(number=numbers.get(event.call_id, "?"))
+            shown.append((round_number, Block(label, clipped(event.content, limit))))
+        elif isinstance(event, MessageEvent):
+            shown.append((round_number, Block(wording.labels["message"], clipped(event.content, min(limit, MAX_SAID)))))
+    return shown
+
+
+def _tells(event: TraceEvent, round_event: str, final_output: str | None) -> bool:
+    """Whether an event is part of the execution: calls, results, beginnings of rounds, what the agent said."""
+    if isinstance(event, MessageEvent):
+        return event.role == "assistant" and bool(event.content.strip()) and event.content != final_output
+    if isinstance(event, RunnerEvent):
+        return event.name == round_event
+    return isinstance(event, ToolCallEvent | ToolResultEvent)
+
+
+def _arguments(call: ToolCallEvent) -> str:
+    return (call.raw or "") if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False, default=str)
+
+
+def _tools(artifact: RunArtifact, wording: Wording) -> Parts:
+    """One line for each tool that was offered: its id and, as far as there is room, what its server says of it."""
+    names = artifact.request.get(_TOOLS)
+    if not isinstance(names, list) or not names:
+        yield wording.tools_unknown
+        return
+    said = artifact.request.get(_DESCRIPTIONS)
+    descriptions = said if isinstance(said, dict) else {}
+    limit = max(MIN_DESCRIPTION, min(MAX_DESCRIPTION, MAX_TOOLS // len(names)))
+    lines = [_tool_line(str(name), str(descriptions.get(name) or ""), limit) for name in names]
+    yield wording.tools.format(count=len(names))
+    yield Block(wording.labels["tools"], clipped("\n".join(lines), 2 * MAX_TOOLS))
+
+
+def _tool_line(name: str, description: str, limit: int) -> str:
+    name, line = _one_line(name), _line(description, limit)
+    return f"{name}: {line}" if line else name
+
+
+def _line(text: str, limit: int) -> str:
+    line = _one_line(text)
+    return line if len(line) <= limit else f"{line[:limit]}..."
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+Shuffle = Literal["axes", "bands", "none"]
+"""Axes and the dimensions within each are shuffled; the bands of each dimension too; nothing is."""
+
+T = TypeVar("T")
+
+
+def shuffled(rubric: Sequence[Axis], how: Shuffle, case_id: str, iteration: int) -> tuple[Axis, ...]:
+    """The same axes, dimensions and bands in the order of an iteration: the same for every judge and in every session.
+
+    Every order is drawn by itself. The orders of axes and dimensions are the same with `axes` and with `bands`.
+    """
+    if how == "none":
+        return tuple(rubric)
+    orders = random.Random(f"{case_id}:{iteration}")
+    axes = _drawn(orders, [replace(axis, scales=_drawn(orders, axis.scales)) for axis in rubric])
+    if how == "axes":
+        return axes
+    return tuple(_with_bands_drawn(orders, axis) for axis in axes)
+
+
+def _with_bands_drawn(orders: random.Random, axis: Axis) -> Axis:
+    return replace(axis, scales=tuple(replace(scale, bands=_drawn(orders, scale.bands)) for scale in axis.scales))
+
+
+def _drawn(orders: random.Random, items: Sequence[T]) -> tuple[T, ...]:
+    return tuple(orders.sample(items, len(items)))
+
+
+# The request for a judge's verdict on an MCP task: evidence first, then the rubric in an iteration's own order.
+#
+# What comes before the rubric is the same in every iteration, so that providers can keep it.
+
+
+PROMPT_VERSION = 1
+"""Part of every verdict's identity: raised when the wording, the order or what is shown of a run changes."""
+
+WORDINGS = {"en": ENGLISH, "zh": CHINESE}
+
+
+def tool_use_messages(
+    case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
+) -> Callable[[int], list[dict[str, str]]]:
+    """From an iteration's number to its system and its user message; secrets are removed by `redact`."""
+    wording = WORDINGS[profile.mcp_tasks.language]
+    shown = [_redacted(part, redact) for part in evidence(case, artifact, wording)]
+    boundary = boundary_of(shown)
+    contract = wording.how_to_read.replace("{boundary}", boundary)
+    system = redact(f"{profile.system_prompt or wording.role}\n\n{contract}")
+    anchors = anchor_lines(profile)
+    before = rendered([wording.stance, *([wording.anchors, *redact(anchors)] if anchors else ()), *shown], boundary)
+
+    def messages(iteration: int) -> list[dict[str, str]]:
+        order = shuffled(wording.rubric, profile.mcp_tasks.shuffle, case.case_id, iteration)
+        rubric = "\n".join([wording.rubric_title, *_rubric_lines(order)])
+        user = f"{before}\n{rubric}\n\n{wording.scoring}\n\n{wording.reply}"
+        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+    return messages
+
+
+def _rubric_lines(rubric: Sequence[Axis]) -> Iterator[str]:
+    for axis in rubric:
+        yield f"\n## {axis.title}"
+        for scale in axis.scales:
+            yield f"### {scale.title}"
+            yield from scale.bands
+
+
+def _redacted(part: str | Block, redact: Callable[[Any], Any]) -> str | Block:
+    return Block(part.label, redact(part.text)) if isinstance(part, Block) else part

@@ -1,0 +1,367 @@
+"""The `mcp_planner` runner: plan, execute, observe, until the planner stops; then the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
+
+from pytest_agentbench.config.shared_sections import RunnerSettings
+from pytest_agentbench.errors import ProviderError, UnavailableError
+from pytest_agentbench.models.prompts import Block, TokenCounter, clipped
+from pytest_agentbench.models.replies import ChatReply, InvalidReply, ReplyPart, ToolCall, as_form, json_object
+from pytest_agentbench.packs.mcp_bench.planner_prompts import Parts, Prompts
+from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
+from pytest_agentbench.packs.mcp_bench.planner_wording import Wording
+from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.run import RunError
+from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
+from pytest_agentbench.runners.chat import WITHHELD, Requests, answered, render_messages
+from pytest_agentbench.runners.recorder import Recorder, call_tools, together
+from pytest_agentbench.tools.base import ToolOutput
+from pytest_agentbench.tools.toolbox import Toolbox
+
+MAX_CALLS = 200
+"""How many calls a plan may hold; the paper's most eager model makes 155 in a whole task."""
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+def _finite(parameters: dict[str, Any]) -> dict[str, Any]:
+    json.dumps(parameters, allow_nan=False)
+    return parameters
+
+
+def _as_boolean(given: object) -> object:
+    return _BOOLEANS.get(given.strip().lower(), given) if isinstance(given, str) else given
+
+
+class PlannedCall(ReplyPart):
+    """A call as the planner wrote it: the tool's name, and its arguments, empty where none are given."""
+
+    tool: Annotated[str, Field(min_length=1)]
+    parameters: Annotated[
+        dict[str, Any], AfterValidator(_finite), BeforeValidator(lambda given: {} if given is None else given)
+    ] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the planner decided. Without `calls` planning ends."""
+
+    reasoning: str
+    calls: tuple[PlannedCall, ...]
+
+
+def parse_plan(text: str) -> Plan:
+    """The plan in a planner's reply: a JSON object, alone, in the only code fence, or the only plan in other text.
+
+    Where `should_continue` is false, also as a text, the tools beside it are not even looked at. Raises InvalidReply
+    with everything that is wrong.
+    """
+    found = json_object(text, embedded_keys=("should_continue", "planned_tools"))
+    decision = as_form(found, _Decision)
+    calls = tuple(as_form(found, _Calls).planned_tools) if decision.should_continue else ()
+    return Plan(decision.reasoning, calls)
+
+
+class _Decision(ReplyPart):
+    should_continue: Annotated[StrictBool, BeforeValidator(_as_boolean)]
+    reasoning: Annotated[str, BeforeValidator(lambda given: "" if given is None else given)] = ""
+
+
+class _Calls(ReplyPart):
+    planned_tools: Annotated[list[PlannedCall], Field(max_length=MAX_CALLS)]
+
+
+_LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
+
+
+class Asker:
+    """Sends requests for replies of at most so many tokens.
+
+    The limit is sent as `max_tokens`, or as `max_completion_tokens` where the `parameters` of the model and the run
+    have that, or the provider asks for it. Where they set it, the lower number holds; where they remove it with null,
+    none is sent.
+    """
+
+    def __init__(self, requests: Requests, parameters: Mapping[str, Any]) -> None:
+        self._requests = requests
+        self._given = [parameters[name] for name in (_LIMIT, _NEWER_LIMIT) if name in parameters]
+        self._newer = parameters.get(_NEWER_LIMIT) is not None
+
+    async def ask(self, purpose: str, messages: Sequence[Mapping[str, Any]], tokens: int) -> ChatReply:
+        """One request. Raises ProviderError."""
+        try:
+            return await self._requests.send(messages, parameters=self._limited(tokens), purpose=purpose)
+        except ProviderError as error:
+            if self._newer or error.retryable or _NEWER_LIMIT not in str(error):
+                raise
+            self._newer = True
+            return await self._requests.send(messages, parameters=self._limited(tokens), purpose=purpose)
+
+    def _limited(self, tokens: int) -> dict[str, int | None]:
+        """The parameters of a request that limit its reply."""
+        numbers = [given for given in self._given if isinstance(given, int)]
+        if self._given and not numbers:
+            return {}
+        limit = min([tokens, *numbers])
+        return {_LIMIT: None, _NEWER_LIMIT: limit} if self._newer else {_LIMIT: limit}
+
+
+async def execute(
+    number: int, planned: Sequence[PlannedCall], toolbox: Toolbox, trace: Recorder, settings: PlannerSettings
+) -> list[ToolOutput]:
+    """Make the calls of round `number`; their outputs in the plan's order. Raises InfrastructureError.
+
+    Tools that are `sequential_only_tools` go first, each call with its result before the next. The others run side by
+    side, recorded together before any of their results.
+    """
+    calls = [
+        ToolCall(call_id(number, nth), each.tool, each.parameters, "") for nth, each in enumerate(planned, start=1)
+    ]
+    slots = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(settings.parallel_calls_per_server))
+
+    async def use(call: ToolCall) -> ToolOutput:
+        async with slots[server_of(toolbox.tool_id(call.name)) or ""]:
+            return await _call(call, toolbox, settings.call_timeout_seconds)
+
+    outputs: dict[str, ToolOutput] = {}
+    alone = [call for call in calls if toolbox.tool_id(call.name) in settings.sequential_only_tools]
+    for call in alone:
+        [outputs[call.id]] = await call_tools([call], toolbox, trace, use)
+    others = [call for call in calls if call not in alone]
+    outputs |= zip((call.id for call in others), await call_tools(others, toolbox, trace, use), strict=True)
+    return [outputs[call.id] for call in calls]
+
+
+def call_id(number: int, nth: int) -> str:
+    """The id of the `nth` call of round `number` in the trace, both from 1."""
+    return f"r{number}-{nth}"
+
+
+def server_of(tool_id: str) -> str | None:
+    """The server of `Server:tool`; None for a built-in tool."""
+    server, colon, _ = tool_id.partition(":")
+    return server if colon else None
+
+
+async def _call(call: ToolCall, toolbox: Toolbox, seconds: float) -> ToolOutput:
+    try:
+        async with asyncio.timeout(seconds):
+            return await toolbox.call(call.name, call.arguments)
+    except TimeoutError:
+        message = f"error: {toolbox.tool_id(call.name)}: no result within call_timeout_seconds ({seconds:g} s)"
+        return ToolOutput(message, is_error=True, seconds=seconds)
+
+
+class Information:
+    """Grows with each round. What the model condensed of it stands for what it was before.
+
+    The trace keeps each result whole; its runner events `summary` and `compression` hold what became of it here.
+    """
+
+    def __init__(
+        self, asker: Asker, prompts: Prompts, counter: TokenCounter, settings: PlannerSettings, trace: Recorder
+    ) -> None:
+        self._asker = asker
+        self._prompts = prompts
+        self._counter = counter
+        self._settings = settings
+        self._trace = trace
+        self._rounds: list[list[str | Block]] = []
+
+    @property
+    def parts(self) -> Parts:
+        """All that is known, for a request; empty before the first round."""
+        return [part for parts in self._rounds for part in parts]
+
+    async def add(self, number: int, plan: Plan, outputs: Sequence[ToolOutput]) -> None:
+        """Add a round: its reasoning, its calls, and what they came to. Raises ProviderError."""
+        said, limit = self._prompts.wording, self._settings.summarise_over_tokens
+        results = list(dict.fromkeys(output.content for output in outputs))  # equal ones are summarised once
+        shortened = dict(zip(results, await together(map(self._shortened, results)), strict=True))
+        parts: list[str | Block] = [said.round_heading.format(round=number)]
+        if plan.reasoning:
+            parts.append(Block(said.reasoning_label, self._cut(plan.reasoning, limit)))
+        for nth, (call, output) in enumerate(zip(plan.calls, outputs, strict=True), start=1):
+            content = shortened[output.content]
+            if content != output.content:
+                self._trace.event("summary", call_id=call_id(number, nth), content=content)
+            how = said.failed if output.is_error else said.succeeded
+            label = said.result_label.format(number=nth, round=number)
+            parts.append(Block(label, f"{self._cut(_call_line(call), limit)}\n-> {how}\n{content}"))
+        self._rounds.append(parts)
+        if self._counter.count(self._prompts.plain(self.parts)) > self._settings.information_tokens:
+            await self._compress()
+
+    async def _shortened(self, result: str) -> str:
+        """The result as it is, or the model's summary of it, not longer than it was asked to be."""
+        limit = self._settings.summarise_over_tokens
+        if self._counter.count(result) <= limit:
+            return result
+        return await self._condensed("summary", self._prompts.summary(result, limit), result, limit)
+
+    async def _compress(self) -> None:
+        """All that is known is condensed to half of what it may be."""
+        target = min(self._settings.information_tokens // 2, self._settings.summary_tokens)
+        pieces = self._pieces()
+        share = max(target // len(pieces), 1)
+        texts = await together(
+            self._condensed("compression", self._prompts.compression(piece, share), piece, share) for piece in pieces
+        )
+        text, said = "\n\n".join(texts), self._prompts.wording
+        self._trace.event("compression", pieces=len(pieces), content=text)
+        self._rounds = [[said.compressed, Block(said.compressed_label, text)]]
+
+    def _pieces(self) -> list[str]:
+        """The parts as texts to condense, each at most twice as long as the whole may be: a round may bring more."""
+        pieces, length, limit = [""], 0, 2 * self._settings.information_tokens
+        for part in self.parts:
+            text = part if isinstance(part, str) else f"{part.label}:\n{part.text}"
+            tokens = self._counter.count(text)
+            if pieces[-1] and length + tokens > limit:
+                pieces.append("")
+                length = 0
+            pieces[-1] += f"{text}\n\n"
+            length += tokens
+        return pieces
+
+    async def _condensed(self, purpose: str, messages: list[dict[str, str]], original: str, tokens: int) -> str:
+        """What the model made of `original`, cut to the length it was asked for; else the beginning of `original`."""
+        reply = await self._asker.ask(purpose, messages, self._settings.summary_tokens)
+        return self._cut((reply.content or "").strip() or original, tokens)
+
+    def _cut(self, text: str, tokens: int) -> str:
+        kept = self._counter.cut(text, tokens)
+        if kept == text:
+            return text
+        return f"{kept}\n{self._prompts.wording.left_out.format(tokens=self._counter.count(text[len(kept) :]))}"
+
+
+def _call_line(call: PlannedCall) -> str:
+    return f"{call.tool} {json.dumps(call.parameters, ensure_ascii=False)}"
+
+
+MAX_ATTEMPTS = 3
+"""How often a plan is asked for before the run has failed."""
+REQUEST_SECONDS = 300.0
+"""Limit of a request where the settings give none: a plan of 12,000 tokens takes minutes."""
+PLANNER_CONTRACT = "planner_contract"
+"""The code of a run that failed as no plan kept the contract."""
+
+_QUOTED_REPLY = 20_000
+
+
+async def mcp_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
+    """Algorithm 1 of the paper (seed 004, 3.1), for any case with tools.
+
+    1. Each round the model plans the calls of that round, knowing what earlier rounds have found. A plan that does not
+       keep the contract is asked for again with what is wrong, up to MAX_ATTEMPTS times; then the run is `failed`.
+    2. The calls run side by side; long results are summarised, and what is known is compressed once it grows too long.
+    3. Planning ends with a plan that stops or calls nothing, or after `max_rounds`; then the final answer is written.
+
+    The trace has a runner event `round` {number} for each round that is planned, and `plan` {round, attempt, ok,
+    problems} for each reply of the planner, which follows as a message. Raises ProviderError, UnavailableError and
+    ConfigError.
+    """
+    if context.client is None:
+        raise UnavailableError("mcp_planner needs a model: name one with --model")
+    trace, planner, model = context.trace, context.planner, context.client.model
+    settings = RunnerSettings.model_validate({"timeout_seconds": REQUEST_SECONDS, **context.settings})
+    toolbox, messages = context.toolbox(), render_messages(case)
+    requests = Requests(case.case_id, context.client, settings, trace)
+    # What is summarised and cut depends on the count: a cassette's requests must come again on any machine.
+    counter = await context.in_thread(partial(TokenCounter, model, everywhere_alike=context.client.taped))
+    requests.describe(messages, toolbox, planner=planner.of_a_run, tokenizer=counter.tokenizer)
+    asker = Asker(requests, {**model.parameters, **settings.request_parameters})
+    prompts = Prompts(planner.language, messages, toolbox.tools)
+    planning = _Planning(asker, prompts, counter, planner, trace)
+    information = Information(asker, prompts, counter, planner, trace)
+    called: list[str] = []
+    for number in range(1, planner.max_rounds + 1):
+        trace.event("round", number=number)
+        plan = await planning.plan(number, information.parts)
+        if isinstance(plan, RunEnd):
+            return plan
+        called += [toolbox.tool_id(call.tool) for call in plan.calls]
+        outputs = await execute(number, plan.calls, toolbox, trace, planner)
+        await information.add(number, plan, outputs)
+        if not plan.calls:
+            break
+    else:
+        trace.event("max_rounds_reached", max_rounds=planner.max_rounds)
+    servers = {server_of(tool_id) for tool_id in called} - {None}
+    request = prompts.answer(len(called), len(servers), information.parts)
+    return answered(await asker.ask("answer", request, planner.answer_tokens))
+
+
+class _Planning:
+    """Asks for plans until they keep the contract."""
+
+    def __init__(
+        self, asker: Asker, prompts: Prompts, counter: TokenCounter, settings: PlannerSettings, trace: Recorder
+    ) -> None:
+        self._asker = asker
+        self._prompts = prompts
+        self._counter = counter
+        self._settings = settings
+        self._trace = trace
+
+    async def plan(self, number: int, information: Parts) -> Plan | RunEnd:
+        """The plan of round `number`, or how the run has ended without one. Raises ProviderError."""
+        said = self._prompts.wording
+        messages = self._prompts.plan(number, self._settings.max_rounds, information)
+        problems: list[str] = []
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            reply = await self._ask(messages)
+            plan, problems = _read(reply, said, self._settings.plan_tokens)
+            self._trace.event("plan", round=number, attempt=attempt, ok=plan is not None, problems=problems)
+            if reply.content:
+                self._trace.message("assistant", reply.content)
+            if plan is not None:
+                return plan
+            if reply.finish_reason == "content_filter":
+                return RunEnd("failed", RunError(code="content_filter", message=WITHHELD.format("plan")))
+            messages = [*messages, *_asked_again(reply, said.invalid_plan.format(problems=_listed(problems)))]
+        found = f"round {number}: no plan in {MAX_ATTEMPTS} replies; the last one: {'; '.join(problems)}"
+        return RunEnd("failed", RunError(code=PLANNER_CONTRACT, message=found))
+
+    async def _ask(self, messages: Sequence[Mapping[str, str]]) -> ChatReply:
+        """One request, from which the counter learns.
+
+        It learns from these alone, of which there is one at a time: what runs side by side would make it depend on who
+        is faster, and a replay not the same.
+        """
+        reply = await self._asker.ask("plan", messages, self._settings.plan_tokens)
+        self._counter.learn("\n".join(message["content"] for message in messages), reply.usage.input_tokens)
+        return reply
+
+
+def _read(reply: ChatReply, said: Wording, tokens: int) -> tuple[Plan | None, list[str]]:
+    """The plan in a reply of at most so many tokens, else what is wrong with it."""
+    try:
+        return parse_plan(reply.content or ""), []
+    except InvalidReply as error:
+        problems = error.problems
+    if reply.tool_calls:
+        problems.append(said.native_calls)
+    if reply.finish_reason == "length":
+        problems.append(said.cut_plan.format(tokens=tokens))
+    return None, problems
+
+
+def _asked_again(reply: ChatReply, what_is_wrong: str) -> list[dict[str, str]]:
+    """The refused reply, and why it is refused."""
+    quoted = clipped(reply.content or "(an empty reply)", _QUOTED_REPLY)
+    return [{"role": "assistant", "content": quoted}, {"role": "user", "content": what_is_wrong}]
+
+
+def _listed(problems: Sequence[str]) -> str:
+    return "\n".join(f"- {problem}" for problem in problems)

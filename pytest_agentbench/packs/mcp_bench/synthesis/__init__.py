@@ -1,0 +1,1 @@
+"""New tasks for MCP servers, made by a model and checked."""

@@ -1,0 +1,190 @@
+"""What the stages of synthesis hand to each other: catalogues, combinations of servers, tasks, verdicts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.documents import parse_json, read, read_bytes
+from pytest_agentbench.config.loader import validate
+from pytest_agentbench.config.shared_sections import ServerName
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.tools.mcp.servers import ServerTool
+
+Stage = Literal["generation", "fuzzing", "gate"]
+STAGES: tuple[Stage, ...] = ("generation", "fuzzing", "gate")
+"""The requests of a draft, in order."""
+
+Kind = Literal[
+    "unparseable",
+    "url",
+    "local path",
+    "street address",
+    "absolute date",
+    "unused server",
+    "repetition",
+    "name",
+    "lost number",
+    "solvability",
+    "utility",
+    "removed by hand",
+]
+"""Why a draft is rejected."""
+
+Language = Literal["en", "zh"]
+
+
+class Reason(Record):
+    """One reason to reject a draft: the text says what was found and what to do."""
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """A server by the name that it is declared under, and its tools."""
+
+    server: str
+    tools: tuple[ServerTool, ...]
+
+
+class Combination(Record):
+    """Servers that tasks are made for, at least one, in their order."""
+
+    name: str
+    servers: tuple[str, ...] = Field(min_length=1)
+    description: str | None = None
+
+    @property
+    def type(self) -> str:
+        """`single_server`, `two_server`, ..., as MCP-Bench's files have it."""
+        counts = ("single", "two", "three", "four", "five")
+        count = len(self.servers)
+        return f"{counts[count - 1] if count <= len(counts) else count}_server"
+
+
+class Generated(Record):
+    """A detailed task. `dependencies` maps tool ids to those that have to succeed before."""
+
+    task_description: str
+    dependency_analysis: str
+    dependencies: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+class Quality(Record):
+    """What the gate says, scores from 1 to 10."""
+
+    solvability: float
+    utility: float
+    solvability_feedback: str = ""
+    utility_feedback: str = ""
+
+
+class Verdict(Record):
+    """How a draft ended: accepted where there is no reason against it. `stage` is the last that it reached."""
+
+    stage: Stage
+    reasons: tuple[Reason, ...] = ()
+    generated: Generated | None = None
+    fuzzy: str | None = None
+    quality: Quality | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the draft is a task."""
+        return not self.reasons
+
+
+_SUBJECT = re.compile(
+    r"(?i)calculat|comput(?:e|ation|ing)|arithmetic|math|algebra|statistic|numeric|engineering|physics|"
+    r"unit\w*[\s_-]+conver|conver(?:sion|ter)|计算|数学|换算|统计|工程"
+)
+_NUMBERS = ("number", "integer")
+_FEWEST = 2
+"""How many tools have to require numbers: a single one may only be counting."""
+
+
+def calculates(catalogue: Catalogue, category: str | None) -> bool:
+    """Whether its category says so; without one its name, or most of its tools, which then require numbers."""
+    if category is not None:
+        return _SUBJECT.search(category) is not None
+    if _SUBJECT.search(catalogue.server):
+        return True
+    asking = sum(_requires_numbers(tool.input_schema) for tool in catalogue.tools)
+    return asking >= _FEWEST and asking * 2 > len(catalogue.tools)
+
+
+def _requires_numbers(schema: Mapping[str, Any]) -> bool:
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, Mapping) or not isinstance(required, list):
+        return False
+    return any(_is_numeric(properties.get(name)) for name in required if isinstance(name, str))
+
+
+def _is_numeric(schema: Any) -> bool:
+    """A number, or a list of numbers."""
+    if not isinstance(schema, Mapping):
+        return False
+    return schema.get("type") in _NUMBERS or (schema.get("type") == "array" and _is_numeric(schema.get("items")))
+
+
+class _Entry(Record):
+    """One combination; other fields are for people."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: Text
+    servers: Annotated[tuple[ServerName, ...], Field(min_length=1)]
+    description: Text | None = None
+
+
+class _File(Record):
+    """The combinations of MCP-Bench, in lists by the number of servers."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    mcp_server_combinations: dict[str, tuple[_Entry, ...]]
+
+
+def combination_of(names: str) -> Combination:
+    """The combination that a comma-separated list of servers names.
+
+    :raises ConfigError: it names none, or one twice.
+    """
+    servers = tuple(name.strip() for name in names.split(","))
+    if not all(servers) or len(set(servers)) < len(servers):
+        raise ConfigError(f"--servers: found {names!r}, expected names of servers, each once, with commas between")
+    name = f"Single Server: {servers[0]}" if len(servers) == 1 else " + ".join(servers)
+    return Combination(name=name, servers=servers)
+
+
+def read_combinations(path: Path) -> list[Combination]:
+    """The combinations of a file as MCP-Bench has it: `{"mcp_server_combinations": {"two_server_combinations":
+    [{"name", "servers", "description"}]}}`. Of several with the same servers the first counts.
+
+    :raises ConfigError: the file cannot be read, is another one, or has none.
+    """
+    document = parse_json(read_bytes(path), path) if path.suffix == ".json" else read(path)
+    file = validate(document, _File, Scope(folder=str(path.parent)))
+    entries = [entry for group in file.mcp_server_combinations.values() for entry in group]
+    if not entries:
+        raise ConfigError(f"{path}:1:1: mcp_server_combinations: found no combination, expected at least one")
+    found: dict[frozenset[str], Combination] = {}
+    for entry in entries:
+        servers = tuple(dict.fromkeys(entry.servers))
+        found.setdefault(
+            frozenset(servers), Combination(name=entry.name, servers=servers, description=entry.description)
+        )
+    return list(found.values())

@@ -1,0 +1,239 @@
+"""`agentbench mcp synthesize`: make a file of MCP tasks for servers (seed 004, 4.2)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.places import root_around
+from pytest_agentbench.cli.servers import declared_servers, redactor_of, started_servers
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.pricing import Ledger
+from pytest_agentbench.models.routes import missing_key, resolve_model
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.packs.mcp_bench.synthesis.base import (
+    STAGES,
+    Catalogue,
+    Combination,
+    Verdict,
+    combination_of,
+    read_combinations,
+)
+from pytest_agentbench.packs.mcp_bench.synthesis.drafts import CASE_ID, DRAFTS_SUFFIX, Asking, Drafts
+from pytest_agentbench.packs.mcp_bench.synthesis.stages import WORDINGS
+from pytest_agentbench.packs.mcp_bench.synthesis.synthesis import Outcome, Synthesis
+from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile, jobs_of
+from pytest_agentbench.records.case import Case, Model, RunnerSpec
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.client import ChatClient
+
+
+_OUTPUT = Path("outputs")
+"""Where what servers list is kept, as sessions do."""
+
+
+class Call:
+    """What one call is asked for, and what has come of it so far.
+
+    :raises ConfigError: a file or an option is wrong, or the model has no key.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._path = Path(os.path.abspath(args.output))  # without `..`: what is declared above it counts
+        self._declared = declared_servers(args.profile)
+        self._combinations = (
+            read_combinations(args.combinations) if args.servers is None else [combination_of(args.servers)]
+        )
+        self._model = _model(args.model, self._path)
+        self._file = TaskFile(self._path)
+        self._redactor = redactor_of(self._declared.servers.values())
+        if self._model.api_key_env is not None:
+            self._redactor.know([self._model.api_key_env])
+        self._ledger = Ledger(STAGES, args.max_cost)
+        self._outcome = Outcome()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file has all tasks that were asked for."""
+        return len(self._outcome.accepted) + len(self._outcome.there) == self._wanted
+
+    @property
+    def _wanted(self) -> int:
+        return len(self._combinations) * int(self._args.count)
+
+    async def make(self) -> None:
+        """Makes the tasks. What comes of them is in the file at once."""
+        catalogues = await self._catalogues()
+        possible = [each for each in self._combinations if self._is_possible(each, catalogues)]
+        if not possible:
+            return
+        drafts_path = self._path.with_name(self._path.name + DRAFTS_SUFFIX)
+        with Drafts.open(drafts_path, self._model.model_id, self._args.language, self._redactor) as drafts:
+            self._file = TaskFile(self._path)  # again: until now another call may have written to it
+            jobs = [job for each in possible for job in self._jobs(each, catalogues)]
+            async with _client(self._model, self._path) as client:
+                asking = Asking(client, drafts, self._ledger, self._redactor)
+                wording = WORDINGS[self._args.language]
+                synthesis = Synthesis(asking, drafts, self._file, wording, self._tell)
+                self._outcome = synthesis.outcome
+                await synthesis.run(jobs)
+
+    async def _catalogues(self) -> dict[str, Catalogue]:
+        """What the servers list that are wanted; of those that are not to be had the reason is told."""
+        found = {}
+        async with started_servers(self._declared, _OUTPUT) as started:
+            for name in dict.fromkeys(name for each in self._combinations for name in each.servers):
+                try:
+                    asked = await started.ask(name)
+                except ConfigError as error:
+                    _warn(str(error))
+                    continue
+                if asked.listing is not None and asked.listing.tools:
+                    found[name] = Catalogue(name, asked.listing.tools)
+                else:
+                    _warn(f"server {name!r}: {asked.problem or 'it lists no tools'}")
+        return found
+
+    def _is_possible(self, combination: Combination, catalogues: Mapping[str, Catalogue]) -> bool:
+        missing = [name for name in combination.servers if name not in catalogues]
+        if missing:
+            _warn(f"no tasks for {combination.name!r}: it needs {', '.join(missing)}")
+        return not missing
+
+    def _jobs(self, combination: Combination, catalogues: Mapping[str, Catalogue]) -> list[Job]:
+        categories = {name: server.category for name, server in self._declared.servers.items()}
+        return jobs_of(combination, self._args.count, catalogues, categories, self._file)
+
+    def _tell(self, task_id: str, draft: int, verdict: Verdict) -> None:
+        """One line as soon as a draft has ended."""
+        quality = verdict.quality
+        scores = f" (solvability {quality.solvability:g}, utility {quality.utility:g})" if quality is not None else ""
+        said = f"accepted{scores}" if verdict.accepted else f"rejected{scores}: {'; '.join(map(str, verdict.reasons))}"
+        print(printable(f"{task_id} draft {draft} {said}"), flush=True)
+
+    def tell_end(self) -> None:
+        """What became of the tasks, and what that cost."""
+        outcome = self._outcome
+        for task_id, why in (*outcome.given_up.items(), *outcome.waiting.items()):
+            _warn(f"{task_id}: {'given up' if task_id in outcome.given_up else 'not made'}: {why}")
+        for line in (*self._counts(), *self._costs()):
+            print(printable(line))
+        used = {name for each in self._combinations for name in each.servers}
+        if self._file.texts("task_description") and (
+            unknown := used - root_around(self._path).mcp_servers(self._path).keys()
+        ):
+            _warn(
+                f"no servers.yaml or commands.json beside {self._args.output} or above it declares "
+                f"{', '.join(sorted(unknown))}: sessions need a run profile that does"
+            )
+
+    def _counts(self) -> Iterator[str]:
+        outcome = self._outcome
+        done = len(outcome.accepted) + len(outcome.there)
+        there = f", {len(outcome.there)} of them were there" if outcome.there else ""
+        yield f"{done} of {self._wanted} tasks in {self._args.output}{there}"
+        if outcome.drafts:
+            reasons = ", ".join(f"{kind} {count}" for kind, count in outcome.reasons.most_common())
+            yield f"{outcome.drafts} drafts rejected: {reasons}"
+
+    def _costs(self) -> Iterator[str]:
+        yield f"{'stage':<12}{'requests':>10}{'input tokens':>15}{'output tokens':>15}{'USD':>10}"
+        for stage, spent in self._ledger.rows():
+            cost = "?" if spent.unknown else f"{spent.cost_usd:.4f}"
+            yield f"{stage:<12}{spent.requests:>10,}{spent.input_tokens:>15,}{spent.output_tokens:>15,}{cost:>10}"
+        if (uncounted := self._ledger.uncounted()) is not None:
+            yield uncounted
+
+
+@asynccontextmanager
+async def _client(model: Model, task_file: Path) -> AsyncIterator[ChatClient]:
+    """The way to the model; a scripted one answers from the demo.yaml beside the task file."""
+    scripts = Scripts()
+    if model.scripted:
+        scripts.load_beside(Case(case_id=CASE_ID, title=CASE_ID, path=task_file, runner=RunnerSpec(type="predictions")))
+    endpoints = Endpoints(scripts=scripts)
+    try:
+        yield endpoints.client(model)
+    finally:
+        await endpoints.close()
+
+
+def _model(model_id: str, task_file: Path) -> Model:
+    """The model of that id, as it is declared for the task file, else for the current folder.
+
+    Raises ConfigError where its key is missing.
+    """
+    declared = [root_around(path).models() for path in (task_file, Path.cwd())]
+    model = resolve_model(model_id, models=next((each for each in declared if each.get(model_id)), declared[0]))
+    if (reason := missing_key(model)) is not None:
+        raise ConfigError(reason)
+    return model
+
+
+def _warn(message: str) -> None:
+    print(f"agentbench mcp synthesize: {printable(message)}", file=sys.stderr)
+
+
+_USAGE, _INTERRUPTED = 2, 130
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    from pytest_agentbench.options import parse_money, parse_positive
+
+    parser = subparsers.add_parser(
+        "synthesize",
+        help="make a file of MCP tasks for servers",
+        description="Let a model make tasks for MCP servers: dependencies between their tools and a detailed task, a "
+        "fuzzy request for it, mechanical checks, and an assessment that only good tasks pass. The same command goes "
+        "on where it was interrupted; nothing is paid for twice. Exit status 0: the file has all tasks; 1: fewer; "
+        "2: wrong usage.",
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--servers", metavar="NAMES", help='the servers that each task uses, such as "Time,Git"')
+    which.add_argument(
+        "--combinations", type=Path, metavar="FILE", help="a file of combinations of servers, as MCP-Bench has them"
+    )
+    parser.add_argument(
+        "--count", type=parse_positive, default=1, metavar="N", help="tasks of each combination (default: %(default)s)"
+    )
+    parser.add_argument("--model", required=True, metavar="ID", help="the model that makes and assesses the tasks")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("tasks.json"),
+        metavar="FILE",
+        help="the task file, to which tasks are added; FILE.drafts.jsonl keeps every draft (default: %(default)s)",
+    )
+    parser.add_argument("--language", choices=("en", "zh"), default="en", help="of the tasks (default: %(default)s)")
+    parser.add_argument(
+        "--max-cost", type=parse_money, metavar="USD", help="ask nothing more once this call has cost this much"
+    )
+    parser.add_argument("--profile", metavar="NAME", help="the run profile that says where servers run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Makes the tasks; says how each draft ended, what became of the tasks, and what that cost."""
+    import asyncio
+
+    if args.output.suffix != ".json":
+        print(f"agentbench mcp synthesize: --output: found {args.output}, expected a .json file", file=sys.stderr)
+        return _USAGE
+    call = Call(args)
+    try:
+        asyncio.run(call.make())
+    except KeyboardInterrupt:
+        call.tell_end()
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return _INTERRUPTED
+    call.tell_end()
+    return 0 if call.is_complete else 1

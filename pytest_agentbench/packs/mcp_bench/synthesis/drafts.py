@@ -1,0 +1,209 @@
+"""The file beside the tasks that keeps every reply that was paid for, and the asking of a model where none is kept.
+
+One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was waiting
+for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft, the texts,
+scores and reasons; none where the draft was accepted). Both name the model and the language: another model's drafts are
+no drafts of this one. A line that is cut off or is none of these is passed over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+
+from pydantic import ValidationError
+
+from pytest_agentbench.bounded.files import MAX_DOCUMENT, plain_size
+from pytest_agentbench.errors import AgentbenchError, ConfigError, UnwritableError
+from pytest_agentbench.judging.asking import JudgeReply, ask, chat_sender
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Language, Stage, Verdict
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.store.redaction import Redactor
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.models.pricing import Ledger
+
+
+# The file beside the tasks that keeps every reply that was paid for, and how every draft ended.
+#
+# One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was waiting
+# for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft, the texts,
+# scores and reasons; none where the draft was accepted). Both name the model and the language: another model's drafts are
+# no drafts of this one. A line that is cut off or is none of these is passed over.
+
+
+DRAFTS_SUFFIX = ".drafts.jsonl"
+
+
+class Place(NamedTuple):
+    """A stage of a draft. Drafts of a task count from 1."""
+
+    task_id: str
+    draft: int
+    stage: Stage
+
+
+class Drafts:
+    """What one model wrote of the tasks of one file, by `open`. Replies and verdicts are found as they were kept."""
+
+    def __init__(self, path: Path, descriptor: int, model_id: str, language: Language, redactor: Redactor) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._author = {"model": model_id, "language": language}
+        self._redactor = redactor
+        self._replies: dict[tuple[Place, int], JudgeReply] = {}
+        self._verdicts: dict[tuple[str, int], Verdict] = {}
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, model_id: str, language: Language, redactor: Redactor) -> Iterator[Self]:
+        """The drafts in the file, which is made where there is none. Secrets are redacted from what is kept.
+
+        :raises ConfigError: another process has it open.
+        :raises UnwritableError: it cannot be written.
+        """
+        from filelock import lock_descriptor
+
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        try:
+            if not lock_descriptor(descriptor, blocking=False):
+                raise ConfigError(f"{path}: another process makes tasks for this file; wait until it is done")
+            drafts = cls(path, descriptor, model_id, language, redactor)
+            drafts._load()
+            yield drafts
+        finally:
+            os.close(descriptor)  # which lets go of the lock
+
+    def reply(self, place: Place, request: int) -> JudgeReply | None:
+        """The reply that the `request`-th request (from 1) at this place got; None where it was never answered."""
+        return self._replies.get((place, request))
+
+    def keep_reply(self, place: Place, request: int, content: str, usage: Usage) -> None:
+        """Keeps a reply. Raises UnwritableError."""
+        used = usage.model_dump(include={"input_tokens", "output_tokens", "cost_usd"})
+        self._append({"kind": "reply", **place._asdict(), "request": request, "content": content, "usage": used})
+
+    def verdict(self, task_id: str, draft: int) -> Verdict | None:
+        """How a draft ended; None where it has not, or was never begun."""
+        return self._verdicts.get((task_id, draft))
+
+    def keep_verdict(self, task_id: str, draft: int, verdict: Verdict) -> None:
+        """Keeps how a draft ended; a later one of the same draft counts. Raises UnwritableError."""
+        self._verdicts[task_id, draft] = verdict
+        ended = verdict.model_dump(mode="json", exclude_none=True)
+        self._append({"kind": "verdict", "task_id": task_id, "draft": draft, "accepted": verdict.accepted, **ended})
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        shown = self._redactor.value({**line, **self._author})
+        data = (json.dumps(shown, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+    def _load(self) -> None:
+        plain_size(self._descriptor, self.path, MAX_DOCUMENT)
+        with open(os.dup(self._descriptor), "rb") as file:
+            file.seek(0)
+            content = file.read()
+        if content and not content.endswith(b"\n"):  # a process was killed as it wrote
+            os.write(self._descriptor, b"\n")
+        for text in content.split(b"\n"):
+            try:
+                line = json.loads(text)
+                if isinstance(line, dict) and line.items() >= self._author.items():
+                    self._take(line)
+            except (ValueError, KeyError, TypeError, RecursionError, ValidationError):
+                continue
+
+    def _take(self, line: dict[str, Any]) -> None:
+        if line["kind"] == "reply":
+            place = Place(line["task_id"], line["draft"], line["stage"])
+            self._replies[place, line["request"]] = JudgeReply(str(line["content"]))
+        elif line["kind"] == "verdict":
+            fields = {name: line[name] for name in Verdict.model_fields if name in line}
+            self._verdicts[line["task_id"], line["draft"]] = Verdict.model_validate(fields)
+
+
+def _unwritable(path: Path, error: OSError) -> UnwritableError:
+    return UnwritableError(f"{path}: cannot be written: {error.strerror or error}; what is there is kept")
+
+
+CASE_ID = "mcp-synthesize"
+"""By which scripted models know these requests."""
+
+T = TypeVar("T")
+
+
+class Unusable(AgentbenchError):
+    """The model's replies did not keep the form that was asked for."""
+
+
+class Unanswered(AgentbenchError):
+    """The model cannot be asked, or not any more: the task has to wait for the next call."""
+
+
+class Asking:
+    """One model, the replies it gave before, and what it costs. Secrets are redacted from what it is sent and says.
+
+    `stopped` says why nothing more is asked.
+    """
+
+    def __init__(self, client: ChatClient, drafts: Drafts, ledger: Ledger, redactor: Redactor) -> None:
+        self.stopped: str | None = None
+        self._client, self._drafts, self._ledger, self._redactor = client, drafts, ledger, redactor
+
+    async def __call__(
+        self,
+        place: Place,
+        messages: Sequence[dict[str, str]],
+        response_format: Mapping[str, Any] | None,
+        parse: Callable[[str], T],
+    ) -> T:
+        """What `parse` makes of the reply; a reply that it refuses is asked for again, with what was wrong.
+
+        Raises Unusable after the last of them, and Unanswered where the model gives none or the budget is used up.
+        """
+        send_request = chat_sender(self._client, CASE_ID, response_format, {})
+        numbers = itertools.count(1)
+
+        async def send(conversation: Sequence[dict[str, str]]) -> JudgeReply:
+            number = next(numbers)
+            if (kept := self._drafts.reply(place, number)) is not None:
+                return kept
+            self._may_ask()
+            reply = await send_request(conversation)
+            self._ledger.book(place.stage, reply.usage)
+            shown = JudgeReply(self._redactor.text(reply.content or ""), reply.usage, reply.finish_reason)
+            self._keep(place, number, shown)
+            return shown
+
+        asked = await ask(send, self._redactor.value(messages), parse)
+        if asked.verdict is not None:
+            return asked.verdict
+        if asked.status == "invalid_output":
+            raise Unusable(str(asked.error))
+        raise Unanswered(self.stopped or str(asked.error))
+
+    def _may_ask(self) -> None:
+        self.stopped = self.stopped or self._ledger.used_up()
+        if self.stopped is not None:
+            raise Unanswered(self.stopped)
+
+    def _keep(self, place: Place, number: int, reply: JudgeReply) -> None:
+        try:
+            self._drafts.keep_reply(place, number, reply.content or "", reply.usage)
+        except UnwritableError as error:
+            self.stopped = str(error)
+            raise

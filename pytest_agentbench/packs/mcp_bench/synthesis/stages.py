@@ -1,0 +1,251 @@
+"""The stages that ask a model (seed 004, 4.2 and A.3): a detailed task, its fuzzy text, the gate."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated
+
+from pydantic import Field
+
+from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.prompts import Block, boundary_of, clipped, rendered
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, invalid, read_json
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Generated, Kind, Language, Quality, Reason
+from pytest_agentbench.packs.mcp_bench.synthesis.chinese import CHINESE
+from pytest_agentbench.packs.mcp_bench.synthesis.english import ENGLISH
+from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job
+from pytest_agentbench.packs.mcp_bench.synthesis.wording import Wording
+from pytest_agentbench.tools.mcp.servers import ServerTool
+
+WORDINGS: Mapping[Language, Wording] = {"en": ENGLISH, "zh": CHINESE}
+"""The prompts, by the language of the tasks."""
+
+_MOST_OF_TOOLS = 200_000
+"""Characters of all tools of a request, some 50,000 tokens."""
+_LEAST_OF_TOOL = 100
+_SLOT = re.compile(r"^\{(\w+)\}$", re.MULTILINE)
+
+Filling = Sequence[str | Block]
+"""What comes in a slot: our own words, and material of others."""
+
+
+def request(wording: Wording, template: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
+    """The messages of a request: the template with its slots filled, each on lines of its own."""
+    parts: list[str | Block] = []
+    for at, piece in enumerate(_SLOT.split(template)):
+        if at % 2:
+            parts += fillings[piece]
+        elif own := piece.removeprefix("\n").removesuffix("\n"):
+            parts.append(own)
+    boundary = boundary_of(parts)
+    return [
+        {"role": "system", "content": wording.system.replace("{boundary}", boundary)},
+        {"role": "user", "content": rendered(parts, boundary)},
+    ]
+
+
+def tools_block(catalogues: Sequence[Catalogue]) -> Block:
+    """All tools of the servers: id, description, and the JSON Schema of the arguments.
+
+    Where they are too long together, the longest descriptions and schemas are cut until they are not.
+    """
+    tools = [tool for catalogue in catalogues for tool in catalogue.tools]
+    limit = _MOST_OF_TOOLS
+    text = _told(tools, limit)
+    while len(text) > _MOST_OF_TOOLS and limit > _LEAST_OF_TOOL:
+        limit //= 2
+        text = _told(tools, limit)
+    return Block("tools", text)
+
+
+def _told(tools: Sequence[ServerTool], limit: int) -> str:
+    return "\n\n".join(
+        f"{tool.tool_id}\n{clipped(tool.description.strip(), limit)}\n"
+        f"arguments: {clipped(json.dumps(tool.input_schema, ensure_ascii=False), limit)}"
+        for tool in tools
+    )
+
+
+def problems_block(problems: Sequence[Reason]) -> Block:
+    """What was wrong with former drafts, which the reasons quote."""
+    return Block("reasons", "\n".join(f"- {problem}" for problem in problems))
+
+
+_TEXT = {"type": "string"}
+_DEPENDENCY = {
+    "type": "object",
+    "properties": {"tool": _TEXT, "prerequisites": {"type": "array", "items": _TEXT}},
+    "required": ["tool", "prerequisites"],
+    "additionalProperties": False,
+}
+TASK_FORMAT = structured(
+    "generated_task",
+    {
+        "dependency_analysis": _TEXT,
+        "task_description": _TEXT,
+        "dependencies": {"type": "array", "items": _DEPENDENCY},
+    },
+)
+_MAX_OTHERS = 20
+_MAX_OTHER = 300
+
+
+def generation_request(
+    wording: Wording, job: Job, others: Sequence[str], problems: Sequence[Reason]
+) -> list[dict[str, str]]:
+    """Asks for one task. `others` are the tasks that exist; `problems` says what was wrong with former drafts."""
+    combination = job.combination
+    several = wording.several_servers.format(servers=", ".join(combination.servers))
+    scenario = wording.scenario.format(name=combination.name, description=combination.description)
+    shown = "\n".join(f"- {clipped(' '.join(other.split()), _MAX_OTHER)}" for other in others[-_MAX_OTHERS:])
+    fillings: dict[str, Filling] = {
+        "tools": [tools_block(job.catalogues)],
+        "several_servers": [several] if len(combination.servers) > 1 else [],
+        "scenario": [scenario] if combination.description else [],
+        "ordinal": [wording.ordinal.format(number=job.number, count=job.count)] if job.count > 1 else [],
+        "others": [wording.others, Block("tasks", shown)] if others else [],
+        "problems": [wording.problems, problems_block(problems)] if problems else [],
+    }
+    return request(wording, wording.generation, fillings)
+
+
+class _Dependency(ReplyPart):
+    tool: str
+    prerequisites: tuple[str, ...]
+
+
+class _TaskReply(ReplyPart):
+    dependency_analysis: str = Field(min_length=1)
+    task_description: str = Field(min_length=1)
+    dependencies: tuple[_Dependency, ...]
+
+
+def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
+    """The task in a reply. Raises InvalidReply, also for dependencies of unknown tools and for circles."""
+    reply = read_json(text, _TaskReply)
+    known = _known_names(catalogues)
+    if problems := list(_unknown(reply.dependencies, known)):
+        raise invalid(problems)
+    graph: dict[str, tuple[str, ...]] = {}
+    for each in reply.dependencies:
+        tool = known[each.tool]
+        prerequisites = map(known.__getitem__, each.prerequisites)
+        graph[tool] = tuple(dict.fromkeys([*graph.get(tool, ()), *prerequisites]))
+    graph = {tool: prerequisites for tool, prerequisites in graph.items() if prerequisites}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise invalid([f"dependencies: found the circle {' -> '.join(error.args[1])}, expected none"]) from error
+    return Generated(
+        task_description=reply.task_description,
+        dependency_analysis=reply.dependency_analysis,
+        dependencies=graph,
+    )
+
+
+def reader(catalogues: Sequence[Catalogue]) -> partial[Generated]:
+    """`read_generated` for these servers."""
+    return partial(read_generated, catalogues=catalogues)
+
+
+def _known_names(catalogues: Sequence[Catalogue]) -> Mapping[str, str]:
+    """A tool's id by its id, and by its name where only one tool is called so."""
+    tools = [tool for catalogue in catalogues for tool in catalogue.tools]
+    times = Counter(tool.name for tool in tools)
+    by_name = {tool.name: tool.tool_id for tool in tools if times[tool.name] == 1}
+    return {**by_name, **{tool.tool_id: tool.tool_id for tool in tools}}
+
+
+def _unknown(dependencies: Sequence[_Dependency], known: Mapping[str, str]) -> Iterator[str]:
+    for at, each in enumerate(dependencies):
+        for name in dict.fromkeys((each.tool, *each.prerequisites)):
+            if name not in known:
+                yield f"dependencies[{at}]: found {name!r}, expected one of the listed tools, as Server:tool"
+
+
+_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_QUOTES = {'"': '"', "“": "”", "「": "」"}
+
+
+def fuzzing_request(
+    wording: Wording, task: str, tools: int, *, exact: bool, problems: Sequence[Reason]
+) -> list[dict[str, str]]:
+    """Asks for the fuzzy text of a detailed task. `exact`: its numbers are to stay. `tools` counts the agent's."""
+    fillings: dict[str, Filling] = {
+        "task": [Block("task", task)],
+        "count": [wording.count.format(count=tools)],
+        "exactness": [wording.exact] if exact else [],
+        "problems": [wording.fuzzing_problems, problems_block(problems)] if problems else [],
+    }
+    return request(wording, wording.fuzzing, fillings)
+
+
+def read_fuzzy(text: str) -> str:
+    """The text in a reply, without quotes around it. Raises InvalidReply where there is none."""
+    said = _THOUGHTS.sub("", text).strip()
+    if len(said) > 1 and _QUOTES.get(said[0]) == said[-1] and not {said[0], said[-1]} & set(said[1:-1]):
+        said = said[1:-1].strip()
+    if not said:
+        raise InvalidReply("- the reply is empty, expected the request")
+    return said
+
+
+LEAST_SOLVABILITY = 9.0
+LEAST_UTILITY = 5.0
+"""Of 10; seed 004, 4.2."""
+
+_FEEDBACK = {"type": "string"}
+_SCORE = {"type": "number", "description": "1 to 10."}
+QUALITY_FORMAT = structured(
+    "task_quality",
+    {
+        "solvability_feedback": _FEEDBACK,
+        "utility_feedback": _FEEDBACK,
+        "solvability_score": _SCORE,
+        "utility_score": _SCORE,
+    },
+)
+
+
+def gate_request(wording: Wording, detailed: str, fuzzy: str, catalogues: Sequence[Catalogue]) -> list[dict[str, str]]:
+    """Asks how good a task is."""
+    fillings: dict[str, Filling] = {
+        "task": [Block("task", detailed)],
+        "fuzzy": [Block("request", fuzzy)],
+        "tools": [tools_block(catalogues)],
+    }
+    return request(wording, wording.quality, fillings)
+
+
+class _QualityReply(ReplyPart):
+    solvability_score: Annotated[float, Field(strict=True, ge=1, le=10, allow_inf_nan=False)]
+    utility_score: Annotated[float, Field(strict=True, ge=1, le=10, allow_inf_nan=False)]
+    solvability_feedback: str = ""
+    utility_feedback: str = ""
+
+
+def read_quality(text: str) -> Quality:
+    """The scores in a reply. Raises InvalidReply where one is missing, is no number, or is out of range."""
+    reply = read_json(text, _QualityReply)
+    return Quality(
+        solvability=reply.solvability_score,
+        utility=reply.utility_score,
+        solvability_feedback=reply.solvability_feedback,
+        utility_feedback=reply.utility_feedback,
+    )
+
+
+def shortcomings(quality: Quality) -> Iterator[Reason]:
+    """Why a task of this quality does not pass."""
+    scores: tuple[tuple[Kind, float, float, str], ...] = (
+        ("solvability", quality.solvability, LEAST_SOLVABILITY, quality.solvability_feedback),
+        ("utility", quality.utility, LEAST_UTILITY, quality.utility_feedback),
+    )
+    for kind, score, least, feedback in scores:
+        if score < least:
+            yield Reason(kind=kind, text=f"scored {score:g}, expected at least {least:g}: {feedback}")

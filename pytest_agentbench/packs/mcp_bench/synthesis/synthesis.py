@@ -1,0 +1,190 @@
+"""Make tasks, several at once: draft after draft, each through generation, fuzzing, checks and the gate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pytest_agentbench.errors import ConfigError, UnwritableError
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, Kind, Quality, Reason, Stage, Verdict
+from pytest_agentbench.packs.mcp_bench.synthesis.checks import detailed_problems, fuzzy_problems
+from pytest_agentbench.packs.mcp_bench.synthesis.drafts import Asking, Drafts, Place, Unanswered, Unusable
+from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
+    QUALITY_FORMAT,
+    TASK_FORMAT,
+    fuzzing_request,
+    gate_request,
+    generation_request,
+    read_fuzzy,
+    read_quality,
+    reader,
+    shortcomings,
+)
+from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile
+from pytest_agentbench.packs.mcp_bench.synthesis.wording import Wording
+
+RETRIES = 5
+"""How often a task is drafted again."""
+AT_ONCE = 8
+"""How many tasks are made at the same time."""
+
+
+@dataclass
+class Outcome:
+    """What came of the jobs: accepted now, there before, given up after the last draft, and those that have to wait.
+
+    `given_up` and `waiting` say why. `drafts` counts the rejected drafts of these jobs, those of earlier calls too, and
+    `reasons` what was against them.
+    """
+
+    accepted: list[str] = field(default_factory=list)
+    there: list[str] = field(default_factory=list)
+    given_up: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+    drafts: int = 0
+    reasons: Counter[Kind] = field(default_factory=Counter)
+
+
+Tell = Callable[[str, int, Verdict], None]
+"""Told how a draft ended: the task, the draft's number, the verdict."""
+
+
+class Synthesis:
+    """Makes the tasks of one file. `outcome` holds what has come of them so far."""
+
+    def __init__(self, asking: Asking, drafts: Drafts, file: TaskFile, wording: Wording, tell: Tell) -> None:
+        self.outcome = Outcome()
+        self._asking, self._drafts, self._file = asking, drafts, file
+        self._wording, self._tell = wording, tell
+
+    async def run(self, jobs: Sequence[Job]) -> None:
+        """Makes the tasks of the jobs, AT_ONCE at a time. What `tell` raises ends it."""
+        todo = iter(jobs)
+
+        async def work() -> None:
+            for job in todo:
+                try:
+                    await self._make(job)
+                except Unanswered as error:
+                    self.outcome.waiting[job.task_id] = str(error)
+                except (UnwritableError, ConfigError) as error:  # the task file: nothing more should be paid for
+                    self._asking.stopped = self.outcome.waiting[job.task_id] = str(error)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(AT_ONCE, len(jobs))):
+                    group.create_task(work())
+        except ExceptionGroup as failed:  # what callers know is what `tell` raises, a broken pipe
+            raise failed.exceptions[0] from failed
+
+    async def _make(self, job: Job) -> None:
+        if job.task_id in self._file:
+            self.outcome.there.append(job.task_id)
+            return
+        former: list[Verdict] = []
+        for draft in range(1, RETRIES + 2):
+            verdict = self._kept(job, draft) or await self._judged(job, draft, former)
+            if verdict.accepted:
+                self.outcome.accepted.append(job.task_id)
+                return
+            self.outcome.drafts += 1
+            self.outcome.reasons.update(reason.kind for reason in verdict.reasons)
+            former.append(verdict)
+        self.outcome.given_up[job.task_id] = "; ".join(map(str, former[-1].reasons))
+
+    def _kept(self, job: Job, draft: int) -> Verdict | None:
+        """How a draft ended in an earlier call. A task comes back with its file; out of the file it was taken."""
+        verdict = self._drafts.verdict(job.task_id, draft)
+        if verdict is None or not verdict.accepted:
+            return verdict
+        if not self._file.was_there:
+            self._accept(job, verdict)
+            return verdict
+        removed = Reason(kind="removed by hand", text=f"it is no longer in {self._file.path.name}")
+        verdict = verdict.model_copy(update={"reasons": (removed,)})
+        self._drafts.keep_verdict(job.task_id, draft, verdict)
+        return verdict
+
+    async def _judged(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
+        """A new draft, kept with how it ended."""
+        verdict = await self._drafted(job, draft, former)
+        if verdict.accepted:
+            self._accept(job, verdict)
+        self._drafts.keep_verdict(job.task_id, draft, verdict)
+        self._tell(job.task_id, draft, verdict)
+        return verdict
+
+    def _accept(self, job: Job, verdict: Verdict) -> None:
+        if verdict.generated is None or verdict.fuzzy is None:
+            raise ValueError(f"{job.task_id}: an accepted draft has both texts")
+        self._file.add(job.combination, job.task_id, verdict.generated, verdict.fuzzy, job.distraction)
+
+    async def _drafted(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
+        """Stage after stage, up to the first that has reasons against it.
+
+        Where only the fuzzy text of the last draft was rejected, its detailed task gets another one.
+        """
+        generated = former[-1].generated if former and former[-1].stage == "fuzzing" else None
+        try:
+            if generated is None:
+                generated, reasons = await self._generated(job, draft, former)
+                if reasons:
+                    return Verdict(stage="generation", reasons=reasons, generated=generated)
+        except Unusable as error:
+            return Verdict(stage="generation", reasons=_unparseable(error))
+        try:
+            fuzzy, reasons = await self._fuzzed(job, draft, generated, former)
+        except Unusable as error:
+            return Verdict(stage="fuzzing", reasons=_unparseable(error), generated=generated)
+        if reasons:
+            return Verdict(stage="fuzzing", reasons=reasons, generated=generated, fuzzy=fuzzy)
+        try:
+            quality, reasons = await self._assessed(job, draft, generated, fuzzy)
+        except Unusable as error:
+            return Verdict(stage="gate", reasons=_unparseable(error), generated=generated, fuzzy=fuzzy)
+        # Another task may have got the same text while this one was assessed.
+        reasons = reasons or tuple(detailed_problems(generated, job.catalogues, self._file.texts("task_description")))
+        return Verdict(stage="gate", reasons=reasons, generated=generated, fuzzy=fuzzy, quality=quality)
+
+    async def _generated(self, job: Job, draft: int, former: Sequence[Verdict]) -> tuple[Generated, tuple[Reason, ...]]:
+        others = self._file.texts("task_description", job.combination)
+        problems = _reasons(former, ("generation", "gate"))
+        messages = generation_request(self._wording, job, others, problems)
+        place = Place(job.task_id, draft, "generation")
+        generated = await self._asking(place, messages, TASK_FORMAT, reader(job.catalogues))
+        existing = self._file.texts("task_description")
+        return generated, tuple(detailed_problems(generated, job.catalogues, existing))
+
+    async def _fuzzed(
+        self, job: Job, draft: int, generated: Generated, former: Sequence[Verdict]
+    ) -> tuple[str, tuple[Reason, ...]]:
+        detailed = generated.task_description
+        messages = fuzzing_request(
+            self._wording,
+            detailed,
+            sum(len(catalogue.tools) for catalogue in job.catalogues),
+            exact=job.exact,
+            problems=_reasons(former, ("fuzzing",)),
+        )
+        fuzzy = await self._asking(Place(job.task_id, draft, "fuzzing"), messages, None, read_fuzzy)
+        existing = self._file.texts("fuzzy_description")
+        return fuzzy, tuple(fuzzy_problems(detailed, fuzzy, job.catalogues, existing, exact=job.exact))
+
+    async def _assessed(
+        self, job: Job, draft: int, generated: Generated, fuzzy: str
+    ) -> tuple[Quality, tuple[Reason, ...]]:
+        messages = gate_request(self._wording, generated.task_description, fuzzy, job.catalogues)
+        quality = await self._asking(Place(job.task_id, draft, "gate"), messages, QUALITY_FORMAT, read_quality)
+        return quality, tuple(shortcomings(quality))
+
+
+def _reasons(former: Iterable[Verdict], stages: Sequence[Stage]) -> list[Reason]:
+    """What was against former drafts at these stages, each reason once."""
+    found = (reason for verdict in former if verdict.stage in stages for reason in verdict.reasons)
+    return list(dict.fromkeys(found))
+
+
+def _unparseable(error: Unusable) -> tuple[Reason, ...]:
+    return (Reason(kind="unparseable", text=" ".join(str(error).split())),)

@@ -1,0 +1,195 @@
+"""The file of tasks in the form of MCP-Bench, to which accepted ones are added, and the tasks still to make."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict
+
+from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.documents import parse_json, read_bytes
+from pytest_agentbench.config.loader import validate
+from pytest_agentbench.errors import ConfigError, UnwritableError
+from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Combination, Generated, calculates
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.store.files import write_atomically
+from pytest_agentbench.tools.mcp.distraction import distraction_servers
+
+_LARGEST = 256 * 2**20
+_SEPARATOR = re.compile(r"[\W_]+")
+
+
+class _Task(Record):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    task_id: str
+    task_description: str = ""
+    fuzzy_description: str = ""
+
+
+class _Group(Record):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    servers: tuple[str, ...]
+    tasks: tuple[_Task, ...]
+
+
+class _Document(Record):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    server_tasks: tuple[_Group, ...]
+
+
+class TaskFile:
+    """The tasks that are accepted. What others wrote in the file stays as it is, also what they write meanwhile.
+
+    `was_there` says whether the file existed. Raises ConfigError for one of another form, which is never written to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.was_there = path.exists()
+        self._asked: set[frozenset[str]] = set()
+        self._document: dict[str, Any] = {"server_tasks": []}
+        self._read()
+
+    def __contains__(self, task_id: object) -> bool:
+        return any(task["task_id"] == task_id for task in self._tasks())
+
+    def task_ids(self, combination: Combination, count: int) -> list[str]:
+        """The ids of the first `count` tasks of a combination: a slug of its servers and a number.
+
+        :raises ConfigError: tasks of other servers have them.
+        """
+        slug, servers = _slug(combination.servers), frozenset(combination.servers)
+        known = [*self._asked, *(frozenset(group["servers"]) for group in self._groups)]
+        for other in known:
+            if other != servers and _slug(sorted(other)) == _slug(sorted(servers)):
+                raise ConfigError(
+                    f"{self.path}: tasks of {', '.join(sorted(servers))} and tasks of {', '.join(sorted(other))} would "
+                    f"have the same ids ({slug}_000, ...); write them to files of their own with --output"
+                )
+        self._asked.add(servers)
+        return [f"{slug}_{number:03}" for number in range(count)]
+
+    def texts(self, field: str, combination: Combination | None = None) -> list[str]:
+        """The texts of all tasks, or of those of a combination, in their order."""
+        groups = self._groups if combination is None else filter(None, [self._group(combination)])
+        return [task[field] for group in groups for task in group["tasks"] if task.get(field)]
+
+    def add(
+        self, combination: Combination, task_id: str, generated: Generated, fuzzy: str, distraction: Sequence[str]
+    ) -> None:
+        """Adds a task, and writes the file whole or not at all.
+
+        :raises UnwritableError: it cannot be written.
+        :raises ConfigError: meanwhile it has got another form.
+        """
+        self._read()
+        group = self._group(combination)
+        if group is None:
+            group = {
+                "server_name": "+".join(combination.servers),
+                "servers": list(combination.servers),
+                "combination_name": combination.name,
+                "combination_type": combination.type,
+                "tasks": [],
+            }
+            self._groups.append(group)
+        task = {
+            "task_id": task_id,
+            "task_description": generated.task_description,
+            "fuzzy_description": fuzzy,
+            "dependency_analysis": generated.dependency_analysis,
+            "dependencies": {tool: list(needed) for tool, needed in generated.dependencies.items()},
+            "distraction_servers": list(distraction),
+        }
+        group["tasks"] = sorted([*group["tasks"], task], key=lambda each: str(each["task_id"]))
+        self._write()
+
+    def _read(self) -> None:
+        """Takes what is in the file, where it is there: a file that is gone comes back with the next task."""
+        if not self.path.exists():
+            return
+        try:
+            parsed = parse_json(read_bytes(self.path, _LARGEST), self.path)
+            validate(parsed, _Document, Scope(folder=str(self.path.parent)))
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error}\ntasks are added to files of the form that this command writes only: name "
+                "another file with --output"
+            ) from error
+        self._document = parsed.data
+
+    def _write(self) -> None:
+        self._document["total_tasks"] = len(list(self._tasks()))
+        data = (json.dumps(self._document, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "replace")
+        try:
+            write_atomically(str(self.path.parent), self.path.name, data)
+        except OSError as error:
+            said = error.strerror or error
+            raise UnwritableError(f"{self.path}: cannot be written: {said}; what is there is kept") from error
+
+    @property
+    def _groups(self) -> list[dict[str, Any]]:
+        groups: list[dict[str, Any]] = self._document["server_tasks"]
+        return groups
+
+    def _group(self, combination: Combination) -> dict[str, Any] | None:
+        wanted = frozenset(combination.servers)
+        return next((group for group in self._groups if frozenset(group["servers"]) == wanted), None)
+
+    def _tasks(self) -> Iterator[dict[str, Any]]:
+        return (task for group in self._groups for task in group["tasks"])
+
+
+def _slug(servers: Iterable[str]) -> str:
+    words = "_".join(_SEPARATOR.sub("_", server).strip("_") for server in servers)
+    return words.lower().strip("_") or "task"
+
+
+DISTRACTION_SERVERS = PlannerSettings().distraction_servers
+"""How many servers stand beside those of a task: as many as a run offers by default."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One task to make, the `number`-th, from 1, of `count` for these servers.
+
+    `exact`: it calculates, so that its numbers stay. `distraction` are servers beside its own.
+    """
+
+    task_id: str
+    number: int
+    count: int
+    combination: Combination
+    catalogues: Sequence[Catalogue]
+    exact: bool
+    distraction: Sequence[str]
+
+
+def jobs_of(
+    combination: Combination,
+    count: int,
+    catalogues: Mapping[str, Catalogue],
+    categories: Mapping[str, str | None],
+    file: TaskFile,
+) -> list[Job]:
+    """The first `count` tasks of a combination. `categories` are those of all declared servers, None for no category.
+
+    :raises ConfigError: tasks of other servers in the file have the same ids.
+    """
+    own = [catalogues[name] for name in combination.servers]
+    exact = any(calculates(catalogue, categories[catalogue.server]) for catalogue in own)
+
+    def job(number: int, task_id: str) -> Job:
+        distraction = distraction_servers(task_id, categories, combination.servers)[:DISTRACTION_SERVERS]
+        return Job(task_id, number, count, combination, own, exact, distraction)
+
+    return [job(number, task_id) for number, task_id in enumerate(file.task_ids(combination, count), start=1)]

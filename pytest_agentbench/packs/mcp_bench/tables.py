@@ -1,0 +1,299 @@
+"""`agentbench mcp report REPORT...`: the tables of MCP-Bench (seed 004, tables 3 to 6) from report.json."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
+
+    from pytest_agentbench.cli.merge import Part
+
+
+Group = Mapping[str, Any]
+"""A group of tasks as `models[].tool_use` of report.json has it."""
+Models = Sequence[tuple[str, Mapping[str, Any]]]
+"""The models' names and their `tool_use`."""
+
+UNKNOWN = "-"
+_INTERVAL = "95 % interval"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: the first column names models and is aligned left, all others right. `note` says how to read it."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    cell: Callable[[Group], str]
+
+
+def tables(models: Models) -> list[Table]:
+    """All tables in which there is something to say."""
+    counts = sorted({int(count) for _, found in models for count in found["by_servers"]})
+    found = [
+        _leaderboard("Table 3: all tasks", models, "total"),
+        _leaderboard("Table 4: tasks with a single server", models, "single_server"),
+        _leaderboard("Table 5: tasks with several servers", models, "multi_server"),
+        _by_servers("Table 6: rounds and tool calls per task, by the number of servers", models, counts, _effort),
+        _by_servers("Overall score, by the number of servers", models, counts, _overall),
+        _further("Further figures, all tasks", models),
+    ]
+    return [table for table in found if table.rows]
+
+
+def _leaderboard(title: str, models: Models, group: str) -> Table:
+    """The best overall score first."""
+    there = [(name, found[group]) for name, found in models if found[group] is not None]
+    ordered = sorted(there, key=lambda each: -(_mean(each[1], "overall") or 0.0))
+    note = "Rates in percent; the judge's scores, of 10, as fractions of 1. Scores are of the tasks that were judged."
+    return _table(title, _SCORES, ordered, note)
+
+
+def _by_servers(
+    title: str, models: Models, counts: Sequence[int], columns: Callable[[str, Callable[[Group], Group]], list[_Column]]
+) -> Table:
+    """Columns for each number of servers, then for all tasks."""
+    shown = [column for count in counts for column in columns(_servers(count), _at(str(count)))]
+    shown += columns("all", lambda found: found["total"])
+    return _table(title, shown, models, f"Means with their {_INTERVAL}s over tasks.")
+
+
+def _further(title: str, models: Models) -> Table:
+    return _table(title, _FURTHER, [(name, found["total"]) for name, found in models], "Rates in percent.")
+
+
+def _table(title: str, columns: Sequence[_Column], rows: Sequence[tuple[str, Group]], note: str) -> Table:
+    cells = tuple((name, *(column.cell(found) for column in columns)) for name, found in rows)
+    return Table(title, ("model", *(column.title for column in columns)), cells, note)
+
+
+def _servers(count: int) -> str:
+    return f"{count} server{'' if count == 1 else 's'}"
+
+
+def _at(count: str) -> Callable[[Group], Group]:
+    return lambda found: found["by_servers"].get(count) or {"figures": {}}
+
+
+def _effort(label: str, group: Callable[[Group], Group]) -> list[_Column]:
+    return [
+        _Column(f"{what}, {label}", lambda found, key=what: _with_interval(group(found), key, 1))  # type: ignore[misc]
+        for what in ("rounds", "calls")
+    ]
+
+
+def _overall(label: str, group: Callable[[Group], Group]) -> list[_Column]:
+    return [_Column(label, lambda found: _with_interval(group(found), "overall", 3))]
+
+
+def _figure(group: Group, name: str) -> Mapping[str, Any]:
+    figure: Mapping[str, Any] = group["figures"].get(name) or {}
+    return figure
+
+
+def _mean(group: Group, name: str) -> float | None:
+    found: float | None = _figure(group, name).get("mean")
+    return found
+
+
+def _number(value: float | None, digits: int, scale: float = 1) -> str:
+    return UNKNOWN if value is None else f"{scale * value:,.{digits}f}"
+
+
+def _with_interval(group: Group, name: str, digits: int) -> str:
+    figure = _figure(group, name)
+    interval = _ends(figure, digits, 1.0 if name == "overall" else inf)
+    return _number(figure.get("mean"), digits) + (f" [{interval}]" if interval != UNKNOWN else "")
+
+
+def _ends(figure: Mapping[str, Any], digits: int, most: float) -> str:
+    """Cut to what there can be: an interval of few tasks reaches beyond."""
+    ends = figure.get("ci95")
+    return UNKNOWN if ends is None else ", ".join(_number(min(most, max(0.0, end)), digits) for end in ends)
+
+
+def _plain(title: str, name: str, digits: int, scale: float = 1) -> _Column:
+    return _Column(title, lambda group: _number(_mean(group, name), digits, scale))
+
+
+def _percent(title: str, name: str) -> _Column:
+    return _plain(title, name, 1, 100)
+
+
+_SCORES = (
+    _Column("tasks", lambda group: f"{group['tasks']:,}"),
+    _Column("judged", lambda group: f"{_figure(group, 'overall').get('tasks', 0):,}"),
+    _percent("valid tool names", "valid_tool_name_rate"),
+    _percent("schema compliance", "input_schema_compliance"),
+    _percent("execution success", "execution_success_rate"),
+    *(_plain(name.replace("_", " "), name, 3, 0.1) for name in TOOL_USE_DIMENSIONS),
+    _plain("overall", "overall", 3),
+    _Column(_INTERVAL, lambda group: _ends(_figure(group, "overall"), 3, 1.0)),
+)
+_FURTHER = (
+    _percent("completed", "completed"),
+    _percent("soft errors", "soft_error_rate"),
+    _percent("dependency compliance", "dependency_compliance"),
+    _percent("plans valid at once", "planning_json_compliance"),
+    _plain("servers used", "servers_used", 2),
+    _percent("cross-server", "cross_server"),
+    _plain("tokens", "tokens", 0),
+    _plain("CV over shuffles, %", "cv_percent", 1),
+    _plain("CV over judges, %", "judges_cv_percent", 1),
+)
+
+
+_ANY_WIDTH = 10_000
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "report",
+        help="print the tables of MCP tasks from report.json",
+        description="Print what report.json files say of MCP tasks, in the shape of MCP-Bench's tables 3 to 6: scores "
+        "of all tasks, of those with one server and with several, rounds and calls by the number of servers. Runs of "
+        "one model from several reports are taken together.",
+    )
+    parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT", help="a report.json")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--markdown", action="store_true", help="print Markdown")
+    how.add_argument("--json", action="store_true", help="print the figures with their intervals as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the tables."""
+    import json
+
+    from pytest_agentbench.cli.merge import read_report
+    from pytest_agentbench.cli.output import printable
+
+    parts = [read_report(path) for path in args.reports]
+    found = tool_use_by_model(parts)
+    if args.json:
+        print(json.dumps({"models": found}, indent=2))
+        return 0
+    shown = tables([(printable(model["model_id"]), model["tool_use"]) for model in found])
+    if args.markdown:
+        print("\n\n".join(map(as_markdown, shown)))
+    else:
+        _print(shown)
+    return 0
+
+
+def tool_use_by_model(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """`{model_id, label, scripted, tool_use}` of each model that ran an MCP task, from the runs of all reports.
+
+    Raises ConfigError for a run that two reports have, and where no report has an MCP task.
+    """
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.packs.mcp_bench.scores import model_tool_use
+
+    owners: dict[str, Part] = {}
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for part in parts:
+        for row in part.runs:
+            if (owner := owners.setdefault(row["nodeid"], part)) is not part:
+                raise ConfigError(
+                    f"{part.name}: found a run of {row['nodeid']}, which {owner.name} has too; name one of them"
+                )
+            rows[row["model_id"]].append(row)
+    found = [
+        {
+            "model_id": model_id,
+            "label": of_model[0]["label"],
+            "scripted": of_model[0]["scripted"],
+            "tool_use": figures,
+        }
+        for model_id, of_model in rows.items()
+        if (figures := model_tool_use(of_model)) is not None
+    ]
+    if not found:
+        names = ", ".join(part.name for part in parts)
+        raise ConfigError(f"{names}: found no run of an MCP task; see docs/mcp-bench.md for how to run some")
+    return found
+
+
+def as_markdown(table: Table) -> str:
+    """A table as Markdown has it; names of models cannot break it."""
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+    rule = f"|---|{'---:|' * (len(table.columns) - 1)}"
+    return "\n".join([f"**{table.title}**", "", line(table.columns), rule, *map(line, table.rows), "", table.note])
+
+
+def _print(shown: Sequence[Table]) -> None:
+    """Prints tables; those that a terminal is too narrow for stand on their side, with a column for each model."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_ANY_WIDTH)
+    for table in shown:
+        fits = _width(table.columns, table.rows) <= console.width
+        console.print(Text(table.title, "bold"))
+        for titles, *rows in [[table.columns, *table.rows]] if fits else _on_its_side(table, console.width):
+            width = max(console.width, _width(titles, rows))
+            console.print(_grid(titles, rows, width), width=width, crop=False)
+        console.print(Text(table.note, "dim"), "")
+
+
+def _on_its_side(table: Table, width: int) -> Iterator[list[tuple[str, ...]]]:
+    """The lines of a table with a column for each model, and of more such tables where one is too wide for all."""
+    part: list[tuple[str, ...]] = [table.columns]
+    for row in table.rows:
+        first, *others = zip(*part, row, strict=True)
+        if len(part) > 1 and _width(first, others) > width:
+            yield [*zip(*part, strict=True)]
+            part = [table.columns]
+        part.append(row)
+    yield [*zip(*part, strict=True)]
+
+
+def _width(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Cells that a table needs whose titles are wrapped at blanks."""
+    return sum(_narrowest(title, column) + 2 for title, *column in zip(titles, *rows, strict=True))
+
+
+def _narrowest(title: str, column: Sequence[str]) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, [*title.split(), *column]))
+
+
+def _grid(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Grid:
+    """The table; titles are wrapped where it is wider than `width` otherwise."""
+    from rich import box
+    from rich.cells import cell_len
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    columns = [*zip(titles, *rows, strict=True)]
+    wide = sum(max(map(cell_len, column)) + 2 for column in columns) > width
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for at, (title, *column) in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if at else "left"
+        narrow = _narrowest(title, column) if wide else None
+        grid.add_column(Text(title), justify=justify, vertical="bottom", width=narrow)
+    for row in rows:
+        grid.add_row(*(Text(cell, no_wrap=True) for cell in row))
+    return grid

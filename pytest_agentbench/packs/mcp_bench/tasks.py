@@ -1,0 +1,294 @@
+"""Task files of MCP-Bench (seed 004): which JSON files they are, and the cases made of their tasks.
+
+Shapes: `{"server_tasks": [group, ...]}`, where a group has `tasks` or one `task`; `{"tasks": [...]}`;
+`{"combinations": [{"generated_tasks": [...]}]}`; a list of tasks or of groups. A task has what its group says of
+servers and combination, unless it says so itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, model_validator
+
+from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.documents import Document, Loc, read_bytes
+from pytest_agentbench.config.loader import validate
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.shared_sections import ServerName
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records.base import Record, Tags
+from pytest_agentbench.records.case import McpServer, McpTask, Message, RunnerSpec
+from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.sources.items import describe_kind
+from pytest_agentbench.sources.json_files import (
+    NoJSONValueError,
+    constant,
+    expect_end,
+    explain_error,
+    first_element,
+    first_keys,
+    list_elements,
+    list_pairs,
+    locate_value,
+    place,
+    scan_value,
+    skip_blanks,
+)
+
+# Task files of MCP-Bench (seed 004): which JSON files they are, and the tasks in them.
+#
+# Shapes: `{"server_tasks": [group, ...]}`, where a group has `tasks` or one `task`; `{"tasks": [...]}`;
+# `{"combinations": [{"generated_tasks": [...]}]}`; a list of tasks or of groups. A task has what its group says of
+# servers and combination, unless it says so itself.
+
+
+_LARGEST = 256 * 2**20
+_LISTS = ("server_tasks", "combinations", "tasks", "generated_tasks")
+_SHARED = ("server_name", "servers", "combination_name", "combination_type")
+_OF_TASKS = ("task_id", "task_description", "fuzzy_description")
+_MOST_LEVELS = 16
+"""How deep lists and groups may nest: MCP-Bench has four levels."""
+_TEXTS = re.compile(r'"(?:task_description|fuzzy_description)"\s*:')
+
+
+def _as_text(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else value
+
+
+def _some(servers: tuple[str, ...]) -> tuple[str, ...]:
+    if not servers:
+        raise ValueError("found none, expected at least one server")
+    return servers
+
+
+class TaskEntry(Record):
+    """A task as its file has it, with what its group says. Other fields are its metadata."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    task_id: Text
+    servers: Annotated[tuple[ServerName, ...], AfterValidator(_some)]
+    server_name: str | None = None
+    task_description: str | None = None
+    fuzzy_description: str | None = None
+    dependency_analysis: Annotated[str | None, BeforeValidator(_as_text)] = None
+    dependencies: dict[str, tuple[str, ...]] | None = None
+    distraction_servers: tuple[ServerName, ...] = ()
+    combination_name: str | None = None
+    combination_type: str | None = None
+    tags: Tags = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_servers(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Without `servers` they are those of `server_name`, in which MCP-Bench joins several by `+`."""
+        name = given.get("server_name")
+        if "servers" in given or not isinstance(name, str):
+            return given
+        parts = [part.strip() for part in name.split("+")]
+        return {**given, "servers": parts if all(parts) else [name]}
+
+    @model_validator(mode="after")
+    def _has_a_text(self) -> Self:
+        if not any(text and text.strip() for text in (self.task_description, self.fuzzy_description)):
+            raise ValueError("found neither task_description nor fuzzy_description, expected at least one of the texts")
+        return self
+
+
+class FoundTask(NamedTuple):
+    """A task of a file; `line` is 1-based, `raw` its JSON with what its groups say."""
+
+    line: int
+    entry: TaskEntry
+    raw: bytes
+
+
+class BadTask(NamedTuple):
+    """What stands where a task should; `message` has a line `file:line:column: ...` for each problem."""
+
+    line: int
+    message: str
+
+
+def shows_tasks(head: str) -> bool:
+    """Whether the head of a JSON file, which may be cut off, is that of a task file."""
+    has_texts = _TEXTS.search(head) is not None
+    if not has_texts and '"server_tasks"' not in head:
+        return False  # said quickly: a folder may hold many JSON files of other kinds
+    keys = first_keys(head)
+    if keys.get("server_tasks") == "[":
+        return True
+    keys = keys or first_element(head) or {}
+    return has_texts and ("task_id" in keys or _has_tasks(keys))
+
+
+def read_tasks(path: Path) -> Iterator[FoundTask | BadTask]:
+    """Every task of the file, in order. Raises ConfigError where it cannot be read or is no JSON."""
+    try:
+        text = read_bytes(path, _LARGEST).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}:1:1: {explain_error(error)[1]}") from error
+    try:
+        start = skip_blanks(text, 0)
+        expect_end(text, scan_value(text, start)[1])
+    except (ValueError, RecursionError) as error:
+        offset, reason = explain_error(error)
+        line, column = place(text, constant(text, 0) if isinstance(error, NoJSONValueError) else offset)
+        raise ConfigError(f"{path}:{line}:{column}: {reason}") from error
+    return _Reader(path, text).read(start)
+
+
+class _Reader:
+    """One pass over the text of a file. Lines are counted as it goes, as the text may be long."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.text = text
+        self._seen, self._line = 0, 1
+        self._firsts: dict[str, int] = {}
+
+    def read(self, start: int) -> Iterator[FoundTask | BadTask]:
+        """Every task below the value that begins at `start`."""
+        for at, shared in _walk(self.text, start, {}):
+            self._line += self.text.count("\n", self._seen, at)
+            self._seen = at
+            try:
+                yield self._task(scan_value(self.text, at)[0], shared)
+            except ConfigError as error:
+                yield BadTask(self._line, str(error))
+
+    def _task(self, own: Any, shared: dict[str, Any]) -> FoundTask:
+        """The value as a task. Raises ConfigError with all that is wrong with it."""
+        if not isinstance(own, dict):
+            raise self._problem(
+                (), f"found {describe_kind(own)}, expected a task (an object with a task_id) or a group of tasks"
+            )
+        given = _joined(shared, own)
+        if not own.keys().isdisjoint(_SHARED) and own.keys().isdisjoint(_OF_TASKS):
+            raise self._problem((), "found servers without tasks, expected a list of them: tasks: [...]")
+        try:
+            raw = json.dumps(given, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise self._problem((), "found half of a surrogate pair (\\ud800-\\udfff), which is no text") from error
+        entry = validate(Document(self.path, b"", given, place=self._place), TaskEntry, Scope(str(self.path.parent)))
+        if entry.task_id in self._firsts:
+            reason = f"found {entry.task_id[:80]!r} again, first on line {self._firsts[entry.task_id]}"
+            raise self._problem(("task_id",), f"{reason}; give each task its own id")
+        self._firsts[entry.task_id] = self._line
+        return FoundTask(self._line, entry, raw)
+
+    def _problem(self, loc: Loc, message: str) -> ConfigError:
+        document = Document(self.path, b"", None, place=self._place)
+        return document.error([document.problem(loc, message)])
+
+    def _place(self, loc: Loc) -> tuple[int, int]:
+        """Line and column of a value of the task that is being read; what its group says is told at its beginning."""
+        offset = locate_value(self.text, self._seen, loc)
+        line = self._line + self.text.count("\n", self._seen, offset)
+        return line, offset - self.text.rfind("\n", 0, offset)
+
+
+def _walk(text: str, at: int, shared: dict[str, Any], level: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Where each task of the value at `at` begins, and what the groups around it say of all their tasks.
+
+    What nests too deeply is given as if it were a task.
+    """
+    if text[at] == "[" and level < _MOST_LEVELS:
+        for start, _, _ in list_elements(text, at):
+            yield from _walk(text, start, shared, level + 1)
+        return
+    starts = dict(list_pairs(text, at)) if text[at] == "{" and level < _MOST_LEVELS else {}
+    if "task_id" in starts or not _has_tasks({key: text[start] for key, start in starts.items()}):
+        yield at, shared
+        return
+    said = {name: scan_value(text, starts[name])[0] for name in (*_SHARED, "name") if name in starts}
+    if "generated_tasks" in starts:
+        said.setdefault("combination_name", said.get("name"))
+    said.pop("name", None)
+    for name in (*_LISTS, "task"):
+        if text[starts.get(name, at)] == ("{" if name == "task" else "[") and name in starts:
+            yield from _walk(text, starts[name], _joined(shared, said), level + 1)
+
+
+def _joined(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """What is said of a task: its own word wins, and its own `server_name` over its group's `servers` too."""
+    if "server_name" in own:
+        shared = {name: value for name, value in shared.items() if name != "servers"}
+    return {**shared, **own}
+
+
+def _has_tasks(keys: dict[str, str]) -> bool:
+    """Whether an object is a group: told by its keys, each with the character that its value begins with."""
+    return keys.get("task") == "{" or any(keys.get(name) == "[" for name in _LISTS)
+
+
+_MANUAL = "manual"
+
+
+@dataclass(frozen=True, eq=False)
+class TaskSettings:
+    """`detailed` asks for the detailed text, `runner` runs the tasks, `servers` are those that files near them declare.
+
+    Which other servers a task is offered is decided when it runs.
+    """
+
+    detailed: bool = False
+    runner: str = "mcp_planner"
+    servers: Mapping[str, McpServer] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: Path, root: ConfigRoot, profile: RunProfile | None = None) -> TaskSettings:
+        """Those of a task file below `root`; None is the default profile. Raises ConfigError."""
+        profile = profile or RunProfile.default()
+        root.require_servers(path)
+        return cls(
+            detailed=profile.task_text == "detailed",
+            runner="llm_probe" if profile.runner_defaults.get("type") == "llm_probe" else cls.runner,
+            servers=root.mcp_servers(path),
+        )
+
+    def tags(self, entry: TaskEntry) -> tuple[str, ...]:
+        """The task's own tags; its servers, their categories and its combination type; whether it has several."""
+        categories = {self.servers[name].category for name in entry.servers if name in self.servers}
+        named = {*entry.servers, *categories, entry.combination_type}
+        several = "multi_server" if len(entry.servers) > 1 else "single_server"
+        return tuple(sorted({*entry.tags, *map(_tag, filter(None, named)), several}))
+
+    def case_fields(self, entry: TaskEntry) -> dict[str, Any]:
+        """What the task's case has beside its id and place."""
+        return {
+            "runner": RunnerSpec(type=self.runner),
+            "messages": (Message(role="user", content=self.text(entry)),),
+            "mcp_servers": dict.fromkeys(entry.servers),
+            "mcp_task": McpTask(
+                servers=entry.servers,
+                distraction_servers=entry.distraction_servers,
+                fuzzy=entry.fuzzy_description,
+                detailed=entry.task_description,
+                dependency_analysis=entry.dependency_analysis,
+                dependencies=entry.dependencies,
+                combination_name=entry.combination_name,
+                combination_type=entry.combination_type,
+            ),
+            "metadata": entry.model_extra or {},
+        }
+
+    def text(self, entry: TaskEntry) -> str:
+        """What the agent is asked: the text that the profile wants, else the one that there is."""
+        texts = [entry.fuzzy_description, entry.task_description]
+        if self.detailed:
+            texts.reverse()
+        return next(text for text in texts if text and text.strip())
+
+
+def _tag(name: str) -> str:
+    """The name as -k and -m can be given it. `manual` would keep the task from running unasked."""
+    tag = re.sub(r"[^\w.+]+", "-", name.lower()).strip("-_.+") or "server"
+    return f"{tag}-server" if tag == _MANUAL else tag

@@ -1,0 +1,7 @@
+"""OpenClaw (seed 002): agents, their container, conversation and image."""
+
+from pytest_agentbench.cli.commands import Command
+
+OPENCLAW = Command(
+    "build OpenClaw's image; make an agent from a live workspace", "pytest_agentbench.packs.openclaw.command"
+)

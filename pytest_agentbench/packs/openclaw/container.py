@@ -1,0 +1,236 @@
+"""What an OpenClaw container is given: agent, openclaw.json, control folder, the workspace's standard files."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pytest_agentbench.config.profiles import OpenClawRunProfile
+from pytest_agentbench.config.shared_sections import RunnerSettings
+from pytest_agentbench.errors import ConfigError, SandboxError
+from pytest_agentbench.models.routes import OPENROUTER_URL
+from pytest_agentbench.packs.openclaw.agents import AgentFile
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.sandboxes.base import Mount
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClawAgent:
+    """`file` is its agent.yaml at `path`, `workspace` the folder beside it, `profile` the run profile's block."""
+
+    file: AgentFile
+    path: Path
+    workspace: Path
+    profile: OpenClawRunProfile
+
+    @property
+    def openclaw_id(self) -> str:
+        """What OpenClaw itself calls the agent: `openclaw.agent.id`, else the id of the folder."""
+        return str(self.file.openclaw.agent.get("id") or self.file.agent_id)
+
+    @property
+    def prompt(self) -> str | None:
+        """Its prompt, `openclaw.agent.prompt`; None where it has none."""
+        prompt = self.file.openclaw.agent.get("prompt")
+        return None if prompt is None else str(prompt)
+
+
+RELAY_PORT = 18790
+"""Where the container's own end of the way to the model listens, on its loopback."""
+
+BASE_URL = f"http://127.0.0.1:{RELAY_PORT}/v1"
+"""What OpenClaw knows of the model's endpoint."""
+
+PROMPT_KEY = "systemPromptOverride"
+"""The agent's field for its prompt, which versions since 2026.9 do not know."""
+
+_NO_KEY = "none"
+_PRIMARY_PARAMS = "primary_params"
+
+
+def model_parameters(agent: OpenClawAgent, model: Model, settings: RunnerSettings) -> dict[str, Any]:
+    """The request parameters of the run's model.
+
+    The agent's `model_defaults.primary_params` < the suite's `primary_params` < the model's own < the settings', where
+    a None removes one.
+    """
+    merged = {
+        **_mapping((agent.file.openclaw.model_defaults.model_extra or {}).get(_PRIMARY_PARAMS)),
+        **_mapping(model.options.get(_PRIMARY_PARAMS)),
+        **model.parameters,
+        **settings.request_parameters,
+    }
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def wire_parameters(parameters: Mapping[str, Any], model: Model) -> dict[str, Any]:
+    """The same as the model's endpoint takes them: `reasoning.effort` is `reasoning_effort` but on OpenRouter."""
+    effort = _mapping(parameters.get("reasoning")).get("effort")
+    if effort is None or _is_openrouter(model):
+        return dict(parameters)
+    others = {name: value for name, value in parameters.items() if name != "reasoning"}
+    return {"reasoning_effort": effort, **others}
+
+
+def model_ref(model: Model) -> str:
+    """What OpenClaw calls the model: `<provider>/<requested_model>`."""
+    return f"{_provider(model)}/{model.requested_model}"
+
+
+def openclaw_config(
+    agent: OpenClawAgent, model: Model, parameters: Mapping[str, Any], *, prompt_override: bool
+) -> dict[str, Any]:
+    """The whole of openclaw.json. It holds no key: the model is reached through the run's relay.
+
+    The agent's fragments are merged in; the workspace and the one model are the run's own. `prompt_override` says
+    whether the agent's prompt is written. An `agents_defaults.sandbox` that is a text, as the reference has it, is left
+    out: no version takes it, and the container is the sandbox. `identity` is never written.
+    """
+    fragments, ref = agent.file.openclaw, model_ref(model)
+    defaults = {name: value for name, value in fragments.agents_defaults.items() if not _is_old_sandbox(name, value)}
+    return {
+        "agents": {
+            "defaults": {
+                "skipBootstrap": True,
+                **defaults,
+                "workspace": WORKSPACE,
+                "model": {"primary": ref},
+                "models": {ref: _model_entry(agent, parameters)},
+            },
+            "list": [_agent_entry(agent, ref, prompt_override)],
+        },
+        "models": {
+            "providers": {
+                _provider(model): {
+                    "baseUrl": BASE_URL,
+                    "apiKey": _NO_KEY,
+                    "api": "openai-completions",
+                    "models": [{"id": model.requested_model, "name": model.requested_model}],
+                }
+            }
+        },
+    }
+
+
+def _model_entry(agent: OpenClawAgent, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """How the model appears: OpenClaw knows one alias of a model, so the first counts."""
+    defaults = agent.file.openclaw.model_defaults
+    entry = {name: value for name, value in (defaults.model_extra or {}).items() if name != _PRIMARY_PARAMS}
+    if defaults.aliases:
+        entry["alias"] = next(iter(defaults.aliases.values()))
+    if parameters:
+        entry["params"] = dict(parameters)
+    return entry
+
+
+def _agent_entry(agent: OpenClawAgent, ref: str, prompt_override: bool) -> dict[str, Any]:
+    own = {name: value for name, value in agent.file.openclaw.agent.items() if name != "prompt"}
+    entry = {**own, "id": agent.openclaw_id, "model": ref}
+    if prompt_override and agent.prompt is not None:
+        entry[PROMPT_KEY] = agent.prompt
+    return entry
+
+
+def _provider(model: Model) -> str:
+    return "openrouter" if _is_openrouter(model) else "agentbench"
+
+
+def _is_openrouter(model: Model) -> bool:
+    return model.base_url is not None and model.base_url.rstrip("/") == OPENROUTER_URL
+
+
+def _is_old_sandbox(name: str, value: object) -> bool:
+    return name == "sandbox" and isinstance(value, str)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+CONTROL = "/run/agentbench"
+"""Where the folder lies in the container."""
+
+CONFIG_NAME = "openclaw.json"
+STATE, HOME = "/tmp/openclaw", "/tmp/home"  # noqa: S108 - the container's, which is the run's private one
+
+ENVIRONMENT = MappingProxyType(
+    {
+        "HOME": HOME,
+        "OPENCLAW_STATE_DIR": STATE,
+        "OPENCLAW_CONFIG_PATH": f"{CONTROL}/{CONFIG_NAME}",
+        "NO_COLOR": "1",
+    }
+)
+"""All the variables that OpenClaw gets beside the container's own."""
+
+
+@contextmanager
+def control_folder(sandboxes: Sandboxes) -> Iterator[Path]:
+    """A fresh control folder, below the session's own, which others cannot enter. Raises SandboxError."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="openclaw-", dir=sandboxes.workspaces.session_folder()))
+        folder.chmod(0o755)  # the container's user is another one
+    except OSError as error:
+        raise SandboxError(
+            f"no folder for OpenClaw's configuration: {error}; free space in the temporary folder or set TMPDIR"
+        ) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def furnish(folder: Path, name: str, content: bytes) -> None:
+    """Writes a file there that the container's user can read, whatever the umask. Raises SandboxError."""
+    try:
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o644)
+    except OSError as error:
+        raise SandboxError(f"cannot write what OpenClaw is to read: {error}") from error
+
+
+def mount_of(folder: Path) -> Mount:
+    """The folder as the container sees it."""
+    return Mount(folder, CONTROL)
+
+
+PROMPT_FILE = "AGENTS.md"
+"""The file that every session of OpenClaw begins with."""
+
+_NAMES = (PROMPT_FILE, "IDENTITY.md", "SOUL.md", "TOOLS.md", "USER.md")
+
+STANDARD_FILES: Mapping[str, str] = MappingProxyType(
+    {name: f"# {name.removesuffix('.md')}\n\n(This agent has no {name}.)\n" for name in _NAMES}
+)
+"""What stands for each file that is missing: the same in every run, so that OpenClaw writes none of its own."""
+
+
+def complete_workspace(workspace: Workspace, agent: OpenClawAgent, prompt_file: bool) -> None:
+    """Adds the standard files that are missing; with `prompt_file` the agent's prompt becomes the head of AGENTS.md.
+
+    Raises ConfigError for an AGENTS.md that nothing can be put into, OSError for want of room.
+    """
+    for name, text in STANDARD_FILES.items():
+        if workspace.kind(name) is None:
+            workspace.write_text(name, text)
+    if prompt_file and agent.prompt is not None:
+        _put_first(workspace, agent, f"{agent.prompt.rstrip()}\n\n".encode("utf-8", "replace"))
+
+
+def _put_first(workspace: Workspace, agent: OpenClawAgent, head: bytes) -> None:
+    try:
+        workspace.write_bytes(PROMPT_FILE, head + workspace.read_bytes(PROMPT_FILE))
+    except (PathRefusedError, IsADirectoryError, PermissionError) as error:
+        raise ConfigError(
+            f"{agent.workspace / PROMPT_FILE}: the agent's prompt becomes the head of this file, as its version of "
+            f"OpenClaw takes it nowhere else, and that fails: {error}; make it a plain file that can be written"
+        ) from error

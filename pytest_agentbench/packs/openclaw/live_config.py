@@ -1,0 +1,206 @@
+"""What agent.yaml says of an agent that a live openclaw.json describes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.documents import Loc
+    from pytest_agentbench.store.redaction import Redactor
+
+
+_RUNS_OWN = frozenset(
+    {"workspace", "cwd", "repoRoot", "agentDir", "sessionStore", "sandbox", "runtime", "modelPolicy"}
+    | {"modelSelectionScope", "default"}
+)
+"""Fields that a run decides itself, or that make no sense in its container."""
+_PROMPT = "systemPromptOverride"
+_TOLD_ELSEWHERE = frozenset({"id", "name", "description", "identity", _PROMPT})
+_OPENCLAW_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveConfig:
+    """An openclaw.json: `agents` by their ids, and the `defaults` of them all."""
+
+    path: Path
+    whole: Mapping[str, Any]
+    agents: Mapping[str, Mapping[str, Any]]
+    defaults: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedAgent:
+    """`data` is agent.yaml; `left_out` and `with_keys` are fields of openclaw.json that are not in it."""
+
+    data: dict[str, Any]
+    left_out: tuple[str, ...] = ()
+    with_keys: tuple[str, ...] = ()
+
+
+def read_live(path: Path) -> LiveConfig:
+    """Raises ConfigError for a file that is no plain JSON, or not all of the configuration."""
+    from pytest_agentbench.config.documents import parse_json, read_bytes
+    from pytest_agentbench.errors import ConfigError
+
+    try:
+        document = parse_json(read_bytes(path), path)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; expected plain JSON: take comments and last commas out of a copy, and name that with --config"
+        ) from error
+    whole = document.data
+    if not isinstance(whole, dict):
+        raise ConfigError(f"{path}:1:1: found {type(whole).__name__}, expected an object, as OpenClaw writes it")
+    agents = _mapping(whole.get("agents"))
+    for place, part in (("$include", whole), ("agents.$include", agents)):
+        if "$include" in part:
+            raise ConfigError(f"{path}: {place}: files are not included; name one with --config that holds it all")
+    listed = agents.get("list")
+    entries = (
+        {str(each.get("id")): each for each in listed if isinstance(each, dict)} if isinstance(listed, list) else {}
+    )
+    entries |= {key: value for key, value in _mapping(agents.get("entries")).items() if isinstance(value, dict)}
+    return LiveConfig(path, whole, entries, _mapping(agents.get("defaults")))
+
+
+def secrets_of(live: LiveConfig) -> dict[str, str]:
+    """What the configuration says below names of keys, for `Redactor.know_values`. Words of a setting are no keys."""
+    return {
+        f"{number} {name}": text
+        for number, (name, text) in enumerate(_texts(live.whole, ""))
+        if not text.startswith("$") and not re.search(r"\s", text) and (len(text) >= 16 or re.search("[0-9]", text))
+    }
+
+
+def choose(live: LiveConfig, workspace: Path, agent_id: str) -> str | None:
+    """The id of the agent that works in the workspace, else of that with `agent_id`; None where none are listed.
+
+    Raises ConfigError where it cannot be told.
+    """
+    from pytest_agentbench.errors import ConfigError
+
+    if not live.agents:
+        return None
+    here = [name for name, entry in live.agents.items() if _is_there(entry.get("workspace"), workspace)]
+    named = [name for name in here or live.agents if _alike(name) == _alike(agent_id)]
+    free = [name for name, entry in live.agents.items() if "workspace" not in entry]
+    for found in (named, here, free if len(live.agents) == 1 else []):
+        if len(found) == 1:
+            return found[0]
+    raise ConfigError(
+        f"{live.path}: found the agents {', '.join(sorted(live.agents))}, and "
+        f"{'several' if here else 'none'} with the workspace {workspace}; expected one, or one with the id {agent_id}: "
+        "give the live agent's id with --agent-id"
+    )
+
+
+def captured_agent(live: LiveConfig | None, name: str | None, agent_id: str, redactor: Redactor) -> CapturedAgent:
+    """The agent `name` of the configuration, as agent.yaml for `agent_id`."""
+    data: dict[str, Any] = {"schema_version": 1, "agent_id": agent_id, "title": agent_id}
+    if live is None:
+        return CapturedAgent(data)
+    entry = live.agents.get(name or "", {})
+    place = f"agents.{name}" if name else "agents"
+    defaults = _Fragment(live.defaults, "agents.defaults", redactor)
+    own = _Fragment(entry, place, redactor)
+    agent = {key: value for key, value in own.kept.items() if key not in _TOLD_ELSEWHERE}
+    if name is not None and _OPENCLAW_ID.fullmatch(name):
+        agent = {"id": name, **agent}
+    if prompt := _text(own.kept.get(_PROMPT)) or _text(defaults.kept.get(_PROMPT)):
+        agent["prompt"] = prompt
+    identity = _mapping(own.kept.get("identity"))
+    alias = _text(redactor.value(_alias(entry, live.defaults)))
+    fragments = {
+        "identity": dict(identity),
+        "agents_defaults": {key: value for key, value in defaults.kept.items() if key != _PROMPT},
+        "agent": agent,
+        "model_defaults": {"aliases": {"default": alias}} if alias else {},
+    }
+    data["title"] = _text(own.kept.get("name")) or _text(identity.get("name")) or agent_id
+    if description := _text(own.kept.get("description")):
+        data["description"] = description
+    data["openclaw"] = {key: value for key, value in fragments.items() if value}
+    return CapturedAgent(data, (*defaults.left_out, *own.left_out), (*defaults.with_keys, *own.with_keys))
+
+
+class _Fragment:
+    """A part of the configuration: what of it is `kept`, and the paths of what is not."""
+
+    def __init__(self, fragment: Mapping[str, Any], place: str, redactor: Redactor) -> None:
+        from pytest_agentbench.packs.openclaw.agents import ways_to_models
+
+        decided: set[Loc] = {(name,) for name in _RUNS_OWN & fragment.keys()}
+        while found := {loc for loc, _ in ways_to_models(_without(fragment, decided), ())}:  # a model without fallbacks
+            decided |= found
+        secret = set(_keys(_without(fragment, decided), redactor))
+        self.kept: dict[str, Any] = _without(fragment, decided | secret)
+        self.left_out, self.with_keys = (
+            sorted({redactor.text(".".join([place, *map(str, loc)])) for loc in locs if not locs & _above(loc)})
+            for locs in (decided, secret)
+        )
+
+
+def _above(loc: Loc) -> set[Loc]:
+    return {loc[:length] for length in range(len(loc))}
+
+
+def _without(value: Any, dropped: set[Loc], at: Loc = ()) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without(each, dropped, (*at, key)) for key, each in value.items() if (*at, key) not in dropped}
+    if isinstance(value, list):
+        return [_without(each, dropped, (*at, n)) for n, each in enumerate(value) if (*at, n) not in dropped]
+    return value
+
+
+def _keys(value: Any, redactor: Redactor, at: Loc = ()) -> Iterator[Loc]:
+    """Where keys stand, as names or as values."""
+    below = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in below:
+        if isinstance(name, str) and redactor.text(name) != name:
+            yield (*at, name)
+        elif isinstance(each, str):
+            if redactor.text(each) != each:
+                yield (*at, name)
+        else:
+            yield from _keys(each, redactor, (*at, name))
+
+
+def _texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Each text with the nearest name above it."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _texts(each, str(key))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each, name)
+
+
+def _alias(entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> object:
+    """What the agent's primary model is also called."""
+    model = entry.get("model") or defaults.get("model")
+    primary = model.get("primary") if isinstance(model, Mapping) else model
+    return _mapping(_mapping(defaults.get("models")).get(str(primary))).get("alias")
+
+
+def _is_there(given: object, workspace: Path) -> bool:
+    return isinstance(given, str) and os.path.realpath(os.path.expanduser(given)) == os.path.realpath(workspace)
+
+
+def _alike(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None

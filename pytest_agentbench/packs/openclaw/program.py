@@ -1,0 +1,275 @@
+"""What the program `openclaw` says: of a turn, and once a session of its version and of the agent's configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pytest_agentbench.config.loader import located
+from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.packs.openclaw.container import (
+    CONFIG_NAME,
+    ENVIRONMENT,
+    PROMPT_KEY,
+    OpenClawAgent,
+    control_folder,
+    furnish,
+    mount_of,
+    openclaw_config,
+)
+from pytest_agentbench.packs.openclaw.socket_server import is_plain
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.runners.recorder import clean
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
+
+_MOST_OBJECTS = 100_000
+"""How many are looked at: what an agent writes behind its reply may be made to take long."""
+
+_SHOWN = 2000
+_LAST_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A turn as OpenClaw tells it. `text` are its payloads, joined by blank lines.
+
+    `error` is why the turn failed, None where it did not; `timed_out` that OpenClaw's own time limit ended it.
+    `account` is what it counted: usage, tools, ids.
+    """
+
+    text: str
+    error: str | None = None
+    timed_out: bool = False
+    account: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find_reply(output: str) -> Reply | None:
+    """The last reply that begins a line of the output; None where there is none.
+
+    A reply is a JSON object with `payloads` and `meta`, or one with `ok: false` and `error`.
+    """
+    return next((reply for found in json_objects(output) if (reply := _read(clean(found))) is not None), None)
+
+
+def json_objects(output: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects that begin at a line's first character, the last one first.
+
+    None of their own further lines begins with a brace, as in everything that `JSON.stringify` writes.
+    """
+    decoder, text = json.JSONDecoder(), f"\n{output}"
+    end = len(text)
+    for _ in range(_MOST_OBJECTS):
+        begin = text.rfind("\n{", 0, end)
+        if begin < 0:
+            return
+        piece, end = text[begin + 1 : end], begin + 1
+        if not is_plain(piece.encode("utf-8", "replace")):
+            continue
+        try:
+            found, _ = decoder.raw_decode(piece)
+        except (ValueError, RecursionError):
+            continue
+        yield found
+
+
+def last_lines(output: str) -> str:
+    """The end of a log, as it is shown in an error."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    return str(clean("\n".join(lines[-_LAST_LINES:])[-_SHOWN:]))
+
+
+def _read(found: Mapping[str, Any]) -> Reply | None:
+    payloads, meta, error = found.get("payloads"), found.get("meta"), found.get("error")
+    if isinstance(payloads, list) and isinstance(meta, Mapping):
+        return _of_turn([each for each in payloads if isinstance(each, Mapping)], meta)
+    if found.get("ok") is False and error is not None:
+        return Reply("", error=_message(error) or "OpenClaw gave no reason")
+    return None
+
+
+def _of_turn(payloads: list[Mapping[str, Any]], meta: Mapping[str, Any]) -> Reply:
+    """The rules are OpenClaw's own (`agent exec`): what counts as failed and what as timed out."""
+    timed_out = meta.get("stopReason") == "timeout" or meta.get("timeoutPhase") is not None
+    failed = meta.get("error") is not None or meta.get("stopReason") == "error" or meta.get("aborted") is True
+    errors = [each for each in payloads if each.get("isError") is True]
+    reason = None
+    if timed_out or failed or errors:
+        reason = _message(meta.get("error")) or _texts(errors) or _reason(meta)
+    return Reply(
+        text=_texts([each for each in payloads if each not in errors]),
+        error=reason,
+        timed_out=timed_out,
+        account=_account(meta),
+    )
+
+
+def _account(meta: Mapping[str, Any]) -> dict[str, Any]:
+    agent = _mapping(meta.get("agentMeta"))
+    counted = {
+        "session_id": agent.get("sessionId"),
+        "usage": agent.get("usage"),
+        "successful_tools": _mapping(agent.get("terminalReceipt")).get("successfulToolNames"),
+        "tool_summary": meta.get("toolSummary"),
+        "duration_ms": meta.get("durationMs"),
+        "stop_reason": meta.get("stopReason"),
+        "timeout_phase": meta.get("timeoutPhase"),
+        "aborted": meta.get("aborted"),
+    }
+    return {name: value for name, value in counted.items() if value is not None and _is_small(value)}
+
+
+def _is_small(value: Any) -> bool:
+    return len(json.dumps(value)) <= _SHOWN
+
+
+def _texts(payloads: list[Mapping[str, Any]]) -> str:
+    texts = (each.get("text") for each in payloads)
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def _reason(meta: Mapping[str, Any]) -> str:
+    if meta.get("timeoutPhase") is not None:
+        return f"its own time limit ended the turn (phase {meta['timeoutPhase']})"
+    return "the turn was aborted" if meta.get("aborted") is True else f"stop reason {meta.get('stopReason')}"
+
+
+def _message(error: object) -> str:
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return message if isinstance(message, str) else ""
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+_SECONDS = 120.0
+_MISSING = (126, 127)
+_AGENT, _DEFAULTS, _MODEL = ("openclaw", "agent"), ("openclaw", "agents_defaults"), ("openclaw", "model_defaults")
+
+
+Issues = tuple[Mapping[str, Any], ...]
+"""What `openclaw config validate` has against a configuration, each with `path` and `message`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What an image's OpenClaw is: its `version` as it says it, and the `config` (openclaw.json) that it takes.
+
+    `prompt_file` says that it takes no prompt there: the agent's prompt is to be the head of its AGENTS.md.
+    """
+
+    version: str
+    config: bytes
+    prompt_file: bool
+
+
+class Examiner:
+    """Examines each pair of image and configuration once, in a container of its own, however many runs need it."""
+
+    def __init__(self, sandboxes: Sandboxes) -> None:
+        self._sandboxes = sandboxes
+        self._examined: dict[tuple[SandboxSpec, bytes], asyncio.Task[Examined]] = {}
+
+    async def examined(
+        self, spec: SandboxSpec, agent: OpenClawAgent, model: Model, parameters: Mapping[str, Any]
+    ) -> Examined:
+        """What runs of this agent on this model are to know. `parameters` are those of `model_parameters`.
+
+        Raises UnavailableError for an image without OpenClaw, ConfigError where OpenClaw refuses the configuration,
+        SandboxError.
+        """
+        key = (spec, _encoded(openclaw_config(agent, model, parameters, prompt_override=True)))
+        known = self._examined.get(key)
+        if known is None or (known.done() and _may_work_now(known)):
+            known = asyncio.ensure_future(self._examine(spec, agent, model, parameters))
+            self._examined[key] = known
+        return await asyncio.shield(known)
+
+    async def close(self) -> None:
+        """Ends what is still being examined."""
+        tasks = [task for task in self._examined.values() if not task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _examine(
+        self, spec: SandboxSpec, agent: OpenClawAgent, model: Model, parameters: Mapping[str, Any]
+    ) -> Examined:
+        workspace = self._sandboxes.workspace(None, "openclaw")
+        with control_folder(self._sandboxes) as folder:
+            mounted = replace(spec, mounts=(*spec.mounts, mount_of(folder)))
+            sandbox = await self._sandboxes.start(mounted, workspace)
+            try:
+                version = await _version(sandbox, spec)
+                config, issues = b"", Issues()
+                for prompt_override in (True, False):
+                    config = _encoded(openclaw_config(agent, model, parameters, prompt_override=prompt_override))
+                    furnish(folder, CONFIG_NAME, config)
+                    issues = await _issues(sandbox)
+                    if not any(PROMPT_KEY in str(issue.get("message")) for issue in issues):
+                        break
+            finally:
+                await sandbox.stop()
+                self._sandboxes.workspaces.remove(workspace)
+        if issues:
+            raise located(agent.path, (_problem(issue, version) for issue in issues))
+        return Examined(version, config, prompt_file=not prompt_override and agent.prompt is not None)
+
+
+def _encoded(config: Mapping[str, Any]) -> bytes:
+    return json.dumps(config, ensure_ascii=False, indent=2).encode("utf-8", "replace")
+
+
+def _may_work_now(task: asyncio.Task[Examined]) -> bool:
+    """Whether what failed may succeed at the next try: a configuration and an image stay as they are."""
+    return task.cancelled() or not isinstance(task.exception(), ConfigError | UnavailableError | None)
+
+
+async def _version(sandbox: Sandbox, spec: SandboxSpec) -> str:
+    for program in ("node", "openclaw"):
+        done = await _run(sandbox, [program, "--version"])
+        if done.exit_code in _MISSING:
+            raise UnavailableError(
+                f"the image {spec.image} has no `{program}`, which the runner openclaw needs: {done.output.strip()}; "
+                "name another in the run profile's `openclaw.image`, or build one with `agentbench openclaw image`"
+            )
+        if done.exit_code != 0:
+            raise SandboxError(f"`{program} --version` failed in {spec.image}: {_ending(done)}")
+    return done.output.strip().splitlines()[-1] if done.output.strip() else "unknown"
+
+
+async def _issues(sandbox: Sandbox) -> Issues:
+    """What OpenClaw has against the configuration in the control folder, empty where it takes it."""
+    done = await _run(sandbox, ["openclaw", "config", "validate", "--json"])
+    if done.exit_code == 0:
+        return ()
+    found = next((found["issues"] for found in json_objects(done.output) if found.get("valid") is False), None)
+    if not isinstance(found, list) or not found:
+        raise SandboxError(f"`openclaw config validate` failed: {_ending(done)}")
+    return tuple(each for each in found if isinstance(each, Mapping))
+
+
+async def _run(sandbox: Sandbox, argv: Sequence[str]) -> ExecResult:
+    return await sandbox.exec(argv, seconds=_SECONDS, environment=ENVIRONMENT)
+
+
+def _ending(done: ExecResult) -> str:
+    how = f"killed ({done.killed})" if done.killed is not None else f"exit code {done.exit_code}"
+    return f"{how}\n{last_lines(done.output)}"
+
+
+def _problem(issue: Mapping[str, Any], version: str) -> tuple[tuple[str, ...], str]:
+    """The field of agent.yaml that an issue comes from, and what to say there."""
+    path, message = str(issue.get("path")), str(issue.get("message"))
+    loc: tuple[str, ...] = ("openclaw",)
+    if path.startswith("agents.defaults.models"):
+        loc = _MODEL
+    elif path.startswith("agents.defaults"):
+        loc = (*_DEFAULTS, *path.split(".")[2:])
+    elif path.startswith(("agents.list", "agents.entries")):
+        loc = (*_AGENT, *path.split(".")[3:])
+    return loc, f"{version} refuses the configuration that comes of it: {path}: {message}; change it or leave it out"

@@ -1,0 +1,299 @@
+"""The way of an OpenClaw run to its model: an OpenAI-compatible endpoint that the run's own client answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.errors import ProviderError
+from pytest_agentbench.models.completions_http import (
+    EventStream,
+    Receive,
+    RequestRefused,
+    Scope,
+    Send,
+    asks_for_models,
+    read_body,
+    read_request,
+    send_json,
+    send_models,
+)
+from pytest_agentbench.models.replies import ChatReply
+from pytest_agentbench.packs.openclaw.container import model_ref
+from pytest_agentbench.packs.openclaw.conversation import ToolTrace, as_the_case_wrote_it, without_stamps
+from pytest_agentbench.packs.openclaw.socket_server import Room, is_deep, is_plain, listening
+from pytest_agentbench.records.case import Model
+from pytest_agentbench.records.run import Usage
+from pytest_agentbench.runners.chat import Requests
+from pytest_agentbench.runners.recorder import Recorder, settled
+
+_PASSED_ON = frozenset(
+    {
+        "enable_thinking",
+        "frequency_penalty",
+        "include_reasoning",
+        "logit_bias",
+        "max_completion_tokens",
+        "max_tokens",
+        "min_p",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "prompt_cache_key",
+        "reasoning",
+        "reasoning_effort",
+        "repetition_penalty",
+        "response_format",
+        "seed",
+        "stop",
+        "temperature",
+        "thinking",
+        "tool_choice",
+        "top_a",
+        "top_k",
+        "top_p",
+        "verbosity",
+    }
+)
+"""Fields of a request that the model gets. Not those that would ask another model, search the web or store anything."""
+
+_OF_THE_PROTOCOL = frozenset({"model", "messages", "tools", "stream", "stream_options"})
+_ALIKE = (frozenset({"max_tokens", "max_completion_tokens"}), frozenset({"reasoning", "reasoning_effort"}))
+"""Fields that say the same: where the run sets one, the agent's others go."""
+
+_PATIENCE_SECONDS = 60.0
+"""After how long, and how often, an agent hears that its model is still at work: OpenClaw itself waits 300 s."""
+
+_MOST_REQUESTS = 2000
+"""How often a run may ask its model: a bound for programs that ask in a loop, not for tasks."""
+
+_SLOTS, _BYTES_PER_SLOT = 8, 4 * 2**20
+"""Requests at a time, and how large they may be together: of the largest ones there is one at a time."""
+
+_PAUSE_SECONDS = 0.1
+"""How long what costs nothing waits, in its slot: a program that asks in a loop does not hold up the other runs."""
+
+NO_ANSWER = "The model gave no answer to this request. Asking again will not help."
+"""What an agent is told of an outage, in words that OpenClaw does not take for a reason to try once more."""
+
+
+class ModelRelay:
+    """One run's way to its model: an OpenAI-compatible endpoint on a unix socket, answered by the run's client.
+
+    Requests may come side by side. Tool calls and their results go into the trace. After an outage, which the client
+    tells when its own retries are over, nothing more is asked in the same turn: it has failed.
+    """
+
+    def __init__(
+        self,
+        requests: Requests,
+        model: Model,
+        trace: Recorder,
+        parameters: Mapping[str, Any],
+        over_budget: Callable[[Usage], str | None] = lambda usage: None,
+    ) -> None:
+        """`parameters` are the run's own fields of every request: they win over what the agent sends.
+
+        `over_budget` says why a run with such a usage may ask for nothing more, None where it may.
+        """
+        requests.compare_by(without_stamps)
+        self._requests = requests
+        self._model = model
+        self._trace = trace
+        self._tools = ToolTrace(trace)
+        self._parameters = parameters
+        self._turns: list[str] = []
+        self._in_turn = False
+        self._asking: set[asyncio.Task[ChatReply]] = set()
+        self._asked = 0
+        self._room = Room(_SLOTS)
+        self._over_budget = over_budget
+        self._failure: BaseException | None = None
+        self._refused: str | None = None
+
+    @contextlib.asynccontextmanager
+    async def serving(self, socket: Path) -> AsyncIterator[None]:
+        """Listens at `socket` inside the block; at its end what is in flight is cancelled. Raises OSError."""
+        async with listening(self._app, socket):
+            yield
+
+    @contextlib.contextmanager
+    def turn(self, text: str) -> Iterator[None]:
+        """A turn with this text of the user's: the model is asked inside the block only, and given up at its end.
+
+        What failed or was refused before it is forgotten; what did in it can be read after it.
+        """
+        self._turns.append(text)
+        self._failure = self._refused = None
+        self._in_turn = True
+        try:
+            yield
+        finally:
+            self._in_turn = False
+            for task in self._asking:
+                task.cancel()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The turn's outage, else why the provider refused the last request; None where there is neither."""
+        return self._failure
+
+    @property
+    def refused(self) -> str | None:
+        """The name of another model that was asked for, if any."""
+        return self._refused
+
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._room.slots(_slots_for(scope)):
+            try:
+                if asks_for_models(scope):
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    await send_models(send, self._model.requested_model)
+                else:
+                    await self._respond(await self._read(receive), receive, send)
+            except RequestRefused as refused:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                await send_json(send, refused.status, refused.body("agentbench_error"), refused.headers)
+
+    async def _read(self, receive: Receive) -> dict[str, Any]:
+        """The request, which may be asked. Raises RequestRefused."""
+        body = await read_body(receive)
+        if not is_plain(body) or is_deep(request := read_request(body)):
+            raise RequestRefused(413, "the request has too many values, or they nest too deep", "too_large")
+        self._check(request)
+        self._check_turn()
+        return request
+
+    def _check_turn(self) -> None:
+        """Raises RequestRefused where nothing may be asked any more, whatever it is."""
+        if not self._in_turn:
+            raise RequestRefused(409, "the agent's turn is over", "no_turn")
+        if not _is_outage(self._failure) and (reason := self._over_budget(self._trace.usage)) is not None:
+            self._failure = ProviderError(f"the model was not asked again: {reason}", code="over_budget")
+        if _is_outage(self._failure):
+            raise _refusal_of(self._failure)
+        if self._asked >= _MOST_REQUESTS:
+            raise RequestRefused(400, f"this run has asked its model {self._asked:,} times, and may not again", "limit")
+        self._asked += 1
+
+    def _check(self, request: Mapping[str, Any]) -> None:
+        """Raises RequestRefused for another model and for tools that the provider would run.
+
+        OpenClaw sends its own name for the model where that is `openrouter/` and a name without a slash.
+        """
+        name = request.get("model")
+        if name not in (self._model.requested_model, model_ref(self._model)):
+            self._refused = str(name)
+            message = f"this run has the model {self._model.requested_model!r} and no other, not {name!r}"
+            raise RequestRefused(404, message, "model_not_found")
+        tools = request.get("tools") or []
+        if not isinstance(tools, list) or not all(_is_function(tool) for tool in tools):
+            raise RequestRefused(400, "'tools' is to be a list of functions", "invalid_request")
+
+    async def _respond(self, request: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Asks the model and sends what it says; nothing more where the agent has gone meanwhile."""
+        stream = EventStream(send) if request.get("stream") else None
+        asking, gone = asyncio.ensure_future(self._ask(request)), asyncio.ensure_future(receive())
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+        try:
+            patience = None if stream is None else _PATIENCE_SECONDS
+            while not asking.done() and not gone.done():
+                await asyncio.wait((asking, gone), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                if stream is not None and not asking.done() and not gone.done():
+                    await stream.keep_alive()
+        finally:
+            await settled((asking, gone))
+        if asking.cancelled():
+            return
+        failure = asking.exception()
+        if not _is_outage(self._failure):
+            self._failure = failure
+        if failure is not None:
+            refusal = _refusal_of(failure)
+            if stream is None or not stream.begun:
+                raise refusal
+            await stream.refusal(refusal.body("agentbench_error"))
+        elif stream is not None:
+            await stream.completion(_completion(asking.result()), request.get("stream_options"))
+        else:
+            await send_json(send, 200, _completion(asking.result()))
+
+    async def _ask(self, request: Mapping[str, Any]) -> ChatReply:
+        messages: Sequence[Mapping[str, Any]] = request["messages"]
+        tools = request.get("tools") or ()
+        self._trace.request.setdefault("tools", [tool["function"]["name"] for tool in tools])
+        self._tools.requested(messages)
+        ignored = sorted(request.keys() - _PASSED_ON - _OF_THE_PROTOCOL)
+        note = {"ignored": ignored} if ignored else {}
+        asked = as_the_case_wrote_it(messages, self._turns) if self._model.scripted else messages
+        reply = await self._requests.send(asked, tools, self._parameters_of(request), **note)
+        self._tools.replied(messages, reply)
+        return reply
+
+    def _parameters_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What the model gets beside messages and tools: the run's own fields, then the agent's, then the model's."""
+        overruled = {name for alike in _ALIKE if not alike.isdisjoint(self._parameters) for name in alike}
+        sent = {name: value for name, value in request.items() if name in _PASSED_ON - overruled}
+        replaced = {name for alike in _ALIKE if not alike.isdisjoint(sent) for name in alike}
+        return {**dict.fromkeys(replaced), **sent, **self._parameters}
+
+
+def _slots_for(scope: Scope) -> int:
+    """How many slots a request of this length needs."""
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    return min(_SLOTS, 1 + int(length) // _BYTES_PER_SLOT)
+
+
+def _is_function(tool: object) -> bool:
+    function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
+    return isinstance(function, Mapping) and isinstance(function.get("name"), str)
+
+
+def _is_outage(failure: BaseException | None) -> bool:
+    """Whether it says nothing of the request itself, which could be asked again in other words."""
+    return failure is not None and not (isinstance(failure, ProviderError) and failure.code == "bad_request")
+
+
+def _refusal_of(failure: BaseException | None) -> RequestRefused:
+    """What the agent is told: an outage's reasons are none of its business."""
+    if _is_outage(failure):
+        return RequestRefused(400, NO_ANSWER, "no_answer")
+    return RequestRefused(400, str(failure), "bad_request")
+
+
+def _completion(reply: ChatReply) -> dict[str, Any]:
+    """The reply as the protocol has it."""
+    completion = {
+        "id": reply.response_id or "chatcmpl-agentbench",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": reply.model,
+        "choices": [
+            {
+                "index": 0,
+                "message": {**reply.message, **reply.reasoning},
+                "finish_reason": reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop"),
+            }
+        ],
+    }
+    usage = _usage(reply.usage)
+    return completion if usage is None else {**completion, "usage": usage}
+
+
+def _usage(usage: Usage) -> dict[str, Any] | None:
+    """The provider's own account, or one like it; None where the tokens are unknown."""
+    if usage.raw:
+        return usage.raw[-1]
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+    }

@@ -1,0 +1,258 @@
+"""The `openclaw` runner: a case's turns, asked of the real program in a container of the run's own."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pytest_agentbench.config.shared_sections import RunnerSettings
+from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.packs.openclaw.container import (
+    CONFIG_NAME,
+    CONTROL,
+    ENVIRONMENT,
+    HOME,
+    RELAY_PORT,
+    STATE,
+    OpenClawAgent,
+    control_folder,
+    furnish,
+    model_parameters,
+    mount_of,
+    wire_parameters,
+)
+from pytest_agentbench.packs.openclaw.program import Examined, Reply, find_reply, last_lines
+from pytest_agentbench.packs.openclaw.relay import ModelRelay
+from pytest_agentbench.records.base import RunStatus
+from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.records.run import RunError
+from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
+from pytest_agentbench.runners.chat import Requests, render_messages, with_attachments
+from pytest_agentbench.runners.recorder import clean
+from pytest_agentbench.store.files import slug
+from pytest_agentbench.workspaces.confined import PathRefusedError
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Sandbox
+
+_HINT = "Expected artifact in the workspace: {}"
+
+
+def turn_texts(case: Case) -> list[str]:
+    """The text of each turn, at least one.
+
+    A case without `turns` is one turn of all its messages. With them its messages, its attachments and the hint at the
+    expected artifact come with the first turn only. Raises ConfigError as `render_messages` does, and for empty turns.
+    """
+    first = with_attachments(case, (*case.messages, case.turns[0])) if case.turns else render_messages(case)
+    texts = [_with_hint(_one_text(first), case), *(turn.content for turn in case.turns[1:])]
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            found = f"turn {number} is empty, and OpenClaw takes no empty message; write one"
+            raise ConfigError(f"{case.path}:{case.line}:1: input: {found}")
+    return texts
+
+
+def _one_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    """A user message alone is its text; several messages have their roles above them."""
+    if len(messages) == 1 and messages[0]["role"] == "user":
+        return str(messages[0]["content"])
+    return "\n\n".join(f"[{_speaker(message)}]\n{message['content']}" for message in messages)
+
+
+def _speaker(message: Mapping[str, Any]) -> str:
+    return f"{message['role']} {message['name']}" if "name" in message else str(message["role"])
+
+
+def _with_hint(text: str, case: Case) -> str:
+    artifact = case.expected_artifact
+    return text if artifact is None else f"{text}\n\n{_HINT.format(artifact)}"
+
+
+def turn_end(done: ExecResult, reply: Reply | None, relay: ModelRelay, *, limit: float, turn: str) -> RunEnd | None:
+    """How the run ended with this turn, None where the turn succeeded.
+
+    `limit` is that of all turns together, in seconds. Raises ProviderError where it failed because the model's provider
+    did.
+    """
+    if done.killed == "time-out":
+        return _end("timed_out", "run_timeout", f"no answer within openclaw.timeout_seconds ({limit:g} s), in {turn}")
+    if done.killed is not None:
+        return _end("failed", "sandbox_limit", f"{turn} went over the sandbox's limit of {done.killed}")
+    if reply is not None and reply.error is None and done.exit_code == 0:
+        return None
+    if relay.failure is not None:
+        raise relay.failure
+    if relay.refused is not None:
+        told = f"{turn} asked for the model {relay.refused!r}, and a run has one model only"
+        return _end("failed", "other_model", told)
+    return _failed(done, reply, turn)
+
+
+def _failed(done: ExecResult, reply: Reply | None, turn: str) -> RunEnd:
+    if reply is not None and reply.error is not None:
+        if reply.timed_out:
+            return _end("timed_out", "run_timeout", f"OpenClaw's own time limit ended {turn}: {reply.error}")
+        return _end("failed", "openclaw_failed", f"OpenClaw failed in {turn}: {reply.error}")
+    if done.exit_code == 0:
+        cut = " (what it wrote was too long to be kept)" if done.truncated else ""
+        told = f"OpenClaw ended {turn} without a JSON reply{cut}; its last lines:\n{last_lines(done.output)}"
+        return _end("invalid", "no_reply", told)
+    told = f"OpenClaw ended {turn} with exit code {done.exit_code}; its last lines:\n{last_lines(done.output)}"
+    return _end("failed", "openclaw_crashed", told)
+
+
+def _end(status: RunStatus, code: str, message: str) -> RunEnd:
+    return RunEnd(status, RunError(code=code, message=message))
+
+
+_LAUNCHER, _SOCKET = "launch.mjs", "model.sock"
+_MOST_AS_ARGUMENT = 64 * 1024
+_OUTPUT_BYTES = 8 * 2**20
+
+
+async def openclaw(case: Case, context: RunContext) -> RunOutput | RunEnd:
+    """Ask OpenClaw turn by turn in one session, until a turn fails or all are done.
+
+    Where no setting says how long one request to the model may take, that is as long as the whole run may.
+
+    The trace has each turn's message, the tool calls that its model asked for with their results, and OpenClaw's
+    answer; a runner event `turn` holds what OpenClaw itself counted. Raises ProviderError where a turn failed because
+    the model's provider did, UnavailableError, ConfigError and SandboxError.
+    """
+    if context.client is None or context.model is None:
+        raise UnavailableError("the runner openclaw needs a model: name one with --model")
+    if context.openclaw is None or context.examined is None:
+        raise UnavailableError("the runner openclaw needs an `openclaw` block in the run profile")
+    texts, limit = turn_texts(case), context.openclaw.profile.timeout_seconds
+    settings = RunnerSettings.model_validate({"timeout_seconds": limit, **context.settings})
+    parameters = model_parameters(context.openclaw, context.model, settings)
+    relay = ModelRelay(
+        Requests(case.case_id, context.client, settings, context.trace),
+        context.model,
+        context.trace,
+        wire_parameters(parameters, context.model),
+        context.over_budget,
+    )
+    session = _Session(case, context, context.openclaw, relay)
+    _describe(context, context.model, context.openclaw, context.examined, parameters=parameters, turns=len(texts))
+    with control_folder(context.sandboxes) as folder:
+        _furnish(folder, context.examined, texts)
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(relay.serving(folder / _SOCKET))
+            except OSError as error:
+                raise SandboxError(f"cannot listen for OpenClaw's requests to its model: {error}") from error
+            sandbox = await stack.enter_async_context(_container(context, folder))
+            return await session.run(sandbox, texts)
+
+
+@dataclass(slots=True)
+class _Session:
+    """The turns of one run. All of them have one session of OpenClaw's, and one time limit together."""
+
+    case: Case
+    context: RunContext
+    agent: OpenClawAgent
+    relay: ModelRelay
+
+    async def run(self, sandbox: Sandbox, texts: Sequence[str]) -> RunOutput | RunEnd:
+        """How the run ended: at its first failed turn, or with the last turn's answer."""
+        limit, began = float(self.agent.profile.timeout_seconds), time.monotonic()
+        answer = ""
+        for number, text in enumerate(texts, start=1):
+            self.context.trace.message("user", text)
+            with self.relay.turn(text):
+                done = await self._ask(sandbox, number, text, began + limit - time.monotonic())
+            reply = await self.context.in_thread(partial(find_reply, done.output))
+            self._note(number, done, reply)
+            end = turn_end(done, reply, self.relay, limit=limit, turn=f"turn {number} of {len(texts)}")
+            if end is not None:
+                return end
+            answer = reply.text if reply is not None else ""
+            self.context.trace.message("assistant", answer)
+        return RunOutput(output=answer)
+
+    async def _ask(self, sandbox: Sandbox, number: int, text: str, seconds: float) -> ExecResult:
+        told = f"--message-file={CONTROL}/{_file_of(number)}" if _needs_file(text) else f"--message={clean(text)}"
+        command = [
+            "node",
+            f"{CONTROL}/{_LAUNCHER}",
+            str(RELAY_PORT),
+            f"{CONTROL}/{_SOCKET}",
+            *("openclaw", "agent", "--local", "--json"),
+            *("--agent", self.agent.openclaw_id),
+            *("--session-id", f"{slug(self.case.case_id)}-{self.context.repetition}"),
+            *("--timeout", str(max(1, math.ceil(seconds)))),
+            told,
+        ]
+        return await sandbox.exec(
+            command, seconds=max(0.0, seconds), output_limit=_OUTPUT_BYTES, environment=ENVIRONMENT
+        )
+
+    def _note(self, number: int, done: ExecResult, reply: Reply | None) -> None:
+        self.context.trace.event(
+            "turn",
+            number=number,
+            seconds=done.seconds,
+            exit_code=done.exit_code,
+            killed=done.killed,
+            openclaw=None if reply is None else dict(reply.account),
+        )
+
+
+def _describe(context: RunContext, model: Model, agent: OpenClawAgent, examined: Examined, **asked: object) -> None:
+    context.trace.request.update(
+        model=model.requested_model,
+        agent=agent.file.agent_id,
+        image=agent.profile.image,
+        openclaw=examined.version,
+        timeout_seconds=agent.profile.timeout_seconds,
+        **asked,
+    )
+
+
+def _furnish(folder: Path, examined: Examined, texts: Sequence[str]) -> None:
+    """What the container reads there. Raises SandboxError where it cannot be written."""
+    given = {
+        CONFIG_NAME: examined.config,
+        _LAUNCHER: files("pytest_agentbench.packs.openclaw").joinpath(_LAUNCHER).read_bytes(),
+    }
+    given |= {
+        _file_of(number): text.encode("utf-8", "replace")
+        for number, text in enumerate(texts, start=1)
+        if _needs_file(text)
+    }
+    for name, content in given.items():
+        furnish(folder, name, content)
+
+
+@asynccontextmanager
+async def _container(context: RunContext, folder: Path) -> AsyncIterator[Sandbox]:
+    """The run's container. In the end it is stopped, and then what OpenClaw kept for itself is removed."""
+    try:
+        yield await context.sandbox((mount_of(folder),))
+    finally:
+        await context.stop_sandbox()
+        try:
+            await context.in_thread(partial(_remove_own_folders, context))
+        except (OSError, PathRefusedError) as error:
+            context.trace.event("state_not_removed", reason=str(error))
+
+
+def _remove_own_folders(context: RunContext) -> None:
+    for folder in (STATE, HOME):
+        context.workspace.remove(folder)
+
+
+def _needs_file(text: str) -> bool:
+    return len(text.encode("utf-8", "replace")) > _MOST_AS_ARGUMENT or "\0" in text
+
+
+def _file_of(number: int) -> str:
+    return f"turn-{number}.md"

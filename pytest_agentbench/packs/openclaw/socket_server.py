@@ -1,0 +1,250 @@
+"""An ASGI app on a unix socket, for clients that may mean harm, and bounds of what one run may ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, MutableMapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.runners.recorder import settled
+from pytest_agentbench.sources.json_files import lies_deep
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.completions_http import App, Scope
+
+
+_MOST_VALUES = 100_000
+"""Values in a request, outside of its texts: 1,000 messages with 1,000 tools have some 20,000."""
+
+_MOST_LEVELS = 100
+
+
+class Room:
+    """So many slots, of which one may need several."""
+
+    def __init__(self, slots: int) -> None:
+        self._free = slots
+        self._freed = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def slots(self, number: int) -> AsyncIterator[None]:
+        """Has that many inside the block, once they are free together."""
+        while self._free < number:
+            self._freed.clear()
+            await self._freed.wait()
+        self._free -= number
+        try:
+            yield
+        finally:
+            self._free += number
+            self._freed.set()
+
+
+def is_plain(document: bytes) -> bool:
+    """Whether a JSON document has so few values that it is read in no time; 32 MB of `[],` take seconds."""
+    if _separators(document) <= _MOST_VALUES:
+        return True
+    document = document.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if document.count(b'"') > 4 * _MOST_VALUES:
+        return False
+    return _separators(b"".join(document.split(b'"')[::2])) <= _MOST_VALUES
+
+
+def is_deep(value: object) -> bool:
+    """Whether a JSON value nests so deep that what goes through it by recursion might not come to its end."""
+    return lies_deep(value, _MOST_LEVELS)
+
+
+def _separators(document: bytes) -> int:
+    """At least as many as there are values, but for one."""
+    return document.count(b",") + document.count(b"[") + document.count(b"{")
+
+
+_BACKLOG = 16
+_MOST_CONNECTIONS = 32
+"""How many are open at a time; those beyond are closed at once, so that no run takes the others' open files."""
+
+_MOST_HEAD = 16 * 1024
+_MOST_UNREAD = 64 * 2**20
+_PIECE = 64 * 1024
+_READ_SECONDS = 60.0
+"""How long a request may take to arrive."""
+
+_logger = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def listening(app: App, path: Path) -> AsyncIterator[None]:
+    """Serves `app` at `path`, to every user, inside the block.
+
+    A connection is one request, whose body has a Content-Length: uvicorn's parser takes so long for each chunk of a
+    chunked one that a client which sends single bytes holds up the loop, and with it all other runs, for seconds.
+
+    At the end all connections are closed, and what is still being answered is cancelled and has ended. The socket's
+    file stays. Raises OSError where it cannot be made.
+    """
+    answering: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(answering) >= _MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
+        task = asyncio.ensure_future(_answer(app, _Exchange(reader, writer)))
+        answering.add(task)
+        task.add_done_callback(answering.discard)
+
+    server = await asyncio.start_unix_server(connected, sock=_bound(path), backlog=_BACKLOG, limit=_MOST_HEAD)
+    try:
+        yield
+    finally:
+        server.close()
+        await settled(list(answering))
+        await server.wait_closed()
+
+
+async def _answer(app: App, exchange: _Exchange) -> None:
+    """The one request of a connection, from its first byte to the end of the connection."""
+    with contextlib.suppress(ConnectionError):
+        try:
+            await _respond(app, exchange)
+            await exchange.close()
+        finally:
+            exchange.writer.transport.abort()
+
+
+async def _respond(app: App, exchange: _Exchange) -> None:
+    try:
+        scope = await exchange.scope()
+    except _MalformedError as error:
+        await exchange.plainly(error.status)
+        return
+    try:
+        await app(scope, exchange.receive, exchange.send)
+    except ConnectionError:
+        raise
+    except Exception:
+        _logger.exception("answering an agent's request failed")
+        await exchange.plainly(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+class _MalformedError(Exception):
+    """What came is no request that is served here."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A request and its response. `missing` is how much of the body has not come yet, in bytes.
+
+    All of it raises ConnectionError where the client has gone, or does not send what it should in time.
+    """
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    missing: int = 0
+    deadline: float | None = None
+    read: bool = False
+    begun: bool = False
+
+    async def scope(self) -> Scope:
+        """The request's head. Raises _MalformedError."""
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                head = await self.reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError as error:
+            raise _MalformedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
+        except (TimeoutError, asyncio.IncompleteReadError) as error:
+            raise ConnectionAbortedError("the request did not come") from error
+        first, *lines = head[:-4].decode("latin-1").split("\r\n")
+        words = first.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            raise _MalformedError(HTTPStatus.BAD_REQUEST)
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        length = headers.get("content-length", "0")
+        if "transfer-encoding" in headers:
+            raise _MalformedError(HTTPStatus.LENGTH_REQUIRED)
+        if not (length.isascii() and length.isdigit() and len(length) < 16):
+            raise _MalformedError(HTTPStatus.BAD_REQUEST)
+        self.missing = int(length)
+        return {
+            "type": "http",
+            "method": words[0],
+            "path": words[1].partition("?")[0],
+            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+        }
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """The next piece of the body; behind its end, that the client has gone, or has sent more than one request."""
+        if self.read:
+            await self.reader.read(1)
+            return {"type": "http.disconnect"}
+        piece = await self._piece() if self.missing else b""
+        self.missing -= len(piece)
+        self.read = not self.missing
+        return {"type": "http.request", "body": piece, "more_body": not self.read}
+
+    async def _piece(self) -> bytes:
+        """The time for the body runs from its first piece on: before that nobody may have been ready for it."""
+        if self.deadline is None:
+            self.deadline = asyncio.get_running_loop().time() + _READ_SECONDS
+        try:
+            async with asyncio.timeout_at(self.deadline):
+                piece = await self.reader.read(min(self.missing, _PIECE))
+        except TimeoutError as error:
+            raise ConnectionAbortedError("the request did not come") from error
+        if not piece:
+            raise ConnectionAbortedError("the request ended early")
+        return piece
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """A part of the response."""
+        if message["type"] == "http.response.start":
+            self.begun = True
+            headers = [*message["headers"], (b"connection", b"close")]
+            self.writer.write(_status_line(message["status"]))
+            self.writer.write(b"".join(name + b": " + value + b"\r\n" for name, value in headers) + b"\r\n")
+        else:
+            self.writer.write(message.get("body", b""))
+        await self.writer.drain()
+
+    async def plainly(self, status: HTTPStatus) -> None:
+        """A response that is nothing but its status; none where one has begun."""
+        if not self.begun:
+            await self.send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+
+    async def close(self) -> None:
+        """Waits until all that was sent has left, and the body has come: before that, clients read no response."""
+        while 0 < self.missing <= _MOST_UNREAD:
+            self.missing -= len(await self._piece())
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+def _status_line(status: int) -> bytes:
+    return f"HTTP/1.1 {int(status)} {HTTPStatus(status).phrase}\r\n".encode("ascii")
+
+
+def _bound(path: Path) -> socket.socket:
+    """A socket at `path`, however long that is: the kernel takes 107 bytes, so it is named below its open folder."""
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            bound.bind(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+        path.chmod(0o666)
+    except BaseException:
+        bound.close()
+        raise
+    return bound

@@ -1,0 +1,8 @@
+"""Research reports (seed 003): queries, criteria, RACE, FACT, POET; items and commands."""
+
+from pytest_agentbench.cli.commands import Command
+
+RESEARCH = Command(
+    "score research reports: POET, RACE, FACT; select queries, make criteria",
+    "pytest_agentbench.packs.research.commands",
+)

@@ -1,0 +1,358 @@
+"""Arithmetic of efficiency, web interaction and strategic value (seed 003), and what the original computes otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from pytest_agentbench.config.annotations import Annotations
+from pytest_agentbench.packs.research.records import counted
+
+TIME, COST, AUTOMATION = 0.4, 0.3, 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Expert:
+    """Who would have done it: hours that it takes, USD per hour."""
+
+    hours: float
+    hourly_rate_usd: float
+
+    @property
+    def cost_usd(self) -> float:
+        """What the expert's work costs."""
+        return self.hours * self.hourly_rate_usd
+
+
+@dataclass(frozen=True, slots=True)
+class EfficiencyWeights:
+    """How much each part counts; `efficiency_weights` of the algorithm's configuration."""
+
+    time: float = TIME
+    cost: float = COST
+    automation: float = AUTOMATION
+
+
+STANDARD = EfficiencyWeights()
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """A report's efficiency, 0-1, and its parts. What cannot be told is None; `missing` names what that lacks.
+
+    `time_saving` is a share of the expert's hours and negative where the agent took longer, as `cost_saving_usd` is
+    where it cost more.
+    """
+
+    score: float | None
+    time_saving: float | None
+    time_saving_hours: float | None
+    cost_saving_usd: float | None
+    automation: float | None
+    missing: tuple[str, ...] = ()
+
+
+def efficiency(
+    expert: Expert,
+    *,
+    hours: float | None,
+    cost_usd: float | None,
+    automation: float | None,
+    weights: EfficiencyWeights = STANDARD,
+) -> Efficiency:
+    """`clamp(0.4 max(0, time saving) + 0.3 clamp(cost saving / expert's cost) + 0.3 automation)`.
+
+    `hours` and `cost_usd` are the agent's. Of an expert of no hours, or of no cost, there is no share to be saved.
+    """
+    saved_hours = None if hours is None else expert.hours - hours
+    saved_usd = None if cost_usd is None else expert.cost_usd - cost_usd
+    time_saving = None if saved_hours is None else _share(saved_hours, expert.hours)
+    cost_saving = None if saved_usd is None else _share(saved_usd, expert.cost_usd)
+    known = {
+        "total_duration_seconds": hours,
+        "token_usage.total_cost_usd": cost_usd,
+        "automation_level": automation,
+        "expert.hours": expert.hours or None,
+        "expert.cost_usd": expert.cost_usd or None,
+    }
+    missing = tuple(name for name, value in known.items() if value is None)
+    score = None
+    if time_saving is not None and cost_saving is not None and automation is not None:
+        score = clamped(
+            weights.time * max(0.0, time_saving) + weights.cost * clamped(cost_saving) + weights.automation * automation
+        )
+    return Efficiency(score, time_saving, saved_hours, saved_usd, automation, missing)
+
+
+def clamped(value: float) -> float:
+    """Within 0-1."""
+    return min(1.0, max(0.0, value))
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+# How an agent worked with the web: efficiency and strategic proxies without a judge (seed 003, Web交互能力).
+#
+# Every score follows from what was recorded; where a recorded value is missing, what needs it is None.
+
+
+INTERACTION_TOP = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """What was recorded of a task. Rates and coverage are 0-1, satisfaction 1-5. None: not recorded."""
+
+    total_duration_seconds: float | None = None
+    thinking_time_seconds: float | None = None
+    first_response_time_seconds: float | None = None
+    total_input_tokens: float | None = None
+    total_output_tokens: float | None = None
+    model_name: str | None = None
+    estimated_cost_usd: float | None = None
+    automation_rate: float | None = None
+    error_rate: float | None = None
+    efficiency_score: float | None = None
+    retry_count: float | None = None
+    tool_calls_count: float | None = None
+    search_queries_count: float | None = None
+    successful_tool_rate: float | None = None
+    word_count: float | None = None
+    citation_count: float | None = None
+    sources_used: float | None = None
+    coverage_completeness: float | None = None
+    user_satisfaction_rating: float | None = None
+    user_interruptions: float | None = None
+    expert_time_hours: float | None = None
+    expert_hourly_rate_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionEfficiency:
+    """Each 0-1; `overall` is their mean."""
+
+    time_efficiency: float | None
+    cost_efficiency: float | None
+    automation_efficiency: float | None
+    quality_efficiency: float | None
+
+    @property
+    def overall_efficiency(self) -> float | None:
+        """None where any of the four is."""
+        parts = [getattr(self, each.name) for each in fields(self)]
+        return None if None in parts else sum(parts) / len(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionStrategy:
+    """Proxies of the eight strategic scores, each at most 5, and the knowledge units that sources and citations are."""
+
+    multi_step_reasoning_score: float | None
+    domain_expertise_score: float | None
+    synthesis_capability_score: float | None
+    independence_score: float | None
+    knowledge_extraction_score: float | None
+    knowledge_organization_score: float | None
+    knowledge_reuse_potential: float | None
+    knowledge_quality_score: float | None
+    created_knowledge_units: float | None
+
+
+def interaction_efficiency(task: Interaction) -> InteractionEfficiency:
+    """`min(1, h_exp / h_AI)`, the share of the expert's cost that is saved, automation, `(1 - errors) sat / 5`."""
+    hours, rate = task.expert_time_hours, task.expert_hourly_rate_usd
+    expert_cost = _product(hours, rate)
+    saving = cost_saving(task)
+    return InteractionEfficiency(
+        time_efficiency=versus_expert(task),
+        cost_efficiency=None if saving is None or not expert_cost else min(1.0, saving / expert_cost),
+        automation_efficiency=task.automation_rate,
+        quality_efficiency=_product(_rest(task.error_rate), task.user_satisfaction_rating, 1 / INTERACTION_TOP),
+    )
+
+
+def versus_expert(task: Interaction) -> float | None:
+    """`min(1, h_exp / h_AI)`."""
+    hours, seconds = task.expert_time_hours, task.total_duration_seconds
+    if hours is None or seconds is None:
+        return None
+    return min(1.0, hours / (seconds / 3600)) if seconds else 1.0
+
+
+def time_saving_hours(task: Interaction) -> float | None:
+    """At least 0, as the original reports it."""
+    if task.expert_time_hours is None or task.total_duration_seconds is None:
+        return None
+    return max(0.0, task.expert_time_hours - task.total_duration_seconds / 3600)
+
+
+def cost_saving(task: Interaction) -> float | None:
+    """USD, at least 0, as the original reports it."""
+    expert_cost = _product(task.expert_time_hours, task.expert_hourly_rate_usd)
+    if expert_cost is None or task.estimated_cost_usd is None:
+        return None
+    return max(0.0, expert_cost - task.estimated_cost_usd)
+
+
+def interaction_strategy(task: Interaction) -> InteractionStrategy:
+    """`tools/5*2 + think_s/60*3`, `sources/10*3 + cit/20*2`, `5 cov`, `auto (1-err) 5`, `queries/2 + toolrate*3`,
+    `words/5000*3 + 2 cov`, `cit/15*5`, `sat*cov`."""
+    coverage = task.coverage_completeness
+    return InteractionStrategy(
+        multi_step_reasoning_score=_capped((task.tool_calls_count, 2 / 5), (task.thinking_time_seconds, 3 / 60)),
+        domain_expertise_score=_capped((task.sources_used, 3 / 10), (task.citation_count, 2 / 20)),
+        synthesis_capability_score=_capped((coverage, INTERACTION_TOP)),
+        independence_score=_capped((_product(task.automation_rate, _rest(task.error_rate)), INTERACTION_TOP)),
+        knowledge_extraction_score=_capped((task.search_queries_count, 1 / 2), (task.successful_tool_rate, 3.0)),
+        knowledge_organization_score=_capped((task.word_count, 3 / 5000), (coverage, 2.0)),
+        knowledge_reuse_potential=_capped((task.citation_count, INTERACTION_TOP / 15)),
+        knowledge_quality_score=_capped((_product(task.user_satisfaction_rating, coverage), 1.0)),
+        created_knowledge_units=_sum(task.sources_used, task.citation_count),
+    )
+
+
+def _capped(*terms: tuple[float | None, float]) -> float | None:
+    total = _sum(*(_product(value, factor) for value, factor in terms))
+    return None if total is None else min(INTERACTION_TOP, total)
+
+
+def _sum(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _product(*values: float | None) -> float | None:
+    total = 1.0
+    for value in values:
+        if value is None:
+            return None
+        total *= value
+    return total
+
+
+def _rest(rate: float | None) -> float | None:
+    return None if rate is None else 1 - rate
+
+
+TASK_SCORES = ("multi_step_reasoning", "domain_expertise", "synthesis_capability", "independence")
+KNOWLEDGE_SCORES = (
+    "knowledge_extraction",
+    "knowledge_organization",
+    "knowledge_reuse_potential",
+    "knowledge_quality",
+)
+STRATEGIC_SCORES = (*TASK_SCORES, *KNOWLEDGE_SCORES)
+STRATEGIC_LOWEST, STRATEGIC_TOP = 1.0, 5.0
+SHORTEST_HOURS = 0.5
+"""Of an expert: below that a task is not a complex one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategicWeights:
+    """How much each half counts; `strategic_weights` of the algorithm's configuration."""
+
+    task_capability: float = 0.6
+    knowledge_capability: float = 0.4
+
+
+def strategic_value(
+    scores: Mapping[str, float],
+    weights: StrategicWeights = StrategicWeights(),
+) -> float:
+    """`0.6 sum(task scores) / 20 + 0.4 sum(knowledge scores) / 20`, 0.2-1, of eight scores of 1-5."""
+    task = sum(scores[name] for name in TASK_SCORES) / (STRATEGIC_TOP * len(TASK_SCORES))
+    knowledge = sum(scores[name] for name in KNOWLEDGE_SCORES) / (STRATEGIC_TOP * len(KNOWLEDGE_SCORES))
+    return weights.task_capability * task + weights.knowledge_capability * knowledge
+
+
+def complexity_adaptability(quality: float | None, difficulty: float, expert_hours: float) -> float | None:
+    """`quality * difficulty / 5`: task quality 0-1, difficulty 1-5. None for tasks of less than half an hour."""
+    if quality is None or expert_hours < SHORTEST_HOURS:
+        return None
+    return quality * difficulty / STRATEGIC_TOP
+
+
+def knowledge_creation_value(qualities: list[float]) -> float:
+    """Units of knowledge times their mean quality (0-1): the sum of their qualities."""
+    return sum(qualities)
+
+
+_TIME_WITHOUT_EXPERT = 0.5
+
+_STRATEGIC = MappingProxyType(dict(zip(STRATEGIC_SCORES, (0.25, 0.20, 0.20, 0.15, 0.10, 0.05, 0.05, 0.0), strict=True)))
+
+
+def compat_efficiency(
+    expert: Expert,
+    *,
+    hours: float,
+    cost_saving_usd: float,
+    automation: float | None,
+    weights: EfficiencyWeights = STANDARD,
+) -> float:
+    """0-1: an expert of no hours leaves half of the points for time, an automation that is not known counts 0."""
+    time = max(0.0, (expert.hours - hours) / expert.hours) if expert.hours else _TIME_WITHOUT_EXPERT
+    cost = clamped(cost_saving_usd / expert.cost_usd) if expert.cost_usd else 0.0
+    return clamped(weights.time * time + weights.cost * cost + weights.automation * (automation or 0.0))
+
+
+def overall_strategic_score(scores: Mapping[str, float]) -> float:
+    """The original's weighted sum of the eight scores, of 1-5; its weights sum to 1."""
+    return sum(scores[name] * weight for name, weight in _STRATEGIC.items())
+
+
+_NO_EXPERT = Expert(2.0, 100.0)
+
+
+def compat_expert(annotations: Annotations | None, domain: str | None, level: int | str | None) -> Expert:
+    """The expert of a domain under its very name, else one of 2 hours at 100 USD."""
+    found = annotations.domains.get(domain or "") if annotations is not None else None
+    expert = _NO_EXPERT if found is None else Expert(found.avg_task_time_hours, found.avg_hourly_rate_usd)
+    known = annotations.levels.get(level) if annotations is not None and isinstance(level, int) else None
+    return replace(expert, hours=expert.hours * (1.0 if known is None else known.expert_time_multiplier))
+
+
+def compat_interaction(task: Interaction, prompt: str, article: str, *, measured: bool) -> Interaction:
+    """The task with what the original puts in place of what was not recorded.
+
+    Where nothing of the interaction was `measured`, words stand for tokens and the rest is made up: the values of row 0
+    of golden_examples/web_interaction.jsonl, which is all that is known of the original's estimates.
+    """
+    found = _DEFAULTS if measured else _estimates(task, prompt, article)
+    absent = [each.name for each in fields(task) if getattr(task, each.name) is None]
+    return replace(task, **{name: found[name] for name in absent if name in found})
+
+
+_DEFAULTS: dict[str, Any] = {"first_response_time_seconds": 0.0, "successful_tool_rate": 1.0}
+
+
+def _estimates(task: Interaction, prompt: str, article: str) -> dict[str, Any]:
+    words, length = len(article.split()), counted(article)
+    seconds = 60.0 if task.total_duration_seconds is None else task.total_duration_seconds
+    asked, said = int(1.3 * len(prompt.split())), int(1.3 * words)
+    return {
+        "total_duration_seconds": seconds,
+        "thinking_time_seconds": 0.1 * seconds,
+        "first_response_time_seconds": 5.0,
+        "total_input_tokens": asked,
+        "total_output_tokens": said,
+        "model_name": "estimated-model",
+        "estimated_cost_usd": (0.003 * asked + 0.015 * said) / 1000,
+        "automation_rate": 0.8,
+        "error_rate": 0.05,
+        "efficiency_score": 0.7,
+        "retry_count": 0,
+        "tool_calls_count": 5,
+        "search_queries_count": 3,
+        "successful_tool_rate": 0.9,
+        "word_count": words,
+        "citation_count": length.citations,
+        "sources_used": length.sources,
+        "coverage_completeness": 0.75,
+        "user_satisfaction_rating": 3.5,
+        "user_interruptions": 0,
+    }

@@ -1,0 +1,212 @@
+"""Texts of articles: cleaned for judges, by rules or by a model, and compared by their words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
+from pytest_agentbench.packs.research.asking import PROMPT_VERSION, TEXT, WORDINGS, Asking, by_halves, stage_messages
+from pytest_agentbench.packs.research.records import Language
+
+_URL = r"(?:https?://|www\.)[^\s<>\"'）)\]】，。；]*[^\s<>\"'）)\]】，。；.,;:!?]"
+"""Without the punctuation of the sentence that it stands in."""
+_TARGET = r"\((?:[^()\s]|\([^()\s]{0,200}\)){0,2000}(?:\s+\"[^\"\n]{0,300}\")?\)"
+_IMAGE = re.compile(rf"!\[[^\]\n]{{0,300}}\]{_TARGET}")
+_LINK = re.compile(rf"\[((?:[^\[\]\n]|\[[^\[\]\n]{{0,100}}\]){{0,300}})\]{_TARGET}")
+_BARE = re.compile(rf"<?{_URL}>?")
+_ONE_MARKER = r"(?:\[\^?\d+(?:\s*[,，、–-]\s*\d+)*\]|【\d+[^】\n]{0,80}】)"
+_MARKER = re.compile(rf"\s?{_ONE_MARKER}(?: ?[,，、;；]? ?{_ONE_MARKER})*(?!\()")
+_EMPTY = re.compile(r"[（(]\s*[)）]")
+
+REFERENCES_HEADING = re.compile(
+    r"^[\s#*_>]*(?:\d+[.、]\s*)?(?:(?:list of )?references?|sources?(?: cited)?|citations?|works cited|bibliography"
+    r"|reference list|(?:主要)?参考(?:文献|资料|来源|链接)(?:列表|清单)?|引用(?:文献|来源)?|资料来源|信息来源|来源)"
+    r"[\s:：*_#]*$",
+    re.IGNORECASE,
+)
+_ENTRY = re.compile(rf"^\s*(?:[-*•]\s.*{_URL}|(?:[-*•]\s*)?(?:\[\^?\d+\]|【\d+】|\d+[.、)]\s|{_URL}[.,;]?\s*$))")
+_LISTED = re.compile(rf"^\s*(?:[-*•]\s*)?(?:\[\^?\d+\]|【\d+】|{_URL}[.,;]?\s*$|\d+[.、)]\s.*{_URL})")
+_SUBHEADING = re.compile(r"#{1,6}\s")
+_RULE = re.compile(r"^\s*[-_*=—]{3,}\s*$")
+
+
+def cleaned(article: str) -> str:
+    """The article's text. What is deterministic here a model may do in its place, where it is asked to."""
+    text = _without_references(article)
+    text = _LINK.sub(_label, _IMAGE.sub("", text))
+    text = _EMPTY.sub("", _MARKER.sub("", _BARE.sub("", text)))
+    lines = (line.rstrip(" \t") for line in text.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def prose(article: str) -> str:
+    """What no cleaning may leave out: the cleaned text without lines that may list references, wherever they stand.
+
+    A numbered line without an address is one only below a heading that says so: elsewhere it is a step of a list.
+    """
+    kept, listing = [], False
+    for line in article.split("\n"):
+        if REFERENCES_HEADING.match(line):
+            listing = True
+            continue
+        if _SUBHEADING.match(line):
+            listing = False
+        if not (_ENTRY if listing else _LISTED).match(line):
+            kept.append(line)
+    return cleaned("\n".join(kept))
+
+
+def _label(link: re.Match[str]) -> str:
+    """What a link says; nothing where that is only a number or the address again."""
+    said = link[1]
+    return "" if re.fullmatch(rf"\^?\d+|{_URL}|\[\d+\]", said) else said
+
+
+def _without_references(article: str) -> str:
+    """Without the trailing lines that list references: below a heading, or by themselves."""
+    lines = article.rstrip().split("\n")
+    entries = others = 0
+    for number in range(len(lines) - 1, -1, -1):
+        line = lines[number]
+        if REFERENCES_HEADING.match(line) and entries:
+            if entries >= others:
+                return "\n".join(lines[:number])
+            break
+        if _ENTRY.match(line):
+            entries += 1
+        elif line.strip() and not _SUBHEADING.match(line):
+            others += 1
+    end = len(lines)
+    while end and (not lines[end - 1].strip() or _LISTED.match(lines[end - 1]) or _RULE.match(lines[end - 1])):
+        end -= 1
+    return "\n".join(lines[:end]) if any(_LISTED.match(line) for line in lines[end:]) else article
+
+
+_CJK = "\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"(?P<number>\d+(?:[.,]\d+)*)|[{_CJK}]|[^\W\d_{_CJK}]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])|\n+")
+_SENTENCES = 3
+"""Of a passage: a unit of knowledge has one or two."""
+_LONGEST = 100
+"""Words of a sentence: a text without any end, such as a list of words, is no passage that states everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a text consists of: its words (Chinese by character), pairs of neighbours, and its numbers."""
+
+    words: frozenset[str]
+    pairs: frozenset[tuple[str, ...]]
+    numbers: frozenset[str]
+
+    def likeness(self, other: Words) -> float:
+        """The share of their pairs that both have (Jaccard), 0-1; 0 where their numbers differ."""
+        if self.numbers != other.numbers:
+            return 0.0
+        either = len(self.pairs | other.pairs)
+        return len(self.pairs & other.pairs) / either if either else 0.0
+
+    def stands_in(self, passage: Words) -> float:
+        """The share of its words that the passage has, 0-1; 0 where that lacks one of its numbers."""
+        if not self.words or not self.numbers <= passage.numbers:
+            return 0.0
+        return len(self.words & passage.words) / len(self.words)
+
+
+def words_of(text: str) -> Words:
+    """Case and width do not count, nor do the commas of thousands."""
+    words, numbers = [], set()
+    for match in _WORD.finditer(unicodedata.normalize("NFKC", text).casefold()):
+        word = match[0]
+        if match["number"]:
+            word = word.replace(",", "")
+            numbers.add(word)
+        words.append(word)
+    pairs: set[tuple[str, ...]] = set(pairwise(words)) or {(word,) for word in words}
+    return Words(frozenset(words), frozenset(pairs), frozenset(numbers))
+
+
+class Passages:
+    """An article, in which short texts are looked for in any three sentences that follow each other."""
+
+    def __init__(self, article: str) -> None:
+        sentences = [part for each in _SENTENCE_END.split(article) for part in _parts(each)]
+        starts = range(max(1, len(sentences) - _SENTENCES + 1))
+        self._whole = words_of(article)
+        self._passages = [words_of(" ".join(sentences[at : at + _SENTENCES])) for at in starts]
+
+    def share_of(self, text: Words) -> float:
+        """The largest share of the text's words that one passage has, 0-1."""
+        return max(text.stands_in(passage) for passage in self._passages)
+
+    def have(self, text: Words, share: float) -> bool:
+        """Whether a passage has that share of the text's words, and all of its numbers."""
+        return text.stands_in(self._whole) >= share and self.share_of(text) >= share
+
+
+def _parts(sentence: str) -> list[str]:
+    """The sentence, in parts of at most _LONGEST words; none where it has no word."""
+    starts = [match.start() for match in _WORD.finditer(sentence)][::_LONGEST]
+    return [sentence[start:end] for start, end in pairwise([*starts, None])]
+
+
+STAGE = "clean"
+MOST_LOST, MOST_ADDED = 0.1, 0.02
+"""Shares of the words that a reply may leave out, and bring in, before it is refused."""
+_SMALLEST_PIECE = 400
+
+_FORMAT = structured(f"research_{STAGE}", {"article": TEXT})
+_CHARACTER_OR_WORD = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
+
+
+class _Reply(ReplyPart):
+    article: str
+
+
+async def clean(asking: Asking, case_id: str, language: Language, article: str, *, number: int = 1) -> str:
+    """The article without its apparatus; one whose reply is cut off is asked for in pieces.
+
+    `number` tells the texts of one row apart, for scripts. Raises Unscored where replies keep lacking words of the
+    article, or have others.
+    """
+
+    async def answer(piece: str) -> str:
+        if not _CHARACTER_OR_WORD.search(piece):
+            return ""
+        messages = stage_messages(language, WORDINGS[language].clean.format(), article=piece)
+        return await asking(
+            STAGE,
+            case_id,
+            messages,
+            _FORMAT,
+            lambda text: _parse(text, piece),
+            version=PROMPT_VERSION,
+            request=number,
+            divisible=len(piece) >= 2 * _SMALLEST_PIECE,
+        )
+
+    answers = await by_halves(article, _SMALLEST_PIECE, answer)
+    return "".join(said.strip() + _space_after(piece) for piece, said in answers if said.strip()).strip()
+
+
+def _parse(text: str, piece: str) -> str:
+    said = read_json(text, _Reply).article
+    found, whole, wanted = (
+        Counter(_CHARACTER_OR_WORD.findall(each.casefold())) for each in (said, piece, prose(piece))
+    )
+    lost = (wanted - found).total() / max(wanted.total(), 1)
+    added = (found - whole).total() / max(whole.total(), 1)
+    if lost > MOST_LOST:
+        raise InvalidReply(f"- article: {lost:.0%} of its text is missing; give all of it back, word for word")
+    if added > MOST_ADDED:
+        raise InvalidReply(f"- article: {added:.0%} of it is text that the article does not have; add nothing")
+    return said
+
+
+def _space_after(piece: str) -> str:
+    return piece[len(piece.rstrip()) :]

@@ -1,0 +1,1 @@
+"""The business report over the results of all stages."""

@@ -1,0 +1,316 @@
+"""Aggregates of a model's reports, means with their n, groups, totals, and several models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from statistics import fmean
+
+from pytest_agentbench.models.pricing import Spent
+from pytest_agentbench.packs.research.business_report.figures import (
+    FEWEST_FOR_INTERVAL,
+    PART_FIELDS,
+    Mean,
+    Missing,
+    PerformanceClass,
+    PoetRow,
+    Total,
+    by_task,
+    mean,
+    performance_class,
+    thresholds_of,
+    total,
+)
+from pytest_agentbench.packs.research.business_report.recommendations import Recommendation, recommendations
+from pytest_agentbench.packs.research.config import PoetConfig, ReportingSettings
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, Language, RaceDimension, RowId
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.statistics.estimates import pass_rate_interval
+
+SCORES = (
+    "overall_poet_score",
+    "efficiency_score",
+    "quality_score",
+    "strategic_score",
+    "race_score",
+    "fact_accuracy",
+)
+FURTHER = ("time_saving", "automation_rate", "complexity_adaptability", "supported_per_1000_words")
+
+
+class Group(Record):
+    """The reports of one domain, complexity level or language; `name` None: not told."""
+
+    name: str | None
+    n_total: int
+    n_scored: int
+    scores: dict[str, Mean]
+    cost_saving_usd: Total
+
+
+class Ranked(Record):
+    """A report by its composite."""
+
+    task_id: RowId
+    domain: str | None
+    overall_poet_score: float
+
+
+class Lack(Record):
+    """Why a report lacks a part."""
+
+    task_id: RowId
+    reason: str
+
+
+class Citations(Record):
+    """Of the n reports whose citations were checked. `accuracy` is supported / (supported + unsupported)."""
+
+    n: int
+    supported: int
+    unsupported: int
+    unknown: int
+    accuracy: float | None
+    ci95: tuple[float, float] | None
+
+
+class JudgeCost(Record):
+    """What judges cost at one stage; `unknown` requests told no cost, and `cost_usd` is that of the others."""
+
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    unknown: int
+
+
+class Costs(Record):
+    """USD, hours and tokens: the agent's, the expert's, what is saved, and what judges cost in this call."""
+
+    ai_usd: Total
+    expert_usd: Total
+    saving_usd: Total
+    ai_hours: Total
+    expert_hours: Total
+    saved_hours: Total
+    input_tokens: Total
+    output_tokens: Total
+    judge: dict[str, JudgeCost]
+
+
+class PoetReport(Record):
+    """The business report of one model. `n_total` = scored + failed + not reached; failed ones lack a part.
+
+    `weights` are those of the configuration, and `race_score_max` and `fact_accuracy_max` what RACE and the
+    citation accuracy were divided by. No report is both among the `top` and the `bottom` ones.
+    `lost` are input rows that could not be read, which count as failed. `classes` counts scored reports.
+    """
+
+    model: str
+    n_total: int
+    n_scored: int
+    n_failed: int
+    n_not_reached: int
+    performance_class: PerformanceClass | None
+    classes: dict[PerformanceClass, int]
+    thresholds: dict[str, float]
+    weights: dict[str, float]
+    means: dict[str, Mean]
+    race_dimensions: dict[RaceDimension, Mean]
+    citations: Citations
+    by_domain: tuple[Group, ...]
+    by_complexity_level: tuple[Group, ...]
+    by_language: tuple[Group, ...]
+    top: tuple[Ranked, ...]
+    bottom: tuple[Ranked, ...]
+    costs: Costs
+    recommendations: tuple[Recommendation, ...]
+    missing: dict[Missing, tuple[Lack, ...]]
+    lost: tuple[str, ...]
+
+
+def poet_report(
+    rows: Sequence[PoetRow],
+    model: str,
+    config: PoetConfig,
+    spent: Mapping[str, Spent] | None = None,
+    *,
+    lost: Sequence[str] = (),
+    not_reached: int = 0,
+    language: Language = "en",
+    race_max: float = 1.0,
+) -> PoetReport:
+    """The report on a model's rows. `spent` is what judges cost for them by stage; `language` that of recommendations.
+
+    `race_max` is what RACE was divided by in the quality score.
+    `lost` says of each input row that gave no PoetRow why; `not_reached` counts those that an interruption left.
+    """
+    thresholds, tasks = thresholds_of(config), [row.task for row in rows]
+    scored = [row for row in rows if row.overall_poet_score is not None]
+    ranked = [Ranked(**row.model_dump(include=set(Ranked.model_fields))) for row in scored]
+    ranked.sort(key=attrgetter("overall_poet_score"), reverse=True)
+    overall = mean(row.overall_poet_score for row in rows)
+    classes = [performance_class(each.overall_poet_score, thresholds) for each in ranked]
+    top, bottom = _ends(len(ranked), config.reporting_settings)
+    return PoetReport(
+        model=model,
+        n_total=len(rows) + len(lost) + not_reached,
+        n_scored=len(scored),
+        n_failed=len(rows) - len(scored) + len(lost),
+        n_not_reached=not_reached,
+        performance_class=None if overall.mean is None else performance_class(overall.mean, thresholds),
+        classes={name: classes.count(name) for name in (*thresholds, "insufficient")},
+        thresholds=dict(thresholds),
+        weights={
+            **_weights(config),
+            "race_score_max": race_max,
+            "fact_accuracy_max": config.evaluation_parameters.fact_accuracy_max,
+        },
+        means={name: mean(map(attrgetter(name), rows), tasks) for name in (*SCORES, *FURTHER)},
+        race_dimensions={
+            name: mean((row.race_dimensions.get(name) for row in rows), tasks) for name in RACE_DIMENSIONS
+        },
+        citations=_citations(rows),
+        by_domain=_groups(rows, lambda row: row.domain or None),
+        by_complexity_level=_groups(
+            rows, lambda row: None if row.complexity_level is None else str(row.complexity_level)
+        ),
+        by_language=_groups(rows, lambda row: row.language),
+        top=tuple(ranked[:top]),
+        bottom=tuple(ranked[::-1][:bottom]),
+        costs=_costs(rows, spent or {}),
+        recommendations=recommendations(rows, thresholds, language),
+        missing=_missing(rows),
+        lost=tuple(lost),
+    )
+
+
+def _weights(config: PoetConfig) -> dict[str, float]:
+    sections = (config.poet_weights, config.quality_value_weights, config.efficiency_weights, config.strategic_weights)
+    return {name: value for section in sections for name, value in section if isinstance(value, float)}
+
+
+def _ends(n: int, reporting: ReportingSettings) -> tuple[int, int]:
+    """How many of n reports are among the highest and the lowest: of a few each half has its own."""
+    top = min(reporting.top_tasks_count, max(n - n // 2, n - reporting.bottom_tasks_count))
+    return top, min(reporting.bottom_tasks_count, n - top)
+
+
+def _groups(rows: Sequence[PoetRow], key: Callable[[PoetRow], str | None]) -> tuple[Group, ...]:
+    """In the order of their names, numbers as such and first, those without one last."""
+    groups: dict[str | None, list[PoetRow]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return tuple(_group(name, groups[name]) for name in sorted(groups, key=_order))
+
+
+def _order(name: str | None) -> tuple[bool, bool, int, str]:
+    number = name is not None and name.isascii() and name.isdigit()
+    return name is None, not number, len(name or "") if number else 0, name or ""
+
+
+def _group(name: str | None, rows: Sequence[PoetRow]) -> Group:
+    tasks = [row.task for row in rows]
+    return Group(
+        name=name,
+        n_total=len(rows),
+        n_scored=sum(row.overall_poet_score is not None for row in rows),
+        scores={score: mean(map(attrgetter(score), rows), tasks) for score in SCORES},
+        cost_saving_usd=total(row.cost_saving_usd for row in rows),
+    )
+
+
+def _citations(rows: Sequence[PoetRow]) -> Citations:
+    checked = [row for row in rows if row.citations_known is not None]
+    pairs = [(row.citations_supported or 0, row.citations_known or 0) for row in checked]
+    supported, known = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+    groups = by_task(zip((row.task for row in checked), pairs, strict=True))
+    of_tasks = [(sum(pair[0] for pair in group), sum(pair[1] for pair in group)) for group in groups]
+    enough = sum(pair[1] > 0 for pair in of_tasks) >= FEWEST_FOR_INTERVAL
+    return Citations(
+        n=len(checked),
+        supported=supported,
+        unsupported=known - supported,
+        unknown=sum(row.citations_unknown or 0 for row in checked),
+        accuracy=supported / known if known else None,
+        ci95=pass_rate_interval(of_tasks) if enough else None,
+    )
+
+
+def _costs(rows: Sequence[PoetRow], spent: Mapping[str, Spent]) -> Costs:
+    return Costs(
+        ai_usd=total(row.ai_cost_usd for row in rows),
+        expert_usd=total(row.expert_cost_usd for row in rows),
+        saving_usd=total(row.cost_saving_usd for row in rows),
+        ai_hours=total(row.hours for row in rows),
+        expert_hours=total(row.expert_hours for row in rows),
+        saved_hours=total(row.time_saving_hours for row in rows),
+        input_tokens=total(row.input_tokens for row in rows),
+        output_tokens=total(row.output_tokens for row in rows),
+        judge={stage: _judge_cost(each) for stage, each in spent.items() if each.requests},
+    )
+
+
+def _judge_cost(spent: Spent) -> JudgeCost:
+    known = {name: getattr(spent, name) for name in JudgeCost.model_fields}
+    return JudgeCost(**{**known, "cost_usd": spent.cost_usd if spent.unknown < spent.requests else None})
+
+
+def _missing(rows: Sequence[PoetRow]) -> dict[Missing, tuple[Lack, ...]]:
+    parts: tuple[Missing, ...] = ("report", *PART_FIELDS)
+    lacks = {
+        part: tuple(Lack(task_id=row.task_id, reason=row.reasons[part]) for row in rows if part in row.reasons)
+        for part in parts
+    }
+    return {part: found for part, found in lacks.items() if found}
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A model's report with the rows that it is made of."""
+
+    report: PoetReport
+    rows: Sequence[PoetRow]
+
+
+class Difference(Record):
+    """A model's POET score less the best one's over the tasks that both have; `ci95` that of the paired differences."""
+
+    model: str
+    difference: Mean
+
+
+class Comparison(Record):
+    """`best` has the highest mean, over `n` reports: of models with at least five scored ones where there are any."""
+
+    best: str
+    n: int
+    differences: tuple[Difference, ...]
+
+
+def comparison(models: Sequence[Scored]) -> Comparison | None:
+    """None where fewer than two models have a score."""
+    known = [each for each in models if each.report.n_scored]
+    if len(known) < 2:
+        return None
+    best = max(known, key=_rank)
+    reference = _by_task(best)
+    found = []
+    for each in (other for other in models if other is not best):
+        own = _by_task(each)
+        values = [own[task] - reference[task] for task in own if task in reference]
+        found.append(Difference(model=each.report.model, difference=mean(values)))
+    return Comparison(best=best.report.model, n=best.report.n_scored, differences=tuple(found))
+
+
+def _rank(model: Scored) -> tuple[bool, float]:
+    overall = model.report.means["overall_poet_score"]
+    return overall.n >= FEWEST_FOR_INTERVAL, overall.mean or 0.0
+
+
+def _by_task(model: Scored) -> dict[str, float]:
+    """A model's score on each task, of several reports on one their mean."""
+    scored = [(row.task, row.overall_poet_score) for row in model.rows if row.overall_poet_score is not None]
+    groups = by_task((task, (task, score)) for task, score in scored)
+    return {group[0][0]: fmean(score for _, score in group) for group in groups}

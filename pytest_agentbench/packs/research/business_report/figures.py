@@ -1,0 +1,260 @@
+"""Rows of the business report, the figures that rest on them, and how people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from math import floor, fsum, log10
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, Field, NonNegativeInt, model_validator
+
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.records import Language, NotNegative, RaceDimension, RowId, Share
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.statistics.estimates import mean_interval
+from pytest_agentbench.terminal_text import visible
+
+Missing = Literal["efficiency", "race", "fact", "strategic", "report"]
+"""What a composite can lack; `report`: the row itself could not be read, joined or annotated."""
+
+PART_FIELDS: dict[Missing, str] = {
+    "efficiency": "efficiency_score",
+    "race": "race_score",
+    "fact": "fact_accuracy",
+    "strategic": "strategic_score",
+}
+"""The field of each part of the composite."""
+
+EvidencePart = Literal["race", "fact", "efficiency", "strategic"]
+
+MOST_LINES, LONGEST_LINE = 5, 400
+
+
+def _short(lines: tuple[str, ...]) -> tuple[str, ...]:
+    kept = (" ".join(line.split()) for line in lines[:MOST_LINES])
+    return tuple(line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…" for line in kept)
+
+
+Lines = Annotated[tuple[str, ...], AfterValidator(_short)]
+"""The first MOST_LINES lines, each of at most LONGEST_LINE characters."""
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class PoetRow(Record):
+    """What POET says of one report of one model. Scores are 0-1; None is always told in `reasons`.
+
+    The first 13 fields are the seed's summary row. `cost_saving_usd` and the time savings are negative where the agent
+    cost more or took longer than the expert; `time_saving` is a share of the expert's hours. `prompt_key` is that of
+    the prompt: other models' reports on the same task have the same.
+    `strategic_scores` are the judge's eight (1-5). `reasons` says why a part has no score. `evidence` has a few short
+    lines for a part: the criteria with the lowest scores, the statements that their pages do not back.
+    """
+
+    task_id: RowId
+    model_name: str
+    domain: str | None = None
+    complexity_level: int | str | None = None
+    overall_poet_score: Share | None = None
+    efficiency_score: Share | None = None
+    quality_score: Share | None = None
+    strategic_score: Share | None = None
+    race_score: Share | None = None
+    fact_accuracy: Share | None = None
+    cost_saving_usd: Finite | None = None
+    automation_rate: Share | None = None
+    knowledge_units_created: NonNegativeInt | None = None
+
+    prompt_key: str | None = None
+    language: Language | None = None
+    race_dimensions: dict[RaceDimension, Share | None] = Field(default_factory=dict)
+    citations_supported: NonNegativeInt | None = None
+    citations_unsupported: NonNegativeInt | None = None
+    citations_unknown: NonNegativeInt | None = None
+    supported_per_1000_words: NotNegative | None = None
+    hours: NotNegative | None = None
+    expert_hours: NotNegative | None = None
+    expert_cost_usd: NotNegative | None = None
+    time_saving: Finite | None = None
+    time_saving_hours: Finite | None = None
+    ai_cost_usd: NotNegative | None = None
+    input_tokens: NotNegative | None = None
+    output_tokens: NotNegative | None = None
+    resource_efficiency: NotNegative | None = None
+    strategic_scores: dict[str, float] = Field(default_factory=dict)
+    complexity_adaptability: Share | None = None
+    knowledge_units_reused: NonNegativeInt | None = None
+    knowledge_creation_value: NotNegative | None = None
+    reasons: dict[Missing, str] = Field(default_factory=dict)
+    evidence: dict[EvidencePart, Lines] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _told(self) -> Self:
+        lacks = [field for field in (*PART_FIELDS.values(), "quality_score") if getattr(self, field) is None]
+        if self.overall_poet_score is not None and lacks:
+            raise ValueError(f"found an overall_poet_score without {', '.join(lacks)}, expected None")
+        for part, field in PART_FIELDS.items():
+            if getattr(self, field) is None and not self.reasons.keys() & {part, "report"}:
+                raise ValueError(f"{field} is None, expected reasons to say why under {part!r}")
+        if self.overall_poet_score is None and not self.reasons:
+            raise ValueError("overall_poet_score is None, expected reasons to say why")
+        return self
+
+    @property
+    def task(self) -> str:
+        """What several reports on one task have in common: their prompt, else their id."""
+        return self.prompt_key or str(self.task_id)
+
+    @property
+    def citations_known(self) -> int | None:
+        """Citations whose page could be read and compared."""
+        if self.citations_supported is None or self.citations_unsupported is None:
+            return None
+        return self.citations_supported + self.citations_unsupported
+
+
+SUMMARY_FIELDS = tuple(PoetRow.model_fields)[:13]
+"""The seed's summary row."""
+
+
+_MOST_DIGITS = 6
+LONGEST = 400
+"""Characters of a name or reason that are shown; JSON has all."""
+DASH = "–"
+
+
+def share(value: float | None) -> str:
+    """A score: two decimals, as far as the judges' scores carry."""
+    return DASH if value is None else f"{value:.2f}"
+
+
+def apart(value: float, other: float, form: str = "f") -> tuple[str, str]:
+    """Two numbers with as many decimals as tell them apart. `form`: `f`, or `%` for percents."""
+    for digits in range(0 if form == "%" else 2, _MOST_DIGITS):
+        shown = f"{value:.{digits}{form}}", f"{other:.{digits}{form}}"
+        if value == other or shown[0] != shown[1]:
+            break
+    return shown
+
+
+def classed(value: float, thresholds: Iterable[float]) -> str:
+    """A score whose class is shown beside it: never rounded up to a threshold that it does not reach."""
+    above = min((each for each in thresholds if each > value), default=None)
+    return share(value) if above is None else apart(value, above)[0]
+
+
+def interval(value: tuple[float, float] | None, to: str) -> str:
+    """Both ends, with a sign where one is negative; a third decimal where two do not tell them apart."""
+    if value is None:
+        return DASH
+    low, high = value
+    digits = 2 if f"{low:.2f}" != f"{high:.2f}" else 3
+    sign = "+" if low < 0 else ""
+    return f"{low:{sign}.{digits}f} {to} {high:{sign}.{digits}f}"
+
+
+def usd(value: float | None) -> str:
+    """US dollars: whole ones from a thousand on, then cents, below one three significant digits."""
+    if value is None:
+        return DASH
+    size = abs(value)
+    digits = 0 if size >= 1000 else 2 if size >= 1 or not size else 2 - floor(log10(size))
+    return f"{'-' * (value < 0)}${size:,.{min(digits, _MOST_DIGITS)}f}"
+
+
+def hours(value: float | None) -> str:
+    """One decimal, below one hour minutes."""
+    if value is None:
+        return DASH
+    return f"{value:,.1f} h" if abs(value) >= 1 or not value else f"{value * 60:.1f} min"
+
+
+def format_count(value: float | None) -> str:
+    """A whole number with separators."""
+    return DASH if value is None else f"{value:,.0f}"
+
+
+def line(text: object) -> str:
+    """One line of at most LONGEST characters of another's text, which can neither steer a terminal nor turn text."""
+    shown = " ".join(str(text)[: 2 * LONGEST].split())
+    return visible(shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…")
+
+
+COSTS = {
+    "ai_usd": usd,
+    "expert_usd": usd,
+    "saving_usd": usd,
+    "ai_hours": hours,
+    "expert_hours": hours,
+    "saved_hours": hours,
+    "input_tokens": format_count,
+    "output_tokens": format_count,
+}
+"""The figures of costs, and how each is shown."""
+
+
+T = TypeVar("T")
+
+FEWEST_FOR_INTERVAL = 5
+"""Reports: fewer say too little about the next one."""
+
+PerformanceClass = Literal["excellent", "good", "acceptable", "poor", "insufficient"]
+
+
+class Mean(Record):
+    """Over the n reports that have the value. `ci95` is the t interval over tasks, None for fewer than five."""
+
+    n: int
+    mean: float | None
+    ci95: tuple[float, float] | None
+    lowest: float | None
+    highest: float | None
+
+
+class Total(Record):
+    """The sum over the n reports that have the value; None where none has."""
+
+    n: int
+    total: float | None
+
+
+def thresholds_of(config: PoetConfig) -> dict[PerformanceClass, float]:
+    """From where on a score is called so, the highest first: `evaluation_thresholds` where the file has them."""
+    standard, own = config.performance_thresholds, config.evaluation_thresholds
+    return {
+        "excellent": own.get("excellent_poet_score", standard.excellent_threshold),
+        "good": own.get("good_poet_score", standard.good_threshold),
+        "acceptable": own.get("acceptable_poet_score", standard.acceptable_threshold),
+        "poor": own.get("poor_poet_score", standard.poor_threshold),
+    }
+
+
+def performance_class(score: float, thresholds: Mapping[PerformanceClass, float]) -> PerformanceClass:
+    """The highest class whose threshold the score reaches, else `insufficient`."""
+    return next((name for name, threshold in thresholds.items() if score >= threshold), "insufficient")
+
+
+def mean(values: Iterable[float | None], tasks: Iterable[object] | None = None) -> Mean:
+    """Over those that are known. `tasks` says of each report which task it is on (default: one of its own)."""
+    pairs = zip(count() if tasks is None else tasks, values, strict=False)
+    known = [(task, value) for task, value in pairs if value is not None]
+    if not known:
+        return Mean(n=0, mean=None, ci95=None, lowest=None, highest=None)
+    found, groups = [value for _, value in known], by_task(known)
+    interval = mean_interval(groups) if len(groups) >= FEWEST_FOR_INTERVAL else None
+    return Mean(n=len(found), mean=fsum(found) / len(found), ci95=interval, lowest=min(found), highest=max(found))
+
+
+def by_task(values: Iterable[tuple[object, T]]) -> list[list[T]]:
+    """The values of each task's reports together: of several on one task, intervals take them as repetitions."""
+    groups: dict[object, list[T]] = {}
+    for task, value in values:
+        groups.setdefault(task, []).append(value)
+    return list(groups.values())
+
+
+def total(values: Iterable[float | None]) -> Total:
+    """Over those that are known."""
+    known = [value for value in values if value is not None]
+    return Total(n=len(known), total=fsum(known) if known else None)

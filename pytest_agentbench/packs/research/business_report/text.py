@@ -1,0 +1,249 @@
+"""The business report as text for a terminal or a mail (`{model}_poet_report.txt`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from pytest_agentbench.packs.research.business_report.aggregates import Group, PoetReport, Ranked
+from pytest_agentbench.packs.research.business_report.figures import (
+    COSTS,
+    DASH,
+    Mean,
+    classed,
+    format_count,
+    interval,
+    line,
+    share,
+    usd,
+)
+from pytest_agentbench.packs.research.records import Language
+from pytest_agentbench.packs.research.wording.business_report import LABELS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+WIDTH = 100
+MOST_TASKS = 10
+"""Tasks that are named of a recommendation, and of a part that is missing."""
+
+
+def report_text(report: PoetReport, made: datetime, language: Language = "en") -> str:
+    """Lines of at most 100 terminal cells, in English or Chinese."""
+    from rich.console import Console
+
+    target = StringIO()
+    console = Console(file=target, width=WIDTH, color_system=None, markup=False, highlight=False, emoji=False)
+    _Text(console, report, language).print(made)
+    return "\n".join(text.rstrip() for text in target.getvalue().splitlines()) + "\n"
+
+
+class _Text:
+    def __init__(self, console: Console, report: PoetReport, language: Language) -> None:
+        self._console, self._report, self._labels = console, report, LABELS[language]
+
+    def print(self, made: datetime) -> None:
+        report, labels = self._report, self._labels
+        self._heading(f"{labels['title']}: {line(report.model)}", "=")
+        self._line(labels["made"].format(f"{made:%Y-%m-%d %H:%M} UTC"))
+        self._line(f"{labels['reports']}: {', '.join(f'{n} {labels[name]}' for name, n in self._counts())}")
+        self._line(self._verdict())
+        self._scores()
+        self._race()
+        self._costs()
+        for title, groups in (
+            ("domains", report.by_domain),
+            ("complexity_levels", report.by_complexity_level),
+            ("languages", report.by_language),
+        ):
+            self._groups(title, groups)
+        self._ranked("top", report.top)
+        self._ranked("bottom", report.bottom)
+        self._recommendations()
+        self._missing()
+        self._heading(labels["weights"])
+        self._line(labels["formula"].format_map(report.weights))
+        if report.weights["race_score_max"] != 1:
+            self._line(labels["formula_compat"].format_map(report.weights))
+        if report.weights["fact_accuracy_max"] != 1:
+            self._line(labels["formula_fact_max"].format_map(report.weights))
+
+    def _counts(self) -> Iterator[tuple[str, int]]:
+        for name in ("n_total", "n_scored", "n_failed", "n_not_reached"):
+            n = getattr(self._report, name)
+            if n or name != "n_not_reached":
+                yield name, n
+
+    def _verdict(self) -> str:
+        overall, labels = self._report.means["overall_poet_score"], self._labels
+        if overall.mean is None or self._report.performance_class is None:
+            return f"{labels['overall_poet_score']}: {DASH} (n = 0)"
+        notes = [f"n = {overall.n}"]
+        if overall.ci95 is not None:
+            notes.insert(0, f"{labels['interval']} {self._interval(overall)}")
+        label = labels[self._report.performance_class]
+        shown = classed(overall.mean, self._report.thresholds.values())
+        return f"{labels['overall_poet_score']}: {shown} ({', '.join(notes)}), {label}"
+
+    def _scores(self) -> None:
+        report, labels = self._report, self._labels
+        self._heading(labels["scores"])
+        self._means(report.means.items())
+        self._line(labels["scores_note"])
+        classes = (f"{labels[name]} {n}" for name, n in report.classes.items())
+        self._line(f"{labels['classes']}: {', '.join(classes)}")
+
+    def _race(self) -> None:
+        report, labels = self._report, self._labels
+        self._heading(f"RACE, {labels['citations']}")
+        self._means(report.race_dimensions.items())
+        self._line(labels["race_note"])
+        cited = report.citations
+        parts = [f"{getattr(cited, name)} {labels[name]}" for name in ("supported", "unsupported", "unknown")]
+        accuracy = f"{labels['accuracy_pooled']} {share(cited.accuracy)}"
+        if cited.ci95 is not None:
+            accuracy += f" ({labels['interval']} {interval(cited.ci95, labels['to'])})"
+        self._line(f"{labels['citations']}: {', '.join(parts)}; {accuracy}; n = {cited.n}")
+
+    def _costs(self) -> None:
+        costs, labels = self._report.costs, self._labels
+        self._heading(labels["costs"])
+        rows = []
+        for name, show in COSTS.items():
+            total = getattr(costs, name)
+            mean = None if total.total is None else total.total / total.n
+            rows.append((labels[name], format_count(total.n), show(total.total), show(mean)))
+        self._table([labels[name] for name in ("figure", "n", "sum", "per_report")], rows)
+        self._line(labels["costs_note"])
+        if costs.judge:
+            spent = costs.judge.values()
+            requests, unknown = sum(each.requests for each in spent), sum(each.unknown for each in spent)
+            known = [each.cost_usd for each in spent if each.cost_usd is not None]
+            parts = [usd(sum(known) if known else None), f"{labels['requests']}: {requests}"]
+            parts += [f"{labels['no_cost']}: {unknown}"] * bool(unknown)
+            self._line(f"{labels['judge']}: {', '.join(parts)}")
+
+    def _groups(self, title: str, groups: Sequence[Group]) -> None:
+        labels = self._labels
+        self._heading(labels[title])
+        if any(group.cost_saving_usd.n != group.n_total for group in groups):
+            self._line(labels["n_note"])
+        rows = [
+            (
+                group_name(group, title, labels),
+                format_count(group.n_total),
+                format_count(group.n_scored),
+                share(group.scores["overall_poet_score"].mean),
+                self._interval(group.scores["overall_poet_score"]),
+                _with_n(usd(group.cost_saving_usd.total), group.cost_saving_usd.n, group.n_total),
+            )
+            for group in groups
+        ]
+        columns = ("n", "n_scored", "overall_poet_score", "interval", "saving_usd")
+        self._table(["", *(labels[name] for name in columns)], rows)
+
+    def _ranked(self, title: str, ranked: Sequence[Ranked]) -> None:
+        if ranked:
+            labels = self._labels
+            self._heading(labels[title])
+            rows = [
+                (line(each.task_id), line(each.domain or labels["untold"]), share(each.overall_poet_score))
+                for each in ranked
+            ]
+            self._table([labels[name] for name in ("task", "domain", "score")], rows)
+
+    def _recommendations(self) -> None:
+        report, labels = self._report, self._labels
+        self._heading(labels["recommendations"])
+        if not report.recommendations:
+            self._line(
+                labels["recommendations_none"].format(n=report.n_total - report.n_not_reached - len(report.lost))
+            )
+        for number, each in enumerate(report.recommendations, start=1):
+            self._line(f"{number}. {line(each.text)}")
+            self._line(f"   {labels['tasks']}: {self._named([line(task) for task in each.task_ids])}")
+
+    def _missing(self) -> None:
+        report, labels = self._report, self._labels
+        self._heading(labels["missing"])
+        if not report.missing and not report.lost and report.n_scored:
+            self._line(labels["missing_none"].format(n=report.n_scored))
+        if not report.n_total:
+            self._line(labels["missing_no_report"])
+        for part, lacks in report.missing.items():
+            self._line(f"{labels[f'missing_{part}']} (n = {len(lacks)})")
+            for lack in lacks[:MOST_TASKS]:
+                self._line(f"   {line(lack.task_id)}: {line(lack.reason)}")
+            self._more(len(lacks))
+        if report.lost:
+            self._line(f"{labels['missing_lost']} (n = {len(report.lost)})")
+            for text in report.lost[:MOST_TASKS]:
+                self._line(f"   {line(text)}")
+            self._more(len(report.lost))
+        if report.n_not_reached:
+            self._line(labels["missing_unreached"].format(n=report.n_not_reached))
+
+    def _more(self, n: int) -> None:
+        if n > MOST_TASKS:
+            self._line(f"   {self._labels['more'].format(n=n - MOST_TASKS)}")
+
+    def _named(self, tasks: Sequence[str]) -> str:
+        named = ", ".join(tasks[:MOST_TASKS])
+        return f"{named} {self._labels['more'].format(n=len(tasks) - MOST_TASKS)}" if tasks[MOST_TASKS:] else named
+
+    def _interval(self, mean: Mean) -> str:
+        return interval(mean.ci95, self._labels["to"])
+
+    def _means(self, means: Iterable[tuple[str, Mean]]) -> None:
+        labels = self._labels
+        rows = [
+            (
+                labels[name],
+                format_count(each.n),
+                share(each.mean),
+                self._interval(each),
+                share(each.lowest),
+                share(each.highest),
+            )
+            for name, each in means
+        ]
+        self._table(["", *(labels[name] for name in ("n", "mean", "interval", "lowest", "highest"))], rows)
+
+    def _heading(self, text: str, rule: str = "-") -> None:
+        from rich.cells import cell_len
+
+        if rule == "-":
+            self._line("")
+        self._line(text)
+        self._line(rule * min(cell_len(text), WIDTH))
+
+    def _line(self, text: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text, overflow="fold"))
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for number, title in enumerate(columns):
+            table.add_column(Text(title), justify="right" if number else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self._console.print(table)
+
+
+def _with_n(shown: str, n: int, of: int) -> str:
+    """A figure with its n, where that is not the one beside it."""
+    return shown if n == of else f"{shown} (n = {n})"
+
+
+def group_name(group: Group, title: str, labels: Mapping[str, str]) -> str:
+    """A group's name as people read it; `title` says of what the groups are."""
+    if group.name is None:
+        return labels["untold"]
+    return labels[group.name] if title == "languages" else line(group.name)

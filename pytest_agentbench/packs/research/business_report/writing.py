@@ -1,0 +1,415 @@
+"""Write the business report on a model or several, wherever their scores come from, and on a pytest session."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+
+from pytest_agentbench.cli.merge import read_report
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.models.pricing import Spent
+from pytest_agentbench.packs.research.business_report.aggregates import PoetReport, Scored, comparison, poet_report
+from pytest_agentbench.packs.research.business_report.figures import SUMMARY_FIELDS, PoetRow
+from pytest_agentbench.packs.research.business_report.page import page
+from pytest_agentbench.packs.research.business_report.text import report_text
+from pytest_agentbench.packs.research.call import Call
+from pytest_agentbench.packs.research.commands import RAW_DATA, RESULTS, Incomplete, add
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.records import SCORES, Language, ResearchScores, RowId
+from pytest_agentbench.records.evaluation import Evaluation
+from pytest_agentbench.store.contents import Contents
+from pytest_agentbench.store.documents import load_evaluation
+from pytest_agentbench.store.files import slug
+from pytest_agentbench.store.output_files import document_text, write_text
+
+if TYPE_CHECKING:
+    from pytest_agentbench.cli.merge import Part
+    from pytest_agentbench.reports.rows import Row
+
+
+COUNTS = ("n_total", "n_scored", "n_failed", "n_not_reached")
+COMPARISON = "poet_comparison"
+LONGEST_STEM = 200
+"""Bytes of a file's name, of which file systems bear 255, for the model."""
+
+
+def write_poet_files(
+    rows: Sequence[PoetRow],
+    folder: Path,
+    model: str,
+    config: PoetConfig,
+    spent: Mapping[str, Spent] | None = None,
+    *,
+    lost: Sequence[str] = (),
+    not_reached: int = 0,
+    language: Language = "en",
+    race_max: float = 1.0,
+    made: datetime | None = None,
+) -> tuple[Path, ...]:
+    """Writes what `reporting_settings` ask for of `{model}_poet_{detailed,summary,report}.json`, text and page.
+
+    `model` is in the files' names as far as file systems bear it. `spent` is what judges cost for these reports by
+    stage; `lost` says of each input row that gave no PoetRow why; `not_reached` counts those that an interruption
+    left; `race_max` is what RACE was divided by in the quality score. `made` is the time on the reports, in UTC
+    (default: now). Raises UnwritableError.
+    """
+    report = poet_report(
+        rows, model, config, spent, lost=lost, not_reached=not_reached, language=language, race_max=race_max
+    )
+    scored, made = Scored(report, rows), made or datetime.now(UTC)
+    return tuple(
+        write_text(folder / f"{file_stem(model)}_poet_{name}", text)
+        for name, text in _texts(scored, config, language, made)
+    )
+
+
+def write_comparison(
+    models: Mapping[str, Sequence[PoetRow]],
+    folder: Path,
+    config: PoetConfig,
+    spent: Mapping[str, Mapping[str, Spent]] | None = None,
+    *,
+    lost: Mapping[str, Sequence[str]] | None = None,
+    not_reached: Mapping[str, int] | None = None,
+    language: Language = "en",
+    race_max: float = 1.0,
+    made: datetime | None = None,
+) -> tuple[Path, ...]:
+    """Writes `poet_comparison.{json,html}`: several models side by side, each as `write_poet_files` has it."""
+    scored = [
+        Scored(
+            poet_report(
+                rows,
+                model,
+                config,
+                (spent or {}).get(model),
+                lost=(lost or {}).get(model, ()),
+                not_reached=(not_reached or {}).get(model, 0),
+                language=language,
+                race_max=race_max,
+            ),
+            rows,
+        )
+        for model, rows in models.items()
+    ]
+    charts = config.reporting_settings.include_charts
+    counts = {name: sum(getattr(each.report, name) for each in scored) for name in COUNTS}
+    made = made or datetime.now(UTC)
+    compared = comparison(scored)
+    document = {
+        "made": made.isoformat(timespec="seconds"),
+        **counts,
+        "comparison": None if compared is None else compared.model_dump(mode="json"),
+        "models": [each.report.model_dump(mode="json") for each in scored],
+    }
+    text = page(scored, made, language, charts_shown=charts)
+    return (
+        write_text(folder / f"{COMPARISON}.json", document_text(document)),
+        write_text(folder / f"{COMPARISON}.html", text),
+    )
+
+
+def file_stem(model: str) -> str:
+    """A model's name as the beginning of a file's, which cannot lead to another folder."""
+    bad = set(model) & {"/", "\\"} or model.startswith(".") or not model.isprintable()
+    return slug(model) if bad or len(os.fsencode(model)) > LONGEST_STEM else model
+
+
+def _texts(scored: Scored, config: PoetConfig, language: Language, made: datetime) -> Iterator[tuple[str, str]]:
+    report, reporting = scored.report, config.reporting_settings
+    if reporting.generate_detailed_report:
+        yield "detailed.json", document_text(_detailed(report, scored.rows))
+    if reporting.generate_summary_report:
+        yield "summary.json", document_text(_summary(report, scored.rows))
+    yield "report.json", document_text({"made": made.isoformat(timespec="seconds"), **report.model_dump(mode="json")})
+    if reporting.generate_text_report:
+        yield "report.txt", report_text(report, made, language)
+    yield "report.html", page([scored], made, language, charts_shown=reporting.include_charts)
+
+
+def _summary(report: PoetReport, rows: Sequence[PoetRow]) -> dict[str, Any]:
+    return {**_counts(report), "results": [row.model_dump(mode="json", include=set(SUMMARY_FIELDS)) for row in rows]}
+
+
+def _detailed(report: PoetReport, rows: Sequence[PoetRow]) -> dict[str, Any]:
+    shown = [row.model_dump(mode="json") for row in rows]
+    return {**_counts(report), "weights": report.weights, "lost": list(report.lost), "results": shown}
+
+
+def _counts(report: PoetReport) -> dict[str, Any]:
+    return {"model": report.model, **{name: getattr(report, name) for name in COUNTS}}
+
+
+S = TypeVar("S")
+
+
+def add_report_language(parser: argparse._ActionsContainer) -> None:
+    """What the text and the page are written in."""
+    add(parser, "--report_language", choices=("en", "zh"), default="en", help="of text and page (default: %(default)s)")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a model's reports: rows, why others gave none, and what judges cost for them."""
+
+    rows: tuple[PoetRow, ...]
+    lost: tuple[str, ...]
+    spent: Mapping[str, Spent]
+
+
+def compare(call: Call, outcomes: Mapping[str, Outcome], output: Path) -> None:
+    """Writes the comparison of several models; nothing for a single one."""
+    from pytest_agentbench.packs.research.call import StageEnd
+    from pytest_agentbench.packs.research.poet import weights_of
+
+    if len(outcomes) > 1:
+        files = write_comparison(
+            {model: each.rows for model, each in outcomes.items()},
+            output,
+            call.config,
+            {model: each.spent for model, each in outcomes.items()},
+            lost={model: each.lost for model, each in outcomes.items()},
+            language=call.args.report_language,
+            race_max=weights_of(call.config, compat=call.args.compat).race_max,
+        )
+        call.ends.append(StageEnd("comparison", len(outcomes), len(outcomes), 0, files))
+
+
+async def report_on(
+    call: Call,
+    model: str,
+    rows: Sequence[S],
+    row_of: Callable[[S], PoetRow],
+    label: Callable[[S], str],
+    output: Path,
+    spent: Mapping[str, Spent],
+) -> Outcome:
+    """Writes the business report on what `row_of` makes of each row; it raises AgentbenchError for a lost one."""
+    from pytest_agentbench.packs.research.poet import weights_of
+
+    async def score(row: S) -> PoetRow:
+        found = row_of(row)
+        if found.overall_poet_score is None:
+            reasons = "; ".join(f"{part}: {reason}" for part, reason in found.reasons.items())
+            raise Incomplete(f"no composite: {reasons}", found)
+        return found
+
+    def write(results: Sequence[PoetRow | AgentbenchError | None]) -> tuple[Path, ...]:
+        outcome = _outcome(results, spent)
+        return write_poet_files(
+            outcome.rows,
+            output,
+            model,
+            call.config,
+            spent,
+            lost=outcome.lost,
+            not_reached=sum(result is None for result in results),
+            language=call.args.report_language,
+            race_max=weights_of(call.config, compat=call.args.compat).race_max,
+        )
+
+    return _outcome(await call.score("poet", rows, score, label=label, write=write), spent)
+
+
+def _outcome(results: Sequence[PoetRow | AgentbenchError | None], spent: Mapping[str, Spent]) -> Outcome:
+    found = [result.value if isinstance(result, Incomplete) else result for result in results]
+    rows = (each for each in found if each is not None and not isinstance(each, AgentbenchError))
+    return Outcome(tuple(rows), tuple(str(each) for each in found if isinstance(each, AgentbenchError)), spent)
+
+
+_REPORT = "report.json"
+_RUN_LEVELS = 6
+"""Names on the path of a run's file."""
+_NOT_RUN = "not run: "
+"""How the message of an item begins that the session stopped before."""
+_DONE = (0, 1)
+"""Exit statuses of sessions that have come to their end."""
+_OF_SESSION: dict[str, Any] = {
+    "raw_data_dir": RAW_DATA,
+    "input_file": None,
+    "results_dir": RESULTS,
+    "annotation_dir": None,
+    "query_file": None,
+    "domain_map": None,
+    "config": None,
+    "model_pricing": None,
+    "compat": False,
+}
+"""Options, with their defaults, whose part a session's own files and settings have."""
+_NAMES = frozenset(name for names in SCORES.values() for name in names)
+
+
+def report_on_session(args: argparse.Namespace) -> int:
+    """Writes the report of one model of the session, or of each; the exit status.
+
+    Raises ConfigError where the session has no reports, or has scored them in different ways.
+    """
+    if found := [name for name, default in _OF_SESSION.items() if getattr(args, name) != default]:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
+        message = f"found {names} beside --session, whose reports have theirs; leave it out"
+        print(f"agentbench research poet: {message}", file=sys.stderr)
+        return 2
+    session, call = Session(args.session), Call("poet", args)
+    session.tell(call)
+    if args.model is not None and args.model not in session.models:
+        there = ", ".join(session.models) or "no model"
+        raise ConfigError(f"{session.part.name}: found no report of {args.model}; it has those of {there}")
+    call.config, args.compat = session.scored_by
+    return call.run(lambda: _reports(call, session))
+
+
+async def _reports(call: Call, session: Session) -> None:
+    args, models = call.args, session.models
+    if args.model is not None:
+        models = {args.model: models[args.model]}
+    output = args.output_dir or RESULTS / "poet"
+    outcomes = {}
+    for model, reports in models.items():
+        call.model = model if len(models) > 1 else None
+        chosen = [each for each in reports if args.only in (None, each.language)][: args.limit]
+        folder = output if args.model is not None and args.output_dir is not None else output / file_stem(model)
+        outcomes[model] = await report_on(call, model, chosen, row_of, _label, folder, _spent(chosen))
+    compare(call, outcomes, output)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredItem:
+    """A report as the session has scored it: `scores`, or `lost` says why there are none.
+
+    A repetition is a report of its own; from the second on `task_id` tells which.
+    """
+
+    nodeid: str
+    task_id: RowId
+    model: str
+    language: str | None
+    scores: ResearchScores | None
+    lost: str
+
+
+class Session:
+    """A session's research reports. Raises ConfigError where it has none, or its files cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        report = path / _REPORT if path.is_dir() else path
+        self.part: Part = read_report(report)
+        self._contents = Contents(report.parent)
+        self._rows = [row for row in self.part.runs if "research" in row]
+        if not self._rows:
+            raise ConfigError(
+                f"{report}: found no research report among {len(self.part.runs)} runs, expected those of a session "
+                "over a reports.yaml"
+            )
+
+    @cached_property
+    def models(self) -> dict[str, list[ScoredItem]]:
+        """The reports by their models, without those that could not be scored here (a language is not supported)."""
+        named = len({row["dataset"] for row in self._rows}) > 1
+        found: dict[str, list[ScoredItem]] = defaultdict(list)
+        for row in self._rows:
+            if not _is_left_out(row):
+                found[row["model_id"]].append(self._item(row, named=named))
+        return dict(found)
+
+    @cached_property
+    def scored_by(self) -> tuple[PoetConfig, bool]:
+        """The configuration that all reports were scored with, and whether `compat` was set. Raises ConfigError."""
+        ways: list[tuple[dict[str, Any], bool]] = []
+        for each in (each for reports in self.models.values() for each in reports):
+            if each.scores is not None and (way := (each.scores.config, each.scores.compat)) not in ways:
+                ways.append(way)
+        if len(ways) > 1:
+            raise ConfigError(
+                f"{self.part.name}: found reports that were scored with different configurations (config or compat of "
+                "their reports.yaml), expected one; run a session for each"
+            )
+        config, compat = ways[0] if ways else ({}, False)
+        return PoetConfig.model_validate(config), compat
+
+    def tell(self, call: Call) -> None:
+        """Says what a reader of the figures has to know of the session."""
+        name, status = self.part.name, self.part.session.get("exit_status")
+        if status not in _DONE:
+            call.warn(f"{name}: the session ended with exit status {status}: it may lack reports")
+        for warning in self.part.session.get("warnings", ()):
+            call.warn(f"{name}: {warning}")
+        left_out = [row for row in self._rows if _is_left_out(row)]
+        for reason in dict.fromkeys(row["message"] for row in left_out):
+            count = sum(row["message"] == reason for row in left_out)
+            call.warn(f"{name}: {count} skipped: {reason}")
+
+    def _item(self, row: Row, *, named: bool) -> ScoredItem:
+        """`named`: ids of rows may be those of several files."""
+        task_id: RowId = row["case_id"] if named else row["research"]["row_id"]
+        if row["repetition"] > 1:
+            task_id = f"{task_id}-r{row['repetition']}"
+        scores, lost = None, row["message"] or f"the run ended {row['status'] or row['outcome']}"
+        if (wanted := row["research"]["evaluation"]) is not None:
+            try:
+                scores = self._scores(row, wanted)
+            except AgentbenchError as error:
+                lost = str(error)
+        return ScoredItem(row["nodeid"], task_id, row["model_id"], row["fields"].get("language"), scores, lost)
+
+    def _scores(self, row: Row, fingerprint: str) -> ResearchScores:
+        """Raises ConfigError where the evaluation is no longer stored, or another has taken its place."""
+        for path, evaluation in self._evaluations(row):
+            if evaluation.fingerprint == fingerprint and evaluation.research is not None:
+                scores = {each.name: each.score for each in evaluation.metrics if each.name in _NAMES}
+                if any(row["metrics"].get(name, score) != score for name, score in scores.items()):
+                    raise ConfigError(f"{path}: has other scores than {self.part.name}: the report was judged again")
+                return evaluation.research
+        raise ConfigError(
+            f"{self._contents.output}: found no evaluation {fingerprint[:12]}, which {self.part.name} names; name the "
+            "output folder of that session, or run it again"
+        )
+
+    def _evaluations(self, row: Row) -> Iterator[tuple[Path, Evaluation]]:
+        """Those that may be on the run."""
+        run = row["artifact"] or ""
+        if run.count("/") != _RUN_LEVELS - 1:
+            return
+        for place in self._contents.evaluated(self._contents.folder(run.rpartition("/")[0])):
+            folder = self._contents.folder(place)
+            for name in folder.repetitions.get(row["repetition"], ()):
+                if folder.files[name].kind == "result":
+                    path = self._contents.output / place / name
+                    yield path, load_evaluation(path)
+
+
+def row_of(item: ScoredItem) -> PoetRow:
+    """The report's row. Raises ConfigError where it has none."""
+    if item.scores is None:
+        raise ConfigError(f"{item.nodeid}: {item.lost}")
+    try:
+        row = PoetRow.model_validate(item.scores.summary)
+    except ValidationError as error:
+        raise ConfigError(f"{item.nodeid}: its evaluation has no row of a business report: {error}") from error
+    return row.model_copy(update={"task_id": item.task_id, "model_name": item.model})
+
+
+def _spent(reports: Sequence[ScoredItem]) -> Mapping[str, Spent]:
+    """What judges cost for the reports, by stage."""
+    found: dict[str, Spent] = defaultdict(Spent)
+    for stage, cost in (entry for each in reports if each.scores for entry in each.scores.judge.items()):
+        found[stage].add(Spent(**cost.model_dump()))
+    return dict(found)
+
+
+def _is_left_out(row: Row) -> bool:
+    """Whether the item was skipped for what it is; one that the session stopped before has failed."""
+    return row["outcome"] == "skipped" and not str(row["message"]).startswith(_NOT_RUN)
+
+
+def _label(item: ScoredItem) -> str:
+    return repr(item.task_id)

@@ -1,0 +1,440 @@
+"""One call of a research command: its judge, what is kept, how its rows end, what is told of them."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.cli.places import root_around
+from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.engine.job import CHAT_JUDGE
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.models.client import Endpoints
+from pytest_agentbench.models.pricing import Ledger
+from pytest_agentbench.models.routes import missing_key, resolve_model
+from pytest_agentbench.models.scripts import Scripts
+from pytest_agentbench.packs.research.asking import STAGES, Asking, Unscored
+from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
+from pytest_agentbench.packs.research.records import RowId
+from pytest_agentbench.records.case import Case, Model, RunnerSpec
+from pytest_agentbench.sources.dataset import legal_id
+from pytest_agentbench.store.judgements import JUDGEMENTS, Judgements
+from pytest_agentbench.store.redaction import Redactor
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from pytest_agentbench.packs.research.fact.rows import Contents
+
+
+_MOST_FILES, _FEW = 24, 2
+"""Of a call, and of one folder of a larger call, that are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageEnd:
+    """What came of a stage's rows. Those that are neither scored nor failed were not reached. `files` it wrote.
+
+    `broken`: the stage could not be run, or came to nothing.
+    """
+
+    stage: str
+    n_total: int
+    n_scored: int
+    n_failed: int
+    files: tuple[Path, ...] = ()
+    broken: bool = False
+
+
+class Shown:
+    """A stage's bar on a terminal; elsewhere only what failed is told."""
+
+    def __init__(self, stage: str, rows: int, ledger: Ledger, bar: Progress | None) -> None:
+        self._stage, self._ledger, self._bar = stage, ledger, bar
+        self._failed = 0
+        self._task = bar.add_task(stage, total=rows, said="") if bar is not None else None
+
+    def failed(self, why: str, *, told: bool) -> None:
+        """A row has ended without a score; why may be `told` already."""
+        self._failed += 1
+        if not told:
+            self._tell(f"{self._stage}: {printable(' '.join(why.split()))}")
+        self.ended()
+
+    def ended(self) -> None:
+        """A row has ended."""
+        if self._bar is not None and self._task is not None:
+            spent = self._ledger.total.cost_usd
+            said = f"{self._failed} failed " * bool(self._failed) + f"{spent:.4f} USD" * bool(spent)
+            self._bar.update(self._task, advance=1, said=said)
+
+    def _tell(self, line: str) -> None:
+        if self._bar is None:
+            say(line)
+        else:
+            self._bar.console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def say(line: str) -> None:
+    """One line on stderr. That nobody reads it there (any more) does not end what is being paid for."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress(stage: str, rows: int, ledger: Ledger) -> Iterator[Shown]:
+    """What shows how far the stage is, on stderr."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield Shown(stage, rows, ledger, None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[said]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        yield Shown(stage, rows, ledger, bar)
+
+
+def print_summary(ends: Sequence[StageEnd], ledger: Ledger, seconds: float) -> None:
+    """Rows by stage, what models cost by stage, and where the results are."""
+    if not ends:
+        return
+    width = max(14, *(len(end.stage) + 2 for end in ends))
+    print(f"{'stage':<{width}}{'rows':>7}{'scored':>9}{'failed':>9}")
+    for end in ends:
+        not_reached = end.n_total - end.n_scored - end.n_failed
+        broken = "  came to nothing" if end.n_total else "  could not be run"
+        more = broken if end.broken else f"  {not_reached} not reached" if not_reached else ""
+        print(f"{printable(end.stage):<{width}}{end.n_total:>7,}{end.n_scored:>9,}{end.n_failed:>9,}{more}")
+    asked = [(stage, spent) for stage, spent in ledger.rows() if spent.requests]
+    if asked:
+        print(f"{'judge':<{width}}{'requests':>9}{'input tokens':>15}{'output tokens':>15}{'USD':>10}")
+    for stage, spent in asked:
+        cost = "?" if spent.unknown else f"{spent.cost_usd:.4f}"
+        print(f"{stage:<{width}}{spent.requests:>9,}{spent.input_tokens:>15,}{spent.output_tokens:>15,}{cost:>10}")
+    if (uncounted := ledger.uncounted()) is not None:
+        print(uncounted)
+    for line in _places(dict.fromkeys(path for end in ends for path in end.files)):
+        print(printable(line))
+    print(f"{seconds:.1f} s")
+
+
+def _places(files: Collection[Path]) -> Iterator[str]:
+    """Where the files are: many of them by their folders, so that the counts above stay in sight."""
+    folders = Counter(file.parent for file in files)
+    told: set[Path] = set()
+    for file in files:
+        if len(files) <= _MOST_FILES or folders[file.parent] <= _FEW:
+            yield str(file)
+        elif file.parent not in told:
+            told.add(file.parent)
+            yield f"{file.parent}/: {folders[file.parent]} files"
+
+
+_DATASET = "research"
+"""What commands' rows belong to, for scripts."""
+_SCRIPT = ".demo.yaml"
+
+
+def case_id(row_id: RowId) -> str:
+    """The name under which scripts know a row of a file."""
+    return f"{_DATASET}.{legal_id(str(row_id))}"
+
+
+@asynccontextmanager
+async def open_judge(
+    args: argparse.Namespace, file: Path, ledger: Ledger, request_seconds: float
+) -> AsyncIterator[Asking]:
+    """The judge that the options name, else OPENAI_MODEL. Models and profiles are those of the folder of `file`, or
+    of this one; a request takes at most `request_seconds`.
+
+    Raises ConfigError where none is named, or its key is missing.
+    """
+    model, options = _judge(args.judge, args.profile, file)
+    redactor = Redactor()
+    if model.api_key_env is not None:
+        redactor.know([model.api_key_env])
+    scripts = Scripts()
+    if model.scripted:
+        scripts.load_beside(_script_case(args.script, file))
+    endpoints = Endpoints(scripts=scripts)
+    try:
+        yield Asking(
+            endpoints.client(model),
+            Judgements(args.kept / JUDGEMENTS, redactor),
+            ledger,
+            redactor,
+            options=options,
+            request_seconds=request_seconds,
+        )
+    finally:
+        await endpoints.close()
+
+
+def scripted_pages(args: argparse.Namespace, file: Path) -> Mapping[str, str]:
+    """The pages by URL that the script has; none where a judge judges that is not scripted. Raises ConfigError.
+
+    A stage without a judge has those of --script.
+    """
+    if "judge" not in args:
+        if args.script is None:
+            return {}
+    elif not _judge(args.judge, args.profile, file)[0].scripted:
+        return {}
+    case, scripts = _script_case(args.script, file), Scripts()
+    scripts.load_beside(case)
+    return scripts.pages(case.case_id)
+
+
+def _judge(
+    judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ
+) -> tuple[Model, Mapping[str, Any]]:
+    """The judge's model, and what the profile sends with each request to it."""
+    roots = [root_around(file), root_around(Path.cwd())]
+    name: str | None = judge or environ.get("OPENAI_MODEL")
+    options: Mapping[str, Any] = {}
+    if profile and not judge:
+        first = _judge_of(profile, roots)
+        name, options = first.model, first.options
+    if not name:
+        raise ConfigError(
+            "found no judge; name one with --judge MODEL or --profile NAME, or set OPENAI_MODEL (and OPENAI_BASE_URL "
+            "for an endpoint that is not OpenAI's); --judge demo answers from a script"
+        )
+    declared = [root.models() for root in roots]
+    model = resolve_model(name, models=next((each for each in declared if each.get(name)), declared[0]))
+    if (reason := missing_key(model)) is not None:
+        raise ConfigError(reason)
+    return model, options
+
+
+def _judge_of(profile: str, roots: Sequence[ConfigRoot]) -> JudgeConfig:
+    """The first judge of an evaluation profile that is a chat model. Raises ConfigError where there is none."""
+    judge = _profile(profile, roots).first_judge(CHAT_JUDGE)
+    if judge is None:
+        raise ConfigError(f"evaluation profile {profile!r}: found no judge of type {CHAT_JUDGE} with a model")
+    return judge
+
+
+def _profile(name: str, roots: Sequence[ConfigRoot]) -> EvaluationProfile:
+    """The profile of the first root that has it. Raises ConfigError."""
+    missing = []
+    for root in roots:
+        try:
+            root.find("evaluation_profiles", name)
+        except ConfigError as error:
+            missing.append(error)
+        else:
+            return root.evaluation_profile(name)
+    raise missing[0]
+
+
+def _script_case(script: Path | None, file: Path) -> Case:
+    """A case beside which the script lies: `script`, else `<stem>.demo.yaml` beside the input."""
+    if script is not None and not script.name.endswith(_SCRIPT):
+        raise ConfigError(f"--script: found {script}, expected a file <name>{_SCRIPT}")
+    if script is not None and not script.is_file():
+        raise ConfigError(f"--script: {script}: there is no such file")
+    path = file if script is None else script.with_name(script.name.removesuffix(_SCRIPT) + ".jsonl")
+    return Case(
+        case_id=f"{_DATASET}.any", dataset=_DATASET, title=_DATASET, path=path, runner=RunnerSpec(type="predictions")
+    )
+
+
+RowT = TypeVar("RowT")
+ResultT = TypeVar("ResultT")
+
+
+class Rows(Generic[RowT, ResultT]):
+    """The rows of a stage with what came of each; `ended` is told of each as soon as it has ended.
+
+    `results` are in the rows' order: what `score` gave, why it gave nothing, or None where it has not ended, as after
+    an interruption.
+    """
+
+    def __init__(
+        self, rows: Sequence[RowT], ended: Callable[[RowT, ResultT | AgentbenchError], None] = lambda row, result: None
+    ):
+        self.rows = rows
+        self.results: list[ResultT | AgentbenchError | None] = [None] * len(rows)
+        self._ended = ended
+
+    async def score(self, score: Callable[[RowT], Awaitable[ResultT]], workers: int) -> None:
+        """Scores every row, at most `workers` at once. A row fails by an AgentbenchError; anything else ends it all."""
+        waiting = iter(enumerate(self.rows))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(workers, len(self.rows))):
+                group.create_task(self._work(waiting, score))
+
+    async def _work(self, waiting: Iterator[tuple[int, RowT]], score: Callable[[RowT], Awaitable[ResultT]]) -> None:
+        for number, row in waiting:
+            try:
+                result: ResultT | AgentbenchError = await score(row)
+            except AgentbenchError as error:
+                result = error
+            self.results[number] = result
+            self._ended(row, result)
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_INTERRUPTED = 130
+
+
+class FailedBefore(Unscored):
+    """A row that failed in an earlier `stage`, which said why: `reason`."""
+
+    def __init__(self, stage: str, reason: str) -> None:
+        super().__init__(f"failed in {stage}: {reason}")
+        self.stage, self.reason = stage, reason
+
+
+class Call:
+    """What the stages of one call share. `args` has the options of cli/research/options.py that its stages need.
+
+    Raises ConfigError where the file of --config is wrong.
+    """
+
+    def __init__(self, command: str, args: argparse.Namespace) -> None:
+        self.command, self.args = command, args
+        self.model: str | None = None
+        """Whose reports they are; told where a call has those of several models."""
+        config = getattr(args, "config", None)
+        self.config = read_poet_config(config) if config is not None else PoetConfig()
+        self.ledger = Ledger(STAGES, getattr(args, "max_cost", None))
+        self.ends: list[StageEnd] = []
+        self._opened = AsyncExitStack()
+        self._asking: Asking | None = None
+        self._pages: Contents | None = None
+        self._beside: Path | None = None
+        self._warned: set[str] = set()
+        self._told: set[tuple[str | None, str, str]] = set()
+
+    def run(self, stages: Callable[[], Coroutine[Any, Any, None]]) -> int:
+        """Runs the stages; prints the end summary, whatever ended them: it tells what they cost.
+
+        The exit status: 0, 1 with rows that failed, 130 interrupted.
+        """
+        begun, interrupted = time.monotonic(), False
+        try:
+            asyncio.run(self._run(stages))
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            print_summary(self.ends, self.ledger, time.monotonic() - begun)
+        if interrupted:
+            say("interrupted; the same command goes on from here")
+            return _INTERRUPTED
+        return 1 if any(end.n_failed or end.broken for end in self.ends) else 0
+
+    async def _run(self, stages: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with self._opened:
+            await stages()
+
+    async def asking(self, file: Path) -> Asking:
+        """The judge, opened at the first call. `file` is an input: models and scripts are declared beside it.
+
+        Raises ConfigError where no judge is named, or the one named has no key.
+        """
+        if self._asking is None:
+            seconds = self.config.system_settings.timeout_seconds
+            judge = open_judge(self.args, file, self.ledger, seconds)
+            self._asking, self._beside = await self._opened.enter_async_context(judge), file
+        return self._asking
+
+    async def pages(self, file: Path) -> Contents:
+        """The pages that reports cite, opened at the first call: each is fetched once for all stages and models.
+
+        `file` is an input, beside which a script lies; where the judge was opened for another, it lies beside that.
+        Raises UnavailableError where a library is missing that reads pages.
+        """
+        from pytest_agentbench.packs.research.fact.command import open_pages
+
+        if self._pages is None:
+            self._pages = await self._opened.enter_async_context(open_pages(self.args, self._beside or file, self.warn))
+        return self._pages
+
+    async def score(
+        self,
+        stage: str,
+        rows: Sequence[S],
+        score: Callable[[S], Awaitable[T]],
+        *,
+        label: Callable[[S], str],
+        write: Callable[[Sequence[T | AgentbenchError | None]], tuple[Path, ...]],
+    ) -> Sequence[T | AgentbenchError | None]:
+        """What came of each row, None for those that an interruption kept from ending.
+
+        `write` writes the stage's files, also after an interruption, and gives their paths. Rows that failed are told
+        as they end, by their `label`, unless an earlier stage of this call has told the same.
+        """
+        stage = self._named(stage)
+        with progress(stage, len(rows), self.ledger) as shown:
+
+            def ended(row: S, result: T | AgentbenchError) -> None:
+                if isinstance(result, AgentbenchError):
+                    shown.failed(f"{label(row)}: {result}", told=self._was_told(label(row), result))
+                else:
+                    shown.ended()
+
+            table: Rows[S, T] = Rows(rows, ended)
+            try:
+                await table.score(score, self.args.max_workers or self.config.evaluation_settings.workers)
+            finally:
+                failed = sum(isinstance(result, AgentbenchError) for result in table.results)
+                open_rows = sum(result is None for result in table.results)
+                files: tuple[Path, ...] = ()
+                try:
+                    files = write(table.results)
+                finally:
+                    self.ends.append(StageEnd(stage, len(rows), len(rows) - failed - open_rows, failed, files))
+        return table.results
+
+    def lost(self, stage: str, error: AgentbenchError) -> None:
+        """Tells why a stage could not be run at all; the exit status tells it too."""
+        self.warn(f"{self._named(stage)}: {error}")
+        self.ends.append(StageEnd(self._named(stage), 0, 0, 0, broken=True))
+
+    def broke(self, why: str) -> None:
+        """Tells that the stage that has just ended came to nothing; the exit status tells it too."""
+        self.warn(f"{self.ends[-1].stage}: {why}")
+        self.ends[-1] = replace(self.ends[-1], broken=True)
+
+    def warn(self, message: str) -> None:
+        """One line on stderr, once."""
+        if message not in self._warned:
+            self._warned.add(message)
+            say(f"agentbench research {self.command}: {printable(message)}")
+
+    def has_told(self, reason: str) -> bool:
+        """Whether a row was said to have failed for this reason."""
+        return any(told == reason for _, _, told in self._told)
+
+    def _was_told(self, row: str, error: AgentbenchError) -> bool:
+        """Whether an earlier stage has said this of the row's input, or has failed itself; it is told from now on."""
+        told = self.model, row, error.reason if isinstance(error, FailedBefore) else str(error)
+        known = told in self._told and isinstance(error, FailedBefore | ConfigError)
+        self._told.add(told)
+        return known
+
+    def _named(self, stage: str) -> str:
+        return stage if self.model is None else f"{stage} {self.model}"

@@ -1,0 +1,380 @@
+"""Research reports as cases: the rows of the files that a reports.yaml names, joined by their prompts (seed 003)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, resolve_path
+from pytest_agentbench.config.dataset_file import match_files
+from pytest_agentbench.config.loader import load_in
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.shared_sections import named_servers
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.records import (
+    ANNOTATED,
+    Language,
+    QueryRow,
+    RaceCriteria,
+    ReferenceRow,
+    ReportRow,
+    ResearchScoring,
+    ResearchTask,
+    RowId,
+    RowPlace,
+)
+from pytest_agentbench.packs.research.reports_file import ReportsFile, is_reports_name
+from pytest_agentbench.packs.research.rows import (
+    GoodRow,
+    Joined,
+    LostRow,
+    criteria_content,
+    distinct,
+    language_of,
+    place,
+    prompt_key,
+    read_research_rows,
+    reference_content,
+    report_content,
+)
+from pytest_agentbench.records.case import Case, Message, RunnerSpec
+from pytest_agentbench.sources.dataset import is_ours, legal_id
+from pytest_agentbench.sources.rows import short_title
+from pytest_agentbench.sources.test_yaml import named_tools
+
+if TYPE_CHECKING:
+    from pytest_agentbench.config.annotations import Annotations
+    from pytest_agentbench.packs.research.config import PoetConfig
+
+
+_MOST_REPORTED = 100
+_STORED = RunnerSpec(type="predictions")
+
+P = TypeVar("P", QueryRow, RaceCriteria, ReferenceRow)
+
+
+class BadReport(NamedTuple):
+    """A row that cannot be scored; `name` says which, `message` has a line `file:line:column: ...` for each problem."""
+
+    name: str
+    message: str
+
+
+class ReportItem(NamedTuple):
+    """A report as collection keeps it. `article` None: a runner writes it."""
+
+    case_id: str
+    tags: tuple[str, ...]
+    row_id: RowId
+    prompt: str
+    language: Language
+    topic: str | None
+    domain: str | None
+    complexity_level: int | None
+    article: RowPlace | None
+    criteria: RowPlace | None
+    reference: RowPlace | None
+
+
+@dataclass(frozen=True)
+class Reports:
+    """An opened reports.yaml. `name` begins its case ids; `stored` are its files of reports, none where runners write.
+
+    `annotations` are None where no part needs them.
+    """
+
+    path: Path
+    name: str
+    file: ReportsFile
+    stored: tuple[Path, ...]
+    annotations: Annotations | None
+    config: PoetConfig
+    scoring: ResearchScoring
+
+    @property
+    def subjects(self) -> tuple[Path, ...]:
+        """The files that say what is scored: of stored reports, else of the queries that a runner answers."""
+        return self.stored or tuple(_path(self.path.parent, text) for text in filter(None, (self.file.queries,)))
+
+    @cached_property
+    def partners(self) -> Partners:
+        """What reports are joined with, read at the first need. Raises ConfigError where a file cannot be read."""
+        return Partners(self)
+
+
+class Partners:
+    """Queries, criteria and references by their prompts, None where there are none. `lost` are rows of no use."""
+
+    def __init__(self, reports: Reports) -> None:
+        self.lost: list[BadReport] = []
+        self._folder = reports.path.parent
+        file, race = reports.file, "race" in reports.scoring.parts
+        self.queries = self._joined(file.queries, QueryRow, _as_query)
+        self.criteria = self._joined(file.criteria if race else None, RaceCriteria, _as_criteria)
+        self.references = self._joined(file.references if race else None, ReferenceRow, _as_reference)
+
+    def _joined(
+        self, text: str | None, record: type[P], kept: Callable[[Path, GoodRow[P]], _Partner]
+    ) -> Joined[_Partner] | None:
+        if text is None:
+            return None
+        path = _path(self._folder, text)
+        good = []
+        for row in distinct(path, read_research_rows(path, record)):
+            if isinstance(row, LostRow):
+                self.lost.append(BadReport(_named(path, row.line), row.message))
+            else:
+                good.append((row.line, kept(path, row)))
+        return Joined(path, good)
+
+
+class _Partner(NamedTuple):
+    """A row that reports are joined with, without its texts; `said` is what a query says beside its prompt."""
+
+    id: RowId
+    prompt: str
+    place: RowPlace
+    said: QueryRow | None = None
+
+
+def is_reports(path: Path) -> bool:
+    """Whether the file says how research reports are scored."""
+    return is_reports_name(path.name) and is_ours(path)
+
+
+def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Reports:
+    """The reports.yaml at `path` below the config root `root`, with the configuration that it names.
+
+    `allow_outside`: its paths may leave the root. Raises ConfigError with all that is wrong with them.
+    """
+    from pytest_agentbench.config.annotations import read_annotations
+    from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
+
+    scope = root.scope(path.parent, known, allow_outside=allow_outside)
+    file = load_in(path, ReportsFile, scope)
+    root.require_servers(path, named_servers(file.mcp_servers))
+    annotations = _path(path.parent, file.annotations) if file.annotations is not None else None
+    config = _path(path.parent, file.config) if file.config is not None else None
+    read_config = read_poet_config(config) if config is not None else PoetConfig()
+    return Reports(
+        path=path,
+        name=_name(file, path, root.path),
+        file=file,
+        stored=tuple(dict.fromkeys(each for text in file.reports or () for each in match_files(text, scope.folder))),
+        annotations=read_annotations(annotations) if annotations is not None and _compares(file) else None,
+        config=read_config,
+        scoring=ResearchScoring(
+            parts=file.parts,
+            thresholds=file.thresholds,
+            cleaning=file.cleaning,
+            position_swap=file.position_swap,
+            samples=file.samples,
+            compat=file.compat,
+            annotations=annotations,
+            config=config,
+            knowledge_base=_knowledge_base(file, config, read_config, scope),
+        ),
+    )
+
+
+def read_reports(reports: Reports, stored: Path | None) -> Iterator[ReportItem | BadReport]:
+    """The reports of a file, or, without one, those that a runner writes on each query.
+
+    Queries that the file has no report on are bad, too; after 100 bad rows the rest are only counted. Raises
+    ConfigError where a file cannot be read at all.
+    """
+    yield from _limited(_stored(reports, stored) if stored is not None else _asked(reports), stored or reports.path)
+
+
+def lost_partners(reports: Reports) -> Iterator[BadReport]:
+    """The rows of queries, criteria and references that no report can be joined with. Raises ConfigError."""
+    return _limited(reports.partners.lost, reports.path)
+
+
+def read_all_reports(reports: Reports) -> Iterator[ReportItem | BadReport]:
+    """Every row that is bad, and each case once, however many models have reported on it. Raises ConfigError."""
+    yield from lost_partners(reports)
+    seen: set[str] = set()
+    for stored in reports.stored or (None,):
+        for item in read_reports(reports, stored):
+            if isinstance(item, BadReport) or item.case_id not in seen:
+                yield item
+            if isinstance(item, ReportItem):
+                seen.add(item.case_id)
+
+
+def report_case(reports: Reports, item: ReportItem) -> Case:
+    """The case of a report. What its texts say is read by `read_material`."""
+    facts = {"language": item.language, "topic": item.topic, "domain": item.domain, "level": item.complexity_level}
+    runs = item.article is None
+    return Case(
+        case_id=item.case_id,
+        title=short_title(item.prompt),
+        path=reports.path,
+        dataset=reports.name,
+        tags=item.tags,
+        runner=reports.file.runner if runs else _STORED,
+        messages=(Message(role="user", content=item.prompt),),
+        context=reports.file.context if runs else {},
+        tools=named_tools(reports.file.context) if runs else (),
+        mcp_servers=named_servers(reports.file.mcp_servers) if runs else {},
+        metadata={name: value for name, value in facts.items() if value is not None},
+        research=ResearchTask(
+            row_id=item.row_id,
+            prompt=item.prompt,
+            language=item.language,
+            domain=item.domain,
+            complexity_level=item.complexity_level,
+            article=item.article,
+            criteria=item.criteria,
+            reference=item.reference,
+            scoring=reports.scoring,
+        ),
+    )
+
+
+def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadReport]:
+    """The rows of a file of reports, then the queries that it leaves unanswered.
+
+    A row without a prompt stands for one of them: where there are no more than such rows, they are not said again.
+    """
+    queries = reports.partners.queries
+    answered: set[str] = set()
+    empty, unknown = True, 0
+    for row in distinct(path, read_research_rows(path, ReportRow)):
+        empty = False
+        if isinstance(row, LostRow):
+            yield BadReport(_named(path, row.line), row.message)
+            if row.data is not None and isinstance(prompt := row.data.get("prompt"), str):
+                answered.add(prompt_key(prompt))
+            else:
+                unknown += 1
+            continue
+        answered.add(prompt_key(row.value.prompt))
+        try:
+            query = queries.partner(row.value).said if queries is not None else None
+            yield _item(reports, row.value, query, RowPlace(*place(path, row, report_content(row.value))))
+        except ConfigError as error:
+            yield BadReport(_named(path, row.line), f"{path}:{row.line}:1: {error}")
+    if empty:
+        yield BadReport(_named(path, 1), f"{path}:1:1: found no report, expected a row for each")
+    unanswered = [asked for asked in queries or () if prompt_key(asked.prompt) not in answered]
+    for asked in unanswered if len(unanswered) > unknown else ():
+        message = f"{asked.place}: found no report on {asked.id!r} ({short_title(asked.prompt)}) in {path}"
+        yield BadReport(f"{path.name}, query {asked.id}", message)
+
+
+def _asked(reports: Reports) -> Iterator[ReportItem | BadReport]:
+    """A report to be written on each query."""
+    queries = reports.partners.queries
+    assert queries is not None
+    if not len(queries):
+        yield BadReport(_named(queries.path, 1), f"{queries.path}:1:1: found no query, expected a row for each")
+    for query in queries:
+        assert query.said is not None
+        try:
+            yield _item(reports, query.said, query.said, None)
+        except ConfigError as error:
+            yield BadReport(_named(queries.path, query.place.line), f"{query.place}: {error}")
+
+
+def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, article: RowPlace | None) -> ReportItem:
+    """A row, joined. Raises ConfigError where it lacks a partner, or its annotations."""
+    partners = reports.partners
+    said: dict[str, Any] = {
+        name: next((value for each in (row, query) if (value := getattr(each, name, None)) is not None), None)
+        for name in ("language", "topic", "domain", "complexity_level")
+    }
+    language: Language = said["language"] or language_of(row.prompt)
+    domain, level = _annotated(reports, said["domain"] or said["topic"], said["complexity_level"])
+    shown = [language, *filter(None, (said["topic"], domain)), *([f"level-{level}"] if level is not None else [])]
+    return ReportItem(
+        case_id=f"{reports.name}.{legal_id(str(row.id))}",
+        tags=tuple(sorted({*reports.file.tags, *shown})),
+        row_id=row.id,
+        prompt=row.prompt,
+        language=language,
+        topic=said["topic"],
+        domain=domain,
+        complexity_level=level,
+        article=article,
+        criteria=partners.criteria.partner(row).place if partners.criteria is not None else None,
+        reference=partners.references.partner(row).place if partners.references is not None else None,
+    )
+
+
+def _annotated(reports: Reports, name: str | None, level: int | str | None) -> tuple[str | None, int | None]:
+    """The domain as the annotations call it, and the number of the level. Raises ConfigError for unknown ones."""
+    domain = reports.file.domain_map.get(name, name) if name is not None else None
+    if reports.annotations is None:
+        return domain, level if isinstance(level, int) else None
+    if domain is None or level is None:
+        missing = "domain or topic" if domain is None else "complexity_level"
+        raise ConfigError(f"found no {missing}, which an expert's hours depend on; give it to the report or its query")
+    try:
+        if domain not in reports.config.domain_expert_times:
+            reports.annotations.domain(domain)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; {reports.path.name} may map it: domain_map: {{{name!r}: ...}}") from error
+    return domain, reports.annotations.level_number(level, reports.config.task_complexity_mapping)
+
+
+def _knowledge_base(file: ReportsFile, path: Path | None, config: PoetConfig, scope: Scope) -> Path | None:
+    """Where units of knowledge are kept, None where nobody says it. Raises ConfigError for a place that is none."""
+    text = file.knowledge_base or config.knowledge_base
+    try:
+        return Path(resolve_path(text, scope)) if text is not None else None
+    except ValueError as error:
+        raise ConfigError(f"{path}:1:1: knowledge_base_path: {error}") from error
+
+
+def _compares(file: ReportsFile) -> bool:
+    return any(part in file.parts for part in ANNOTATED)
+
+
+def _as_query(path: Path, row: GoodRow[QueryRow]) -> _Partner:
+    own = {name: getattr(row.value, name) for name in QueryRow.model_fields}
+    return _Partner(row.value.id, row.value.prompt, place(path, row, ""), QueryRow.model_construct(**own))
+
+
+def _as_criteria(path: Path, row: GoodRow[RaceCriteria]) -> _Partner:
+    return _Partner(row.value.id, row.value.prompt, place(path, row, criteria_content(row.value)))
+
+
+def _as_reference(path: Path, row: GoodRow[ReferenceRow]) -> _Partner:
+    return _Partner(row.value.id, row.value.prompt, place(path, row, reference_content(row.value)))
+
+
+def _name(file: ReportsFile, path: Path, root: Path) -> str:
+    """The declared name, else the path of the folder, or of `<name>` of `<name>.reports.yaml`, below the root."""
+    if file.name is not None:
+        return legal_id(file.name)
+    stem = path.stem.removesuffix("reports").rstrip(".")
+    place = path.with_name(stem) if stem else path.parent
+    inside = place.is_relative_to(root) and place != root
+    return legal_id(place.relative_to(root).as_posix() if inside else place.name)
+
+
+def _path(folder: Path, text: str) -> Path:
+    return Path(os.path.normpath(os.path.join(folder, os.path.expanduser(text))))
+
+
+def _named(path: Path, line: int) -> str:
+    return f"{path.name} line {line}"
+
+
+B = TypeVar("B")
+
+
+def _limited(rows: Iterable[B | BadReport], path: Path) -> Iterator[B | BadReport]:
+    bad = 0
+    for row in rows:
+        if not isinstance(row, BadReport) or (bad := bad + 1) <= _MOST_REPORTED:
+            yield row
+    if bad > _MOST_REPORTED:
+        more = bad - _MOST_REPORTED
+        yield BadReport(f"{path.name}, {more} more", f"{path}:1:1: {more} more rows are bad")

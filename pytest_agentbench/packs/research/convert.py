@@ -1,0 +1,315 @@
+"""The command convert: Markdown to rows of queries or reports (seed 003, convert_md_to_jsonl)."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict
+
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.documents import parse_yaml
+from pytest_agentbench.config.loader import validate
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.commands import add
+from pytest_agentbench.packs.research.query_files import markdown_queries
+from pytest_agentbench.packs.research.records import ExecutionMetrics, QueryRow, RowId, counted
+from pytest_agentbench.packs.research.rows import language_of, prompt_key
+from pytest_agentbench.records.base import Record
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
+_SEPARATORS = "-_. "
+_FILE_NAME = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,199}")
+
+
+class _FrontMatter(Record):
+    """What a report's file may say of itself; its other fields are for its readers."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: RowId | None = None
+    prompt: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedReport:
+    """A row of a file of reports. `model` is None where neither the file's name nor its front matter tells it."""
+
+    path: Path
+    model: str | None
+    row: Mapping[str, Any]
+
+
+class Queries:
+    """The queries that reports answer, by id and by prompt. What several rows of a file share finds none of them."""
+
+    def __init__(self, path: Path, rows: Iterable[QueryRow]) -> None:
+        self.path = path
+        self._by_id: dict[str, list[QueryRow]] = {}
+        self._by_prompt: dict[str, list[QueryRow]] = {}
+        for row in rows:
+            self._by_id.setdefault(str(row.id), []).append(row)
+            self._by_prompt.setdefault(prompt_key(row.prompt), []).append(row)
+
+    def __contains__(self, row_id: str) -> bool:
+        return row_id in self._by_id
+
+    def of_id(self, row_id: RowId) -> QueryRow:
+        """Raises ConfigError unless it is the id of one row alone."""
+        return self._only(self._by_id.get(str(row_id), []), f"with the id {row_id!r}")
+
+    def of_prompt(self, prompt: str) -> QueryRow:
+        """Raises ConfigError unless it is the prompt of one row alone."""
+        return self._only(self._by_prompt.get(prompt_key(prompt), []), "with the prompt of the front matter")
+
+    def _only(self, rows: list[QueryRow], what: str) -> QueryRow:
+        if len(rows) != 1:
+            raise ConfigError(f"{self.path}: found {len(rows) or 'no'} rows {what}, expected one")
+        return rows[0]
+
+
+def holds_queries(text: str) -> bool:
+    """Whether a Markdown text has headings of queries, and no front matter as reports may have."""
+    return _FRONT_MATTER.match(text) is None and bool(markdown_queries(text))
+
+
+def query_rows(path: Path, text: str, problems: list[str]) -> list[dict[str, Any]]:
+    """The rows of query.jsonl for the queries of a Markdown text; those that cannot be are told in `problems`."""
+    rows: list[dict[str, Any]] = []
+    first_of: dict[int | str, int] = {}
+    for query in markdown_queries(text):
+        place = f"{path}:{query.line}:1"
+        if not query.content:
+            problems.append(f"{place}: content: query {query.number} has none; write it below its heading, in quotes")
+            continue
+        repeated = [(key, first_of[key]) for key in (query.number, prompt_key(query.content)) if key in first_of]
+        for key, line in repeated[:1]:
+            what = f"the number {key}" if isinstance(key, int) else "the content"
+            problems.append(f"{place}: found {what} of line {line} again, expected one of its own")
+        if not repeated:
+            first_of |= {query.number: query.line, prompt_key(query.content): query.line}
+            rows.append(
+                {
+                    "id": query.number,
+                    "topic": query.topic,
+                    "language": language_of(query.content),
+                    "prompt": query.content,
+                }
+            )
+    return rows
+
+
+def report_row(path: Path, text: str, queries: Queries | None) -> ConvertedReport:
+    """The row of the report that a Markdown file is, with what can be counted in it; what cannot is null.
+
+    Its query is that of the front matter's `id` or `prompt`, else of the id that the file's name begins with
+    (`<id>.md`, `<id>-<model>.md`). Raises ConfigError where it is not known, or the file has no text.
+    """
+    said, article = _front_matter(path, text)
+    named, model = _of_name(path.stem, queries)
+    query_id, prompt = _query(path, said, named, queries)
+    if not article.strip():
+        raise ConfigError(f"{path}:1:1: found no text, expected a report")
+    if said.model is not None and not _FILE_NAME.fullmatch(said.model):
+        raise ConfigError(
+            f"{path}:1:1: model: found {said.model!r}, expected what can be a file's name, without / or \\"
+        )
+    numbers = counted(article)
+    metrics = ExecutionMetrics().model_dump() | {
+        "sources_used": numbers.sources,
+        "citation_count": numbers.citations,
+        "word_count": numbers.words,
+    }
+    row = {"id": query_id, "prompt": prompt, "article": article, "execution_metrics": metrics}
+    return ConvertedReport(path, said.model or model, row)
+
+
+def _query(path: Path, said: _FrontMatter, named: str | None, queries: Queries | None) -> tuple[RowId, str]:
+    """The id and the prompt of what a report answers."""
+    if queries is None:
+        if said.id is None or said.prompt is None:
+            raise ConfigError(
+                f"{path}:1:1: found no known query; name a --query_file that has it, or begin the file with front "
+                "matter that has id and prompt"
+            )
+        return said.id, said.prompt
+    if said.id is not None:
+        query = queries.of_id(said.id)
+    elif said.prompt is not None:
+        query = queries.of_prompt(said.prompt)
+    elif named is not None:
+        query = queries.of_id(named)
+    else:
+        raise ConfigError(
+            f"{path}:1:1: found no id of {queries.path} at the beginning of the file's name, expected <id>.md or "
+            "<id>-<model>.md, or front matter with id or prompt"
+        )
+    if said.prompt is not None and prompt_key(said.prompt) != prompt_key(query.prompt):
+        raise ConfigError(f"{path}:1:1: prompt: found another one than {queries.path} has for the id {query.id!r}")
+    return query.id, query.prompt
+
+
+def _front_matter(path: Path, text: str) -> tuple[_FrontMatter, str]:
+    """What stands between `---` lines at the beginning, where that is a mapping, and the text after it."""
+    found = _FRONT_MATTER.match(text)
+    if found is None:
+        return _FrontMatter(), text
+    document = parse_yaml(f"\n{found[1]}".encode("utf-8", "replace"), path)  # as it begins on the second line
+    if not isinstance(document.data, dict):
+        return _FrontMatter(), text
+    return validate(document, _FrontMatter, Scope(str(path.parent))), text[found.end() :].removeprefix("\n")
+
+
+def _of_name(stem: str, queries: Queries | None) -> tuple[str | None, str | None]:
+    """The longest id that the name begins with, and the model's name behind it."""
+    if queries is None:
+        return None, None
+    for end in range(len(stem), 0, -1):
+        if (end == len(stem) or stem[end] in _SEPARATORS) and stem[:end] in queries:
+            return stem[:end], stem[end + 1 :] or None
+    return None, None
+
+
+_Rows = dict[str, list[Mapping[str, Any]]]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "convert",
+        help="turn Markdown into JSONL",
+        description="Turn Markdown into JSONL. A file with headings `#### **Query N: title**` gives the rows of "
+        "query.jsonl. Any other file is one report: its query is told by the id that its name begins with (1-gpt.md) "
+        "and --query_file, or by front matter with id and prompt; citations, sources and words are counted, other "
+        "execution_metrics are null. Rows are printed unless a file or folder is named. The exit status is 1 if "
+        "something could not be converted.",
+    )
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="Markdown files, or folders of them")
+    add(parser, "--query_file", type=Path, metavar="FILE", help="the queries of reports: JSONL with id and prompt")
+    output = parser.add_mutually_exclusive_group()
+    add(output, "--output_path", type=Path, metavar="FILE", help="write all rows to this file")
+    add(
+        output,
+        "--output_dir",
+        type=Path,
+        metavar="DIR",
+        help="write query.jsonl, or for each model <model>.jsonl, to this folder; a report's model is what follows the "
+        "id in its file's name, `model` in its front matter, or else its folder's name",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes what can be converted; problems go to stderr and make the exit status 1."""
+    from pytest_agentbench.cli.places import existing
+
+    problems: list[str] = []
+    texts = _texts(existing(args.paths), problems)
+    queries = None if args.query_file is None else _queries(args.query_file, problems)
+    rows = _rows(texts, queries, problems)
+    if args.output_dir is not None:
+        for name, found in rows.items():
+            _write(args.output_dir / f"{name}.jsonl", found)
+    elif args.output_path is not None:
+        _write(args.output_path, [row for found in rows.values() for row in found])
+    else:
+        _print([row for found in rows.values() for row in found])
+    for problem in problems:
+        print(printable(problem), file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _rows(texts: Mapping[Path, str], queries: Queries | None, problems: list[str]) -> _Rows:
+    """The rows by the stem of the file that they belong to."""
+    from pytest_agentbench.errors import ConfigError
+
+    rows: _Rows = {}
+    first_of: dict[tuple[str, str], Path] = {}
+    for path, text in texts.items():
+        if queries is None and holds_queries(text):
+            _add(rows, "query", query_rows(path, text, problems), path, first_of, problems)
+            continue
+        try:
+            report = report_row(path, text, queries)
+        except ConfigError as error:
+            problems += str(error).splitlines()
+        else:
+            _add(rows, _model(report), [report.row], path, first_of, problems)
+    return rows
+
+
+def _add(
+    rows: _Rows,
+    name: str,
+    new: Iterable[Mapping[str, Any]],
+    path: Path,
+    first_of: dict[tuple[str, str], Path],
+    problems: list[str],
+) -> None:
+    """Adds rows to those of a file, where each id may stand once."""
+    for row in new:
+        first = first_of.setdefault((name, str(row["id"])), path)
+        if first == path:
+            rows.setdefault(name, []).append(row)
+        else:
+            problems.append(f"{path}:1:1: found the id {row['id']!r} of {first} again, expected one of its own")
+
+
+def _model(report: ConvertedReport) -> str:
+    return report.model or report.path.parent.name
+
+
+def _texts(paths: Iterable[Path], problems: list[str]) -> dict[Path, str]:
+    """The Markdown files by path, those of a folder in the order of the numbers in their names."""
+    from pytest_agentbench.config.documents import read_bytes
+    from pytest_agentbench.errors import ConfigError
+
+    texts: dict[Path, str] = {}
+    for given in paths:
+        files = sorted(given.glob("*.md"), key=_natural) if given.is_dir() else [given]
+        if not files:
+            problems.append(f"{given}: found no file *.md")
+        for path in files:
+            try:
+                texts[path] = read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
+            except ConfigError as error:
+                problems.append(str(error))
+            except UnicodeDecodeError as error:
+                problems.append(f"{path}:1:1: found text that is not UTF-8 (byte {error.start}); save it as UTF-8")
+    return texts
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", path.stem)]
+
+
+def _queries(path: Path, problems: list[str]) -> Queries:
+    from pytest_agentbench.packs.research.records import QueryRow
+    from pytest_agentbench.packs.research.rows import GoodRow, read_research_rows
+
+    good = []
+    for row in read_research_rows(path, QueryRow):
+        if isinstance(row, GoodRow):
+            good.append(row.value)
+        else:
+            problems += row.message.splitlines()
+    return Queries(path, good)
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    from pytest_agentbench.store.output_files import write_rows
+
+    print(f"{write_rows(path, rows)}: {len(rows):,} row{'' if len(rows) == 1 else 's'}", file=sys.stderr)
+
+
+def _print(rows: Iterable[Mapping[str, Any]]) -> None:
+    import json
+
+    for row in rows:
+        print(json.dumps(row, ensure_ascii=False))

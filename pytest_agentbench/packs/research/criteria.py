@@ -1,0 +1,368 @@
+"""The stage criteria: how much each of RACE's dimensions counts for a query, and what is judged in each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
+from pytest_agentbench.packs.research.asking import (
+    NUMBER,
+    PROMPT_VERSION,
+    TEXT,
+    WORDINGS,
+    Asking,
+    exactly,
+    listed,
+    stage_messages,
+    together,
+)
+from pytest_agentbench.packs.research.commands import (
+    CRITERIA,
+    QUERIES,
+    add,
+    add_config,
+    add_judge,
+    add_rows,
+    failed_row,
+    label,
+)
+from pytest_agentbench.packs.research.race_judging import plain
+from pytest_agentbench.packs.research.records import (
+    RACE_DIMENSIONS,
+    Language,
+    QueryRow,
+    RaceCriteria,
+    RaceCriterion,
+    RaceDimension,
+    RowId,
+)
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
+from pytest_agentbench.store.output_files import rows_text, write_text
+
+if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.call import Call
+
+
+WEIGHTS_STAGE, _JUDGED_STAGE = "weights", "criteria"
+SAMPLES = 5
+"""How often the weights of the dimensions are asked for; their mean counts."""
+SUM_ERROR = 1e-6
+_FEWEST, _MOST = 2, 15
+
+_Weight = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+_Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+_WEIGHTS_FORMAT = structured(
+    f"research_{WEIGHTS_STAGE}",
+    {"reasoning": TEXT, "weights": exactly(**dict.fromkeys(RACE_DIMENSIONS, NUMBER))},
+)
+_FORMAT = structured(
+    f"research_{_JUDGED_STAGE}",
+    {"criteria": listed(criterion=TEXT, explanation=TEXT, weight=NUMBER)},
+)
+
+
+class _Weights(ReplyPart):
+    weights: dict[RaceDimension, _Weight]
+
+
+class _Criterion(ReplyPart):
+    criterion: _Name
+    explanation: str = ""
+    weight: _Weight
+
+
+class _Criteria(ReplyPart):
+    criteria: tuple[_Criterion, ...]
+
+
+async def make_criteria(
+    asking: Asking,
+    case_id: str,
+    query_id: RowId,
+    prompt: str,
+    language: Language,
+    weights: Mapping[RaceDimension, float] | None = None,
+) -> RaceCriteria:
+    """The criteria of a query. Raises Unscored.
+
+    `case_id` is the query's name in scripts. Dimensions whose `weights` are given are not weighed.
+    """
+    asked: list[Awaitable[Any]] = [_criteria(asking, case_id, prompt, language, name) for name in RACE_DIMENSIONS]
+    if weights is None:
+        asked.append(dimension_weights(asking, case_id, prompt, language))
+    found = await together(*asked)
+    return RaceCriteria(
+        id=query_id,
+        prompt=prompt,
+        dimension_weight=found.pop() if weights is None else dict(weights),
+        criterions=dict(zip(RACE_DIMENSIONS, found, strict=True)),
+    )
+
+
+async def dimension_weights(
+    asking: Asking, case_id: str, prompt: str, language: Language
+) -> dict[RaceDimension, float]:
+    """The mean of five samples, which sums to 1. Raises Unscored where one is missing."""
+    wording = WORDINGS[language]
+    task = wording.weigh.format(dimensions="\n".join(f"- {text}" for text in wording.dimensions.values()))
+    messages = stage_messages(language, task, query=prompt)
+    samples = await together(
+        *(
+            asking(
+                WEIGHTS_STAGE, case_id, messages, _WEIGHTS_FORMAT, _parse_weights, version=PROMPT_VERSION, draw=number
+            )
+            for number in range(1, SAMPLES + 1)
+        )
+    )
+    return normalised(samples)
+
+
+def normalised(samples: list[dict[RaceDimension, float]]) -> dict[RaceDimension, float]:
+    """The mean of the samples, each as a share of its own sum."""
+    shares = [{name: each[name] / fsum(each.values()) for name in RACE_DIMENSIONS} for each in samples]
+    means = {name: fsum(each[name] for each in shares) / len(shares) for name in RACE_DIMENSIONS}
+    total = fsum(means.values())
+    return {name: mean / total for name, mean in means.items()}
+
+
+def _parse_weights(text: str) -> dict[RaceDimension, float]:
+    weights = read_json(text, _Weights).weights
+    missing = [name for name in RACE_DIMENSIONS if name not in weights]
+    if missing:
+        raise InvalidReply("\n".join(f"- weights.{name}: missing" for name in missing))
+    total = fsum(weights.values())
+    if abs(total - 1) > 0.05:
+        raise InvalidReply(f"- weights: found a sum of {total:g}, expected 1")
+    return weights
+
+
+async def _criteria(
+    asking: Asking, case_id: str, prompt: str, language: Language, name: RaceDimension
+) -> tuple[RaceCriterion, ...]:
+    wording = WORDINGS[language]
+    task = wording.criteria.format(dimension=wording.dimensions[name])
+    messages = stage_messages(language, task, query=prompt)
+    number = RACE_DIMENSIONS.index(name) + 1
+    return await asking(_JUDGED_STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION, request=number)
+
+
+def _parse(text: str) -> tuple[RaceCriterion, ...]:
+    found = read_json(text, _Criteria).criteria
+    problems = [str(each) for each in weight_problems("criteria", [(each.criterion, each.weight) for each in found])]
+    if not _FEWEST <= len(found) <= _MOST:
+        problems.append(f"criteria: found {len(found)}, expected {_FEWEST} to {_MOST}")
+    if problems:
+        raise InvalidReply("\n".join(f"- {problem}" for problem in problems))
+    return tuple(RaceCriterion(**each.model_dump()) for each in found)
+
+
+class CriteriaProblem(NamedTuple):
+    """What is wrong with a row of criteria, and where in it."""
+
+    field: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: found {self.found}, expected {self.expected}"
+
+
+def lacks(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
+    """The dimensions by which nothing can be judged, as they have no weight or no criterion that counts."""
+    for name in RACE_DIMENSIONS:
+        if name not in criteria.dimension_weight:
+            yield CriteriaProblem(f"dimension_weight.{name}", "nothing", "a weight")
+        if not (found := criteria.criterions.get(name)):
+            yield CriteriaProblem(f"criterions.{name}", "no criterion", "at least one")
+        elif not any(each.weight for each in found):
+            yield CriteriaProblem(f"criterions.{name}", "weights that are all 0", "at least one above 0")
+    if criteria.dimension_weight and not any(criteria.dimension_weight.values()):
+        yield CriteriaProblem("dimension_weight", "weights that are all 0", "at least one above 0")
+
+
+def problems_of(criteria: RaceCriteria) -> Iterator[CriteriaProblem]:
+    """What is wrong with a row of criteria: dimensions that are missing, sums that are not 1, criteria that repeat."""
+    yield from lacks(criteria)
+    for name in RACE_DIMENSIONS:
+        if found := criteria.criterions.get(name):
+            yield from weight_problems(f"criterions.{name}", [(each.criterion, each.weight) for each in found])
+    yield from _wrong_sum("dimension_weight", criteria.dimension_weight.values())
+
+
+def weight_problems(field: str, criteria: Sequence[tuple[str, float]]) -> Iterator[CriteriaProblem]:
+    """What is wrong with the criteria of one dimension, given as texts and weights."""
+    seen: set[str] = set()
+    for text, _ in criteria:
+        if not plain(text):
+            yield CriteriaProblem(field, "a criterion without a text", "what is judged")
+        elif plain(text) in seen:
+            yield CriteriaProblem(field, f"{text!r} twice", "each criterion once")
+        seen.add(plain(text))
+    yield from _wrong_sum(field, [weight for _, weight in criteria])
+
+
+def _wrong_sum(field: str, weights: Iterable[float]) -> Iterator[CriteriaProblem]:
+    total = fsum(weights)
+    if abs(total - 1) > SUM_ERROR:
+        yield CriteriaProblem(field, f"weights that sum to {total:.9g}", "1")
+
+
+ERROR = "criteria_error"
+
+
+@dataclass(frozen=True, slots=True)
+class CriteriaFile:
+    """Its lines as they stand there, each with the key of its row's prompt, None where it has none.
+
+    Lines that only say why there are no criteria are left out.
+    """
+
+    path: Path
+    lines: tuple[tuple[str | None, str], ...]
+
+    @classmethod
+    def read(cls, path: Path) -> CriteriaFile:
+        """A file that is not there has no lines. Raises ConfigError where it cannot be read, or is no JSONL."""
+        try:
+            text = read_file(path).decode("utf-8-sig")
+        except FileNotFoundError:
+            text = ""
+        except OSError as error:
+            raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            found = f"found text that is not UTF-8 (byte {error.start}); save it as UTF-8"
+            raise ConfigError(f"{path}:1:1: {found}") from error
+        if text.lstrip().startswith("["):
+            raise ConfigError(f"{path}:1:1: found one JSON list, expected JSONL, to which rows can be added")
+        return cls(path, tuple(_keyed(line) for line in text.split("\n") if line.strip() and not _failed(line)))
+
+    def write(
+        self,
+        rows: Sequence[GoodRow[QueryRow] | LostRow],
+        results: Sequence[RaceCriteria | AgentbenchError | None],
+    ) -> list[str]:
+        """Writes the rows' criteria in their order, then the lines of other queries; tells what a user should know.
+
+        A line stays where there are no new criteria in its place. Raises UnwritableError.
+        """
+        known = {key: line for key, line in reversed(self.lines) if key is not None}
+        written: list[str] = []
+        placed: set[str] = set()
+        replaced: list[str] = []
+        for row, result in zip(rows, results, strict=True):
+            key = prompt_key(row.value.prompt) if isinstance(row, GoodRow) else None
+            there = known.get(key) if key is not None else None
+            if isinstance(result, RaceCriteria) and (there is None or _said(there) != result):
+                written.append(rows_text([result.model_dump()]))
+                replaced += [label(row)] * (there is not None)
+            elif there is not None:
+                written.append(f"{there}\n")
+            elif isinstance(result, AgentbenchError):
+                written.append(rows_text([failed_row(row, ERROR, result)]))
+            if key is not None and (there is not None or result is not None):
+                placed.add(key)
+        others = [f"{line}\n" for key, line in self.lines if key not in placed]
+        write_text(self.path, "".join(written + others))
+        told = [f"criteria that were there before are replaced: {', '.join(replaced)}"] * bool(replaced)
+        return told + [f"{len(others)} rows of other queries stay"] * bool(others)
+
+
+def _keyed(line: str) -> tuple[str | None, str]:
+    row = _row(line)
+    prompt = row.get("prompt") if isinstance(row, dict) else None
+    return prompt_key(prompt) if isinstance(prompt, str) else None, line.rstrip("\r")
+
+
+def _failed(line: str) -> bool:
+    row = _row(line)
+    return isinstance(row, dict) and ERROR in row
+
+
+def _row(line: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _said(line: str) -> RaceCriteria | None:
+    try:
+        return RaceCriteria.model_validate_json(line)
+    except ValidationError:
+        return None
+
+
+STAGE = "criteria"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "criteria",
+        help="make RACE's criteria for queries",
+        description="Let a model weigh RACE's four dimensions for each query, and write the criteria of each. Rows "
+        "that the file has already stay, made by hand or not, unless --regenerate is given. The same command goes on "
+        "where it was interrupted; nothing is paid for twice. Exit status 0: every query has its criteria; 1: some "
+        "have none; 2: wrong usage.",
+    )
+    files = parser.add_argument_group("files")
+    add(files, "--query_file", type=Path, default=QUERIES, metavar="PATH", help="(default: %(default)s)")
+    add(files, "--output_file", type=Path, default=CRITERIA, metavar="PATH", help="(default: %(default)s)")
+    add(files, "--regenerate", action="store_true", help="replace the criteria that the file has of these queries")
+    add_config(files)
+    add_rows(parser)
+    add_judge(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Makes the criteria."""
+    from pytest_agentbench.packs.research.call import Call
+
+    call = Call(STAGE, args)
+    return call.run(lambda: make_criteria_file(call, args.query_file, args.output_file, regenerate=args.regenerate))
+
+
+async def make_criteria_file(call: Call, queries: Path, output: Path, *, regenerate: bool = False) -> None:
+    """Adds criteria to criteria.jsonl for the queries of a query.jsonl that it lacks; its rows stay.
+
+    With `regenerate` all of these queries get new ones, and rows of other queries stay. Raises ConfigError where a file
+    cannot be read, or no judge is named.
+    """
+    from pytest_agentbench.packs.research.call import case_id
+    from pytest_agentbench.packs.research.commands import input_rows, joined, label, spoken, value_of
+    from pytest_agentbench.packs.research.records import QueryRow, RaceCriteria
+    from pytest_agentbench.store.output_files import require_writable
+
+    dynamic = call.config.query_selection.enable_dynamic_weighting
+    weights = None if dynamic else call.config.race_weights.by_dimension
+    rows = input_rows(call, queries, QueryRow)
+    known = CriteriaFile.read(output)
+    there = joined(call, output, RaceCriteria) if known.lines and not regenerate else None
+    asking = await call.asking(queries)
+    require_writable(output)
+
+    async def score(row: GoodRow[QueryRow] | LostRow) -> RaceCriteria:
+        query = value_of(row)
+        if there is not None and query in there:
+            return there.partner(query)
+        return await make_criteria(asking, case_id(query.id), query.id, query.prompt, spoken(query), weights)
+
+    def write(results: Sequence[RaceCriteria | AgentbenchError | None]) -> tuple[Path, ...]:
+        for told in known.write(rows, results):
+            call.warn(f"{output}: {told}")
+        return (output,)
+
+    await call.score(STAGE, rows, score, label=label, write=write)

@@ -1,0 +1,1 @@
+"""FACT: the citations of a report, and whether the pages that it cites say so."""

@@ -1,0 +1,400 @@
+"""FACT on citations: the statements that they back, extracted and deduplicated, and the statistics of how many hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import fsum
+from typing import Annotated, Any, Literal
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
+from pytest_agentbench.packs.research.articles import REFERENCES_HEADING
+from pytest_agentbench.packs.research.asking import (
+    PROMPT_VERSION,
+    TEXT,
+    WORDINGS,
+    Asking,
+    by_halves,
+    halves,
+    listed,
+    listed_by_halves,
+    stage_messages,
+    together,
+)
+from pytest_agentbench.packs.research.records import Language
+
+_TRACKING = re.compile(r"utm_\w+|gclid|fbclid|msclkid|mc_[ce]id|igshid|spm|yclid|_ga", re.IGNORECASE)
+_PORTS = {"http": 80, "https": 443}
+_AT_THE_END = " \t\r\n.,;，。；"
+_PERCENT_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_~")
+_KEPT = "/%:@!$&'()*+,;=~-._?"
+
+_URL = r"(?P<url>https?://(?:[^\s<>\"（）()\]]|\([^\s<>()]{0,200}\))++)"
+_TITLE = r"[^\n]*?"
+_REFERENCE = re.compile(rf"^[ \t]*+(?P<markers>(?:\[\^?\d+\]:?[ \t]*+)++){_TITLE}(?:\n\s{{0,8}})?{_URL}", re.MULTILINE)
+_NUMBERED = re.compile(rf"^[ \t]*+(?P<markers>\d++)[.)、][ \t]*+{_TITLE}(?:\n\s{{0,8}})?{_URL}", re.MULTILINE)
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """One statement and one citation of it, as extracted.jsonl has them. `url` "" where the article gives none."""
+
+    fact: str
+    ref_idx: str
+    url: str
+
+
+def canonical_url(url: str) -> str:
+    """The address under which a page is fetched once: without fragment, default port and what tracks its visitors.
+
+    A text that is no address stays what it is, but for blanks and punctuation at its end.
+    """
+    text = url.strip()
+    try:
+        parts = urlsplit(text.partition("#")[0].rstrip(_AT_THE_END))
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+    except ValueError:
+        return text.rstrip(_AT_THE_END)
+    if parts.scheme not in _PORTS or not host:
+        return text.rstrip(_AT_THE_END)
+    host = f"[{host}]" if ":" in host else host
+    place = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
+    user = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+    query = "&".join(pair for pair in parts.query.split("&") if not _TRACKING.fullmatch(pair.partition("=")[0]))
+    return urlunsplit((parts.scheme, user + place, _escaped(parts.path or "/"), _escaped(query), ""))
+
+
+def references(article: str) -> dict[str, str]:
+    """The addresses in the article's list of references, by the markers' numbers; the first of a number counts.
+
+    Entries begin with `[1]`, `[^1]:` or, below a heading that says what the list is, with `1.`.
+    """
+    found: dict[str, str] = {}
+    _add(found, _REFERENCE, article)
+    lines = article.split("\n")
+    last = max((number for number, line in enumerate(lines) if REFERENCES_HEADING.match(line)), default=len(lines))
+    _add(found, _NUMBERED, "\n".join(lines[last + 1 :]))
+    return found
+
+
+def by_page(citations: Iterable[Citation]) -> dict[str, list[str]]:
+    """The statements of each page by its canonical address, each once, in their order."""
+    pages: dict[str, dict[str, str]] = {}
+    for each in citations:
+        facts = pages.setdefault(canonical_url(each.url), {})
+        facts.setdefault(" ".join(each.fact.split()), each.fact)
+    return {url: list(facts.values()) for url, facts in pages.items()}
+
+
+def _escaped(text: str) -> str:
+    """In one spelling (RFC 3986, 6.2.2): escapes in capitals, none of what needs none."""
+    return _PERCENT_ESCAPE.sub(_escape, quote(text, safe=_KEPT, errors="surrogatepass"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = chr(int(found[0][1:], 16))
+    return character if character in _UNRESERVED else found[0].upper()
+
+
+def _add(found: dict[str, str], pattern: re.Pattern[str], text: str) -> None:
+    for entry in pattern.finditer(text):
+        for number in _NUMBER.findall(entry["markers"]):
+            found.setdefault(number, entry["url"])
+
+
+_DOMAIN = r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}/"
+_START = re.compile(rf"https?://|(?<![a-z0-9@./-])(?:www\.|{_DOMAIN})", re.IGNORECASE)
+_RUN = re.compile(r"[^\s<>\"]{1,4096}")
+_MAY_END = re.compile(r"[)\]}\['*|`，。；、！？：）】」』》”’]|(?<=[!-~])[^\x00-\x7f]|(?<!^)https?://", re.IGNORECASE)
+_MARKDOWN_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_ENDS = 8
+_MOST = 20_000
+
+
+class Addresses:
+    """Those of one article, of which the first 20,000 spellings count."""
+
+    def __init__(self, article: str) -> None:
+        self._article = article.casefold()
+        self._pages: set[str] = set()
+        self._likes: dict[str, str] = {}
+        for address in islice(_addresses(_MARKDOWN_ESCAPE.sub(r"\1", article).replace("&amp;", "&")), _MOST):
+            page = canonical_url(address)
+            self._pages.add(page)
+            self._likes.setdefault(_like(page), page)
+
+    def find(self, said: str) -> str | None:
+        """`said` where the article has that page, else its page that differs by no more than scheme, `www.`, capitals
+        and a slash at the end. None where it has neither.
+
+        What is no web address has to stand there as it is.
+        """
+        address = f"https://{said}" if said[:4].lower() == "www." else said
+        page = canonical_url(address)
+        if page.startswith(("https://", "http://")):
+            return address if page in self._pages else self._likes.get(_like(page))
+        return said if said and "//" not in said and said.casefold() in self._article else None
+
+
+def resolved(citations: Iterable[Citation], article: str) -> list[Citation]:
+    """With addresses of the article only: else what its list of references has for the marker, else none."""
+    if not (cited := list(citations)):
+        return []
+    known, listed = Addresses(article), references(article)
+    found = (known.find(each.url) or listed.get(each.ref_idx, "") for each in cited)
+    return [Citation(each.fact, each.ref_idx, url) for each, url in zip(cited, found, strict=True)]
+
+
+def _addresses(article: str) -> Iterator[str]:
+    """Every text that may be an address: in prose it is not told where one ends."""
+    for start in _START.finditer(article):
+        run = _RUN.match(article, start.start())
+        assert run is not None
+        text, scheme = run[0], "" if start[0].endswith("://") else "https://"
+        yield scheme + text
+        for end in islice(_MAY_END.finditer(text), _ENDS):
+            yield scheme + text[: end.start()]
+
+
+def _like(page: str) -> str:
+    path, mark, query = unquote(page).casefold().partition("://")[2].removeprefix("www.").partition("?")
+    return f"{path.rstrip('/')}{mark}{query}"
+
+
+EXTRACT_STAGE = "extract"
+_LARGEST_PIECE = 24_000
+_SMALLEST_PIECE = 400
+
+
+def _as_text(value: Any) -> Any:
+    return "" if value is None else str(value) if type(value) is int else value
+
+
+AnyText = Annotated[str, BeforeValidator(_as_text)]
+"""A text; null is an empty one, a number is its digits."""
+_Text = Annotated[AnyText, StringConstraints(strip_whitespace=True)]
+
+
+class _Entry(ReplyPart):
+    fact: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    ref_idx: _Text = ""
+    url: _Text = ""
+
+
+class _ExtractReply(ReplyPart):
+    citations: tuple[_Entry, ...]
+
+
+_EXTRACT_FORMAT = structured(f"research_{EXTRACT_STAGE}", {"citations": listed(fact=TEXT, ref_idx=TEXT, url=TEXT)})
+
+
+async def extract(asking: Asking, case_id: str, language: Language, article: str) -> list[Citation]:
+    """All citations of an article, in its order. Raises Unscored where a part of it could not be had.
+
+    A part whose reply is cut off is asked for again in halves. An address that stands nowhere in the article is not
+    believed: the citation has the one of its marker, else none.
+    """
+    if not article.strip():
+        return []
+    parts = enumerate(_pieces(article), 1)
+    pieces = await together(*(_extract(asking, case_id, language, piece, number) for number, piece in parts))
+    return resolved([citation for piece in pieces for citation in piece], article)
+
+
+async def _extract(asking: Asking, case_id: str, language: Language, piece: str, number: int) -> list[Citation]:
+    async def reply(part: str) -> _ExtractReply:
+        messages = stage_messages(language, WORDINGS[language].extract.format(), article=part)
+        return await asking(
+            EXTRACT_STAGE,
+            case_id,
+            messages,
+            _EXTRACT_FORMAT,
+            _parse,
+            version=PROMPT_VERSION,
+            request=number,
+            divisible=len(part) >= 2 * _SMALLEST_PIECE,
+        )
+
+    entries = (each for _, part in await by_halves(piece, _SMALLEST_PIECE, reply) for each in part.citations)
+    return [Citation(each.fact, each.ref_idx.strip("[]【】^ "), each.url) for each in entries]
+
+
+def _parse(text: str) -> Any:
+    return read_json(text, _ExtractReply)
+
+
+def _pieces(article: str) -> list[str]:
+    return [article] if len(article) <= _LARGEST_PIECE else [p for half in halves(article) for p in _pieces(half)]
+
+
+DEDUPLICATE_STAGE = "deduplicate"
+_FEWEST = 2
+"""Statements that are compared, however short replies have to be."""
+
+_DEDUPLICATE_FORMAT = structured(
+    f"research_{DEDUPLICATE_STAGE}", {"kept": {"type": "array", "items": {"type": "integer"}}}
+)
+
+
+class _DeduplicateReply(ReplyPart):
+    kept: tuple[Annotated[int, Field(strict=True)], ...]
+
+
+async def deduplicate(
+    asking: Asking, case_id: str, language: Language, facts: list[str], request: int = 1
+) -> list[str]:
+    """The statements that are kept, in their order. One alone is kept without asking. Raises Unscored.
+
+    Where the reply is cut off each half is asked about alone: two that say the same may stay then. `request` numbers
+    the page for scripts.
+    """
+
+    async def kept(part: list[str]) -> list[str]:
+        return await _deduplicate(asking, case_id, language, part, request) if len(part) > 1 else part
+
+    return await listed_by_halves(facts, _FEWEST, kept)
+
+
+async def _deduplicate(asking: Asking, case_id: str, language: Language, facts: list[str], request: int) -> list[str]:
+    messages = stage_messages(language, WORDINGS[language].deduplicate.format(), statements=numbered(facts))
+
+    def parse(text: str) -> list[int]:
+        kept = sorted(set(read_json(text, _DeduplicateReply).kept))
+        if not kept or kept[0] < 0 or kept[-1] >= len(facts):
+            raise InvalidReply(f"- kept: found {kept}, expected at least one number from 0 to {len(facts) - 1}")
+        return kept
+
+    divisible = len(facts) >= 2 * _FEWEST
+    kept = await asking(
+        DEDUPLICATE_STAGE,
+        case_id,
+        messages,
+        _DEDUPLICATE_FORMAT,
+        parse,
+        version=PROMPT_VERSION,
+        request=request,
+        divisible=divisible,
+    )
+    return [facts[number] for number in kept]
+
+
+def numbered(facts: list[str]) -> str:
+    """The statements as a judge sees them, one a line, counted from 0."""
+    return "\n".join(json.dumps({"idx": number, "fact": fact}, ensure_ascii=False) for number, fact in enumerate(facts))
+
+
+Label = Literal["supported", "unsupported", "unknown"]
+
+_ORIGINAL = ("total_citations", "total_valid_citations", "valid_rate")
+_OURS = (
+    *("macro_accuracy", "total_citations_all", "total_valid_citations_all", "supported_per_1000_words"),
+    *("supported", "unsupported", "unknown", "without_url"),
+    *("n_total", "n_scored", "n_failed", "n_with_citations"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The citations of one report by what became of them; `words` is the report's length, None where unknown.
+
+    `without_url` of the unknown ones have no address, so that nobody can check them.
+    """
+
+    supported: int = 0
+    unsupported: int = 0
+    unknown: int = 0
+    words: int | None = None
+    without_url: int = 0
+
+    @property
+    def known(self) -> int:
+        """Those whose page could be read and compared."""
+        return self.supported + self.unsupported
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of known citations that hold, 0-1."""
+        return self.supported / self.known if self.known else None
+
+    @property
+    def total(self) -> int:
+        """All citations."""
+        return self.known + self.unknown
+
+    @property
+    def per_1000_words(self) -> float | None:
+        """Supported citations for 1,000 words of the report (引用丰富度)."""
+        return 1000 * self.supported / self.words if self.words else None
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Over a set of reports. The first three are the original's, over reports with citations; `_all` is over all.
+
+    `total_citations` and `total_valid_citations` are means per report, `valid_rate` is over all known citations,
+    `macro_accuracy` the mean of the reports' own. None where there is nothing to divide by.
+    """
+
+    total_citations: float | None
+    total_valid_citations: float | None
+    valid_rate: float | None
+    macro_accuracy: float | None
+    total_citations_all: float | None
+    total_valid_citations_all: float | None
+    supported_per_1000_words: float | None
+    n_total: int
+    n_with_citations: int
+    n_failed: int
+    supported: int
+    unsupported: int
+    unknown: int
+    without_url: int
+
+    @property
+    def n_scored(self) -> int:
+        """Reports whose citations could be looked into."""
+        return self.n_total - self.n_failed
+
+
+def statistics(counts: Sequence[Counts], n_failed: int = 0) -> Statistics:
+    """Of the reports that were scored; `n_failed` more could not be, and are in `n_total` only."""
+    cited = [each for each in counts if each.total]
+    supported, known = sum(c.supported for c in counts), sum(c.known for c in counts)
+    accuracies = [each.accuracy for each in counts if each.accuracy is not None]
+    rich = [each.per_1000_words for each in counts if each.per_1000_words is not None]
+    return Statistics(
+        total_citations=_mean(each.known for each in cited),
+        total_valid_citations=_mean(each.supported for each in cited),
+        valid_rate=supported / known if known else None,
+        macro_accuracy=_mean(accuracies),
+        total_citations_all=_mean(each.known for each in counts),
+        total_valid_citations_all=_mean(each.supported for each in counts),
+        supported_per_1000_words=_mean(rich),
+        n_total=len(counts) + n_failed,
+        n_with_citations=len(cited),
+        n_failed=n_failed,
+        supported=supported,
+        unsupported=known - supported,
+        unknown=sum(each.unknown for each in counts),
+        without_url=sum(each.without_url for each in counts),
+    )
+
+
+def result_text(found: Statistics, *, compat: bool = False) -> str:
+    """fact_result.txt: the original's three lines, `compat` these alone; then ours. What is not known is null."""
+    values = {name: getattr(found, name) for name in (_ORIGINAL if compat else _ORIGINAL + _OURS)}
+    return "".join(f"{name}: {'null' if value is None else value}\n" for name, value in values.items())
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return fsum(found) / len(found) if found else None

@@ -1,0 +1,453 @@
+"""FACT on one report, stage by stage: a judge says whether pages back statements; and the rows of its files (seed 003)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Protocol, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from pytest_agentbench.bounded.files import open_file
+from pytest_agentbench.errors import ConfigError, UnwritableError
+from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.prompts import clipped
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
+from pytest_agentbench.packs.research.asking import (
+    PROMPT_VERSION,
+    TEXT,
+    WORDINGS,
+    Asking,
+    Unscored,
+    listed,
+    listed_by_halves,
+    stage_messages,
+    together,
+)
+from pytest_agentbench.packs.research.fact.citations import (
+    AnyText,
+    Citation,
+    Counts,
+    Label,
+    Statistics,
+    by_page,
+    deduplicate,
+    extract,
+    numbered,
+    statistics,
+)
+from pytest_agentbench.packs.research.records import Language, QueryRow, Report, ReportRow, counted
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow, read_research_rows
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.sources.json_files import parse_value
+from pytest_agentbench.store.output_files import encoded_row, require_writable, write_lines
+
+VALIDATE_STAGE = "validate"
+SCRAPE_FAILED = "scrape failed: "
+"""How the content begins of a page that could not be had."""
+MOST_AT_ONCE = 20
+"""Statements in one request."""
+_SHOWN = 60_000
+_OVERLAP = 2_000
+_MOST_PARTS = 4
+_NOTE = 100
+_LONGEST = _SHOWN + (_MOST_PARTS - 1) * (_SHOWN - _OVERLAP) - _NOTE
+"""Characters of a page: more than pages are kept with. `_NOTE` are those that tell how many are left out of others."""
+
+_LABEL = {"type": "string", "enum": ["supported", "unsupported", "unknown"]}
+_FORMAT = structured(
+    f"research_{VALIDATE_STAGE}", {"results": listed(idx={"type": "integer"}, reason=TEXT, result=_LABEL)}
+)
+
+
+def _lower(value: Any) -> Any:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+AnyCaseLabel = Annotated[Label, BeforeValidator(_lower)]
+"""A label, however it is written."""
+
+
+class _Entry(ReplyPart):
+    idx: Annotated[int, Field(strict=True)]
+    result: AnyCaseLabel
+
+
+class _Reply(ReplyPart):
+    results: tuple[_Entry, ...]
+
+
+async def validate(
+    asking: Asking, case_id: str, language: Language, page: str, facts: list[str], request: int = 1
+) -> list[Label]:
+    """A label for each statement. Of a page that could not be had all are unknown without asking. Raises Unscored.
+
+    A long page is shown in parts that overlap, as long as there are statements that none has backed: one is supported
+    where a part backs it, unsupported where all parts say so, else unknown.
+
+    Requests are numbered from `request`: `requests_for` many, less those whose statements are all backed. One whose
+    reply is cut off is asked again in halves.
+    """
+    if not _readable(page):
+        return ["unknown"] * len(facts)
+    groups = [facts[at : at + MOST_AT_ONCE] for at in range(0, len(facts), MOST_AT_ONCE)]
+    parts = _parts(page)
+
+    async def labels(group: list[str], first: int) -> list[Label]:
+        said: list[set[Label]] = [set() for _ in group]
+        for number, part in enumerate(parts, first):
+            left = [at for at, each in enumerate(said) if "supported" not in each]
+            ask = partial(_validate, asking, case_id, language, part, request=number)
+            found = await listed_by_halves([group[at] for at in left], 1, ask) if left else []
+            for at, label in zip(left, found, strict=True):
+                said[at].add(label)
+        return [_together(each) for each in said]
+
+    firsts = range(request, request + len(groups) * len(parts), len(parts))
+    found = await together(*(labels(group, first) for group, first in zip(groups, firsts, strict=True)))
+    return [label for group in found for label in group]
+
+
+def requests_for(page: str, facts: Sequence[str]) -> int:
+    """How many numbers of requests it takes, at least one."""
+    return max(1, len(_parts(page)) * -(-len(facts) // MOST_AT_ONCE))
+
+
+def _readable(page: str) -> bool:
+    return bool(page.strip()) and not page.startswith(SCRAPE_FAILED)
+
+
+def _parts(page: str) -> list[str]:
+    """The page, or parts of it that share _OVERLAP characters with the next. Of more than _LONGEST both ends count."""
+    text = clipped(page, _LONGEST)
+    starts = range(0, max(1, len(text) - _OVERLAP), _SHOWN - _OVERLAP)
+    return [_part(text, start) for start in starts]
+
+
+def _part(text: str, start: int) -> str:
+    before = f"[... {start:,} characters before this part ...]\n" if start else ""
+    left = max(0, len(text) - start - _SHOWN)
+    after = f"\n[... {left:,} characters behind this part ...]" if left else ""
+    return f"{before}{text[start : start + _SHOWN]}{after}"
+
+
+def _together(said: set[Label]) -> Label:
+    """What all parts of a page say of a statement."""
+    if "supported" in said:
+        return "supported"
+    return "unsupported" if said == {"unsupported"} else "unknown"
+
+
+async def _validate(
+    asking: Asking, case_id: str, language: Language, page: str, facts: list[str], request: int
+) -> list[Label]:
+    messages = stage_messages(language, WORDINGS[language].validate.format(), page=page, statements=numbered(facts))
+
+    def parse(text: str) -> list[Label]:
+        results = read_json(text, _Reply).results
+        counts = Counter(each.idx for each in results)
+        wrong = [number for number in range(len(facts)) if counts[number] != 1]
+        unknown = sorted(counts.keys() - set(range(len(facts))))
+        if wrong or unknown:
+            raise InvalidReply(
+                f"- results: expected each idx from 0 to {len(facts) - 1} once; "
+                f"missing or repeated: {wrong}, not asked for: {unknown}"
+            )
+        return [each.result for each in sorted(results, key=lambda each: each.idx)]
+
+    return await asking(
+        VALIDATE_STAGE,
+        case_id,
+        messages,
+        _FORMAT,
+        parse,
+        version=PROMPT_VERSION,
+        request=request,
+        divisible=len(facts) > 1,
+    )
+
+
+STAGES = ("extract", "deduplicate", "scrape", "validate")
+"""Each adds its keys to a row, or `<stage>_error`."""
+
+NO_URL = f"{SCRAPE_FAILED}the report gives no address"
+
+
+class Contents(Protocol):
+    """Whoever has pages, such as `Pages`."""
+
+    async def content(self, url: str) -> str:
+        """Title, description and text of a page, or `scrape failed: <reason>`."""
+        ...
+
+
+class CitationEntry(Record):
+    """One of `citations`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    fact: str
+    ref_idx: AnyText = ""
+    url: AnyText = ""
+
+
+class Verdict(Record):
+    """One of `validate_res`: the label of the page's statement `idx`, from 0."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    idx: int
+    result: AnyCaseLabel
+
+
+class CitedPage(Record):
+    """What `citations_deduped` has of one address: statements, then the page's content, then their labels."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    facts: tuple[str, ...]
+    url_content: str | None = None
+    validate_res: tuple[Verdict, ...] | None = None
+    validate_error: str | None = None
+
+    @property
+    def readable(self) -> bool:
+        """Whether its content could be had."""
+        return bool(self.url_content) and not str(self.url_content).startswith(SCRAPE_FAILED)
+
+
+class FactRow(ReportRow):
+    """A row of a stage's file; what stages to come will add is None. Such a row may have failed: see `failure`."""
+
+    citations: tuple[CitationEntry, ...] | None = None
+    citations_deduped: dict[str, CitedPage] | None = None
+
+
+class FactPagesFailed(Unscored):
+    """Some pages' statements have no labels. `pages` are all of the report's, with `validate_error` at these."""
+
+    def __init__(self, pages: Mapping[str, CitedPage]) -> None:
+        failed = {url: page.validate_error for url, page in pages.items() if page.validate_error is not None}
+        url, reason = next(iter(failed.items()))
+        super().__init__(f"{len(failed)} of {len(pages)} pages could not be compared; {url}: {reason}")
+        self.pages = pages
+
+
+@dataclass(frozen=True, slots=True)
+class FactScore:
+    """What FACT says of one report, with its evidence: citations, and pages with the labels of their statements."""
+
+    citations: tuple[Citation, ...]
+    pages: Mapping[str, CitedPage]
+    counts: Counts
+
+    @property
+    def statistics(self) -> Statistics:
+        """Those of this report alone."""
+        return statistics([self.counts])
+
+
+async def score_fact(asking: Asking, pages: Contents, report: Report) -> FactScore:
+    """All stages, on one report. Raises Unscored."""
+    citations = await extracted(asking, report)
+    cited = await scraped(pages, await deduplicated(asking, report, citations))
+    found = await validated(asking, report, cited)
+    return FactScore(citations, found, counts_of_pages(found, report.article))
+
+
+async def extracted(asking: Asking, report: Report) -> tuple[Citation, ...]:
+    """The report's citations. Raises Unscored."""
+    return tuple(await extract(asking, report.case_id, report.language, report.article))
+
+
+async def deduplicated(asking: Asking, report: Report, citations: Iterable[Citation]) -> dict[str, CitedPage]:
+    """Each cited page by its canonical address with its statements, those that say the same once. Raises Unscored.
+
+    The address "" has those that are cited without one: nothing is asked about them.
+    """
+
+    async def page(number: int, url: str, facts: list[str]) -> CitedPage:
+        if url:
+            facts = await deduplicate(asking, report.case_id, report.language, facts, number)
+        return CitedPage(facts=tuple(facts), url_content=None)
+
+    pages = by_page(citations)
+    kept = await together(*(page(number, url, facts) for number, (url, facts) in enumerate(pages.items(), 1)))
+    return dict(zip(pages, kept, strict=True))
+
+
+async def scraped(pages: Contents, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
+    """The pages with their contents: `scrape failed: ...` for those that cannot be had. What is there is kept."""
+
+    async def page(url: str, page: CitedPage) -> CitedPage:
+        if page.readable:
+            return page
+        return page.model_copy(update={"url_content": await pages.content(url) if url else NO_URL})
+
+    found = await together(*(page(url, each) for url, each in cited.items()))
+    return dict(zip(cited, found, strict=True))
+
+
+async def validated(asking: Asking, report: Report, cited: Mapping[str, CitedPage]) -> dict[str, CitedPage]:
+    """The pages with a label for each statement. Raises FactPagesFailed once all are through."""
+    firsts = _first_requests(cited.values())
+
+    async def page(page: CitedPage, request: int) -> CitedPage:
+        content, facts = page.url_content or "", list(page.facts)
+        try:
+            labels = await validate(asking, report.case_id, report.language, content, facts, request)
+        except Unscored as error:
+            return page.model_copy(update={"validate_res": (), "validate_error": str(error)})
+        results = tuple(Verdict(idx=idx, result=label) for idx, label in enumerate(labels))
+        return page.model_copy(update={"validate_res": results, "validate_error": None})
+
+    found = await together(*(page(each, request) for each, request in zip(cited.values(), firsts, strict=True)))
+    pages = dict(zip(cited, found, strict=True))
+    if any(each.validate_error is not None for each in found):
+        raise FactPagesFailed(pages)
+    return pages
+
+
+def failure(row: Mapping[str, Any], stages: Sequence[str] = STAGES) -> tuple[str, str] | None:
+    """The stage in which a row of a stage's file has failed, with the reason; None where it has in none of `stages`."""
+    errors = ((stage, row.get(f"{stage}_error")) for stage in stages)
+    return next(((stage, str(error)) for stage, error in errors if error is not None), None)
+
+
+def counts_of(row: FactRow) -> Counts:
+    """The citations of a row of validated.jsonl by their labels. Raises Unscored where it has failed, or lacks any."""
+    if (failed := failure(row.model_extra or {})) is not None:
+        raise Unscored("failed in {}: {}".format(*failed))
+    if row.citations_deduped is None:
+        raise Unscored("citations_deduped: missing, expected the pages that `fact validate` has compared")
+    for url, page in row.citations_deduped.items():
+        if page.validate_error is not None:
+            raise Unscored(f"citations_deduped: {url}: validate_error: {page.validate_error}")
+        labelled = {each.idx for each in page.validate_res or ()}
+        if not len(labelled) == len(page.validate_res or ()) == len(page.facts):
+            found = (
+                "none" if page.validate_res is None else f"{len(page.validate_res)}, {len(labelled)} of them different"
+            )
+            raise Unscored(
+                f"citations_deduped: {url}: validate_res: found {found}, expected one for each of its "
+                f"{len(page.facts)} facts"
+            )
+    return counts_of_pages(row.citations_deduped, row.article)
+
+
+def counts_of_pages(pages: Mapping[str, CitedPage], article: str) -> Counts:
+    """The labels of pages that are all compared, with the article's length."""
+    labels: Counter[Label] = Counter(each.result for page in pages.values() for each in page.validate_res or ())
+    return Counts(
+        supported=labels["supported"],
+        unsupported=labels["unsupported"],
+        unknown=labels["unknown"],
+        words=counted(article).words,
+        without_url=len(pages[""].facts) if "" in pages else 0,
+    )
+
+
+def pages_as_json(pages: Mapping[str, CitedPage]) -> dict[str, dict[str, Any]]:
+    """As `citations_deduped` has them, without what no stage has said yet."""
+    return {url: page.model_dump(mode="json", exclude_unset=True) for url, page in pages.items()}
+
+
+def _first_requests(pages: Iterable[CitedPage]) -> Sequence[int]:
+    """The number of each page's first request, from 1, as if all pages were asked about."""
+    firsts, request = [], 1
+    for page in pages:
+        firsts.append(request)
+        request += requests_for(page.url_content or "", page.facts)
+    return firsts
+
+
+HeadRow = GoodRow[QueryRow] | LostRow
+"""A row whose pages stay in its file: `data` has its id, its prompt and why it failed."""
+
+
+class StoredRows:
+    """The rows of a file, which is held open, so that it may be replaced meanwhile. Raises ConfigError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = open_file(path, limit=None)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def heads(self) -> Iterator[HeadRow]:
+        """All rows, each checked whole. Raises ConfigError where the file cannot be read at all."""
+        for row in read_research_rows(self._path, FactRow):
+            if isinstance(row, LostRow):
+                yield replace(row, data=None if row.data is None else _head(row.data))
+            else:
+                value = row.value
+                head = QueryRow.model_construct(id=value.id, prompt=value.prompt, language=value.language)
+                yield GoodRow(row.line, head, _head(row.data), row.offset, row.size)
+
+    def data(self, row: HeadRow) -> Mapping[str, Any]:
+        """All that the row says; where that cannot be read, its line. Raises ConfigError where it has changed."""
+        if row.data is None:
+            return {"line": row.line}
+        self._file.seek(row.offset)
+        try:
+            found = parse_value(self._file.read(row.size))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{self._path}:{row.line}:1: the row cannot be read any more; run again") from error
+        assert isinstance(found, dict)
+        return found
+
+
+class EndedRows:
+    """Rows to be written to `path`, kept on disk until all have ended. Raises UnwritableError, before any is kept."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._places: dict[int, tuple[int, int]] = {}
+        require_writable(path)
+        self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def add(self, number: int, row: Mapping[str, Any]) -> None:
+        """Keeps the row that is to be the `number`th. Raises UnwritableError."""
+        line = encoded_row(row)
+        try:
+            at = self._file.seek(0, 2)
+            self._file.write(line)
+            self._file.flush()
+        except OSError as error:
+            raise UnwritableError(f"{self._path}: cannot be written: {error.strerror or error}") from error
+        self._places[number] = at, len(line)
+
+    def write(self) -> Path:
+        """Writes those that are kept, in order, as JSONL. Raises UnwritableError."""
+        return write_lines(self._path, self._lines())
+
+    def _lines(self) -> Iterator[bytes]:
+        for _, (at, length) in sorted(self._places.items()):
+            self._file.seek(at)
+            yield self._file.read(length)
+
+
+def _head(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in data.items() if name in ("id", "prompt") or name.endswith("_error")}

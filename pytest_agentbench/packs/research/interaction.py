@@ -1,0 +1,376 @@
+"""The stage interaction: how an agent worked with the web, from what was recorded of its reports."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from pytest_agentbench.config.annotations import Annotations
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.packs.research.arithmetic import (
+    Expert,
+    Interaction,
+    compat_expert,
+    compat_interaction,
+    cost_saving,
+    interaction_efficiency,
+    interaction_strategy,
+    time_saving_hours,
+    versus_expert,
+)
+from pytest_agentbench.packs.research.commands import (
+    RESULTS,
+    add,
+    add_compat,
+    add_config,
+    add_rows,
+    add_tasks,
+    outcome_document,
+    read_tasks,
+    report_of,
+    tell_unused,
+)
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.efficiency import task_of
+from pytest_agentbench.packs.research.records import NotNegative, Report, Share
+from pytest_agentbench.records.base import Record
+
+if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.call import Call
+    from pytest_agentbench.packs.research.commands import Tasks
+    from pytest_agentbench.packs.research.records import ReportRow
+    from pytest_agentbench.packs.research.rows import GoodRow, LostRow
+
+
+_Satisfaction = Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]
+
+
+class _Part(Record):
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+
+
+M = TypeVar("M", bound=_Part)
+
+
+class _Timing(_Part):
+    total_duration_seconds: NotNegative | None = None
+    thinking_time_seconds: NotNegative | None = None
+    first_response_time_seconds: NotNegative | None = None
+
+
+class _Tokens(_Part):
+    total_input_tokens: NotNegative | None = None
+    total_output_tokens: NotNegative | None = None
+    model_name: str | None = None
+    estimated_cost_usd: NotNegative | None = None
+
+
+class _Performance(_Part):
+    automation_rate: Share | None = None
+    error_rate: Share | None = None
+    efficiency_score: Share | None = None
+    retry_count: NotNegative | None = None
+
+
+class _ToolCall(_Part):
+    call_count: NotNegative = 1
+    success_rate: Share | None = None
+
+
+class _Feedback(_Part):
+    satisfaction_rating: _Satisfaction | None = None
+    interruptions: NotNegative | None = None
+
+
+class _Details(_Part):
+    tool_calls: tuple[_ToolCall, ...] | None = None
+    search_queries: tuple[Any, ...] | None = None
+    user_feedback: _Feedback = Field(default_factory=_Feedback)
+
+
+class _Interactions(_Part):
+    timing: _Timing = Field(default_factory=_Timing)
+    token_usage: _Tokens = Field(default_factory=_Tokens)
+    performance_metrics: _Performance = Field(default_factory=_Performance)
+    interaction_details: _Details = Field(default_factory=_Details)
+
+
+class _Length(_Part):
+    word_count: NotNegative | None = None
+    citation_count: NotNegative | None = None
+
+
+class _Coverage(_Part):
+    sources_used: NotNegative | None = None
+    coverage_completeness: Share | None = None
+
+
+class _Quality(_Part):
+    content_length: _Length = Field(default_factory=_Length)
+    information_coverage: _Coverage = Field(default_factory=_Coverage)
+
+
+class _TaskMetadata(_Part):
+    title: str = ""
+
+
+class Recorded(_Part):
+    """What a report's row may have beside the seed's `execution_metrics`; other fields of the row are ignored."""
+
+    task_metadata: _TaskMetadata = Field(default_factory=_TaskMetadata)
+    interaction_metrics: _Interactions | None = None
+    quality_metrics: _Quality = Field(default_factory=_Quality)
+
+
+class _Flat(_Part):
+    """What `execution_metrics` may have beside the seed's fields, under the names that results have."""
+
+    thinking_time_seconds: NotNegative | None = None
+    first_response_time_seconds: NotNegative | None = None
+    error_rate: Share | None = None
+    efficiency_score: Share | None = None
+    retry_count: NotNegative | None = None
+    search_queries_count: NotNegative | None = None
+    successful_tool_rate: Share | None = None
+    coverage_completeness: Share | None = None
+    user_satisfaction_rating: _Satisfaction | None = None
+    user_interruptions: NotNegative | None = None
+
+
+class InteractionScore(Record):
+    """A row of web_interaction_report.json, in the original's structure.
+
+    `metrics` is what was recorded and what it says against an expert, `efficiency` 0-1, `strategic` proxies of at most
+    5. `missing` names the metrics that were not recorded: what needs them is None. `valid` is whether there are none.
+    """
+
+    metrics: dict[str, Any]
+    efficiency: dict[str, float | None]
+    strategic: dict[str, float | None]
+    summary: dict[str, dict[str, Any]]
+    valid: bool
+    missing: tuple[str, ...]
+
+
+def interaction_of(
+    report: Report,
+    annotations: Annotations | None,
+    domain: str | None,
+    level: int | str | None,
+    config: PoetConfig,
+    row: Mapping[str, Any],
+    *,
+    compat: bool = False,
+) -> InteractionScore:
+    """What was recorded of a report, with what follows. `row` has the further fields of the report's row.
+
+    Without annotations, domain or level nothing is compared with an expert. Raises ConfigError for those that the
+    annotations do not have, and for recorded values that cannot be. `compat` fills in what the original estimates.
+    """
+    expert = None
+    if compat:
+        expert = compat_expert(annotations, domain, level)
+    elif annotations is not None and domain is not None and level is not None:
+        expert = task_of(annotations, config, domain, level).expert
+    found, recorded = _checked(Recorded, row, ""), report.metrics.model_extra or {}
+    task = _interaction(report, found, _checked(_Flat, recorded, "execution_metrics."), expert)
+    if compat:
+        task = compat_interaction(task, report.prompt, report.article, measured=found.interaction_metrics is not None)
+    elif task.model_name is None:
+        task = replace(task, model_name=report.model)
+    return _score(str(report.id), found.task_metadata.title, task)
+
+
+def _interaction(report: Report, recorded: Recorded, flat: _Flat, expert: Expert | None) -> Interaction:
+    """What was recorded, wherever it stands."""
+    metrics, usage = report.metrics, report.metrics.token_usage
+    more = recorded.interaction_metrics or _Interactions()
+    timing, tokens, performance, details = (
+        more.timing,
+        more.token_usage,
+        more.performance_metrics,
+        more.interaction_details,
+    )
+    length, coverage = recorded.quality_metrics.content_length, recorded.quality_metrics.information_coverage
+    calls = None if details.tool_calls is None else sum(each.call_count for each in details.tool_calls)
+    queries = None if details.search_queries is None else len(details.search_queries)
+    return Interaction(
+        total_duration_seconds=_first(metrics.total_duration_seconds, timing.total_duration_seconds),
+        thinking_time_seconds=_first(flat.thinking_time_seconds, timing.thinking_time_seconds),
+        first_response_time_seconds=_first(flat.first_response_time_seconds, timing.first_response_time_seconds),
+        total_input_tokens=_first(usage.input_tokens, tokens.total_input_tokens),
+        total_output_tokens=_first(usage.output_tokens, tokens.total_output_tokens),
+        model_name=tokens.model_name,
+        estimated_cost_usd=_first(usage.total_cost_usd, tokens.estimated_cost_usd),
+        automation_rate=_first(metrics.automation_level, performance.automation_rate),
+        error_rate=_first(flat.error_rate, performance.error_rate),
+        efficiency_score=_first(flat.efficiency_score, performance.efficiency_score),
+        retry_count=_first(flat.retry_count, performance.retry_count),
+        tool_calls_count=_first(metrics.tool_calls_count, calls),
+        search_queries_count=_first(flat.search_queries_count, queries),
+        successful_tool_rate=_first(flat.successful_tool_rate, _success(details.tool_calls or ())),
+        word_count=_first(metrics.word_count, length.word_count),
+        citation_count=_first(metrics.citation_count, length.citation_count),
+        sources_used=_first(metrics.sources_used, coverage.sources_used),
+        coverage_completeness=_first(flat.coverage_completeness, coverage.coverage_completeness),
+        user_satisfaction_rating=_first(flat.user_satisfaction_rating, details.user_feedback.satisfaction_rating),
+        user_interruptions=_first(flat.user_interruptions, details.user_feedback.interruptions),
+        expert_time_hours=None if expert is None else expert.hours,
+        expert_hourly_rate_usd=None if expert is None else expert.hourly_rate_usd,
+    )
+
+
+def _success(calls: tuple[_ToolCall, ...]) -> float | None:
+    """The share of calls that succeeded; None without calls, or where one does not say."""
+    total = sum(each.call_count for each in calls)
+    rates = [each.success_rate for each in calls]
+    if not total or None in rates:
+        return None
+    return sum((each.success_rate or 0.0) * each.call_count for each in calls) / total
+
+
+def _score(task_id: str, title: str, task: Interaction) -> InteractionScore:
+    efficiency = interaction_efficiency(task)
+    saved_hours, saved_usd, versus = time_saving_hours(task), cost_saving(task), versus_expert(task)
+    seconds = task.total_duration_seconds
+    tokens = (task.total_input_tokens, task.total_output_tokens)
+    missing = tuple(each.name for each in fields(task) if getattr(task, each.name) is None)
+    compared = {"time_savings_hours": saved_hours, "cost_saving_usd": saved_usd, "efficiency_vs_expert": versus}
+    return InteractionScore(
+        metrics={"task_id": task_id, "task_title": title, **asdict(task), **compared},
+        efficiency={**asdict(efficiency), "overall_efficiency": efficiency.overall_efficiency},
+        strategic=asdict(interaction_strategy(task)),
+        summary={
+            "basic_info": {
+                "task_id": task_id,
+                "model_name": task.model_name,
+                "duration_minutes": None if seconds is None else round(seconds / 60, 2),
+                "total_tokens": None if None in tokens else sum(each or 0 for each in tokens),
+            },
+            "efficiency": {
+                "time_savings_hours": _rounded(saved_hours),
+                "cost_saving_usd": _rounded(saved_usd),
+                "automation_rate": task.automation_rate,
+                "efficiency_vs_expert": _rounded(versus),
+            },
+            "quality": {
+                "word_count": task.word_count,
+                "sources_used": task.sources_used,
+                "citation_count": task.citation_count,
+                "user_satisfaction": task.user_satisfaction_rating,
+                "coverage_completeness": task.coverage_completeness,
+            },
+            "performance": {
+                "error_rate": task.error_rate,
+                "retry_count": task.retry_count,
+                "tool_calls_count": task.tool_calls_count,
+                "successful_tool_rate": task.successful_tool_rate,
+            },
+        },
+        valid=not missing,
+        missing=missing,
+    )
+
+
+def _checked(form: type[M], found: Mapping[str, Any], prefix: str) -> M:
+    try:
+        return form.model_validate(found)
+    except ValidationError as error:
+        problems = (
+            f"{prefix}{'.'.join(map(str, each['loc']))}: {each['msg'][:1].lower()}{each['msg'][1:]}"
+            for each in error.errors(include_url=False)
+        )
+        raise ConfigError("; ".join(problems)) from error
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+REPORT = "web_interaction_report.json"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "interaction",
+        help="say how the agent worked with the web",
+        description="Score how an agent worked with the web by what was recorded of each report; what was not "
+        f"recorded is null. Writes {REPORT}; asks no model. Exit status 0: every row could be read; 1: some could not; "
+        "2: wrong usage.",
+    )
+    files = parser.add_argument_group("files")
+    add(files, "--input_file", type=Path, required=True, metavar="FILE", help="reports with execution_metrics (JSONL)")
+    add(
+        files,
+        "--output_dir",
+        type=Path,
+        metavar="DIR",
+        help=f"(default: {RESULTS}/web_interaction/<name of the input>)",
+    )
+    add_tasks(files)
+    add_config(files)
+    add_compat(parser)
+    add_rows(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the report."""
+    from pytest_agentbench.packs.research.call import Call
+
+    call = Call("interaction", args)
+    tell_unused(call)
+    output = args.output_dir or RESULTS / "web_interaction" / args.input_file.stem
+    return call.run(lambda: score_interaction(call, args.input_file, output))
+
+
+async def score_interaction(call: Call, file: Path, output: Path) -> None:
+    """Scores the reports of a file. Raises ConfigError where a file cannot be read."""
+    from pytest_agentbench.packs.research.commands import input_rows, label, value_of
+    from pytest_agentbench.packs.research.records import ReportRow
+    from pytest_agentbench.store.output_files import write_document
+
+    tasks = read_tasks(call)
+    rows = input_rows(call, file, ReportRow)
+
+    async def score(row: GoodRow[ReportRow] | LostRow) -> dict[str, Any]:
+        value = value_of(row)
+        domain, level = _placed(tasks, value)
+        found = interaction_of(
+            report_of(value, file.stem),
+            tasks.annotations,
+            domain,
+            level,
+            call.config,
+            value.model_extra or {},
+            compat=call.args.compat,
+        )
+        return {"id": value.id, "prompt": value.prompt, **found.model_dump()}
+
+    def write(results: Sequence[dict[str, Any] | AgentbenchError | None]) -> tuple[Path, ...]:
+        document = outcome_document(file.stem, rows, results, "interaction_error")
+        return (write_document(output / REPORT, document),)
+
+    await call.score("interaction", rows, score, label=label, write=write)
+
+
+def _placed(tasks: Tasks, row: ReportRow) -> tuple[str | None, int | str | None]:
+    """Its domain and complexity level, as far as they are told; the original has them below `task_metadata`."""
+    told = row.model_copy(update={name: value for name, value in _metadata(row).items() if getattr(row, name) is None})
+    if told.domain is None and told.topic is None and tasks.queries is None:
+        return None, told.complexity_level
+    return tasks.placed(told)
+
+
+def _metadata(row: ReportRow) -> dict[str, Any]:
+    found = (row.model_extra or {}).get("task_metadata")
+    return {name: found.get(name) for name in ("domain", "complexity_level")} if isinstance(found, dict) else {}

@@ -1,0 +1,203 @@
+"""The knowledge base: units that reports have added, by model, kept across sessions; a file that only grows."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+from pydantic import AwareDatetime, ValidationError
+
+from pytest_agentbench.bounded.files import MAX_DOCUMENT, plain_size
+from pytest_agentbench.errors import ConfigError, UnwritableError
+from pytest_agentbench.packs.research.records import RowId, Share, article_digest
+from pytest_agentbench.packs.research.rows import prompt_key
+from pytest_agentbench.records.base import Record
+
+KNOWLEDGE_BASE = "research/knowledge_base.jsonl"
+"""Where it is below the output folder, unless a configuration names its place."""
+_LONGEST_WAIT = 10.0
+"""Seconds for another process that adds: each takes milliseconds."""
+_log = logging.getLogger(__name__)
+
+
+class Unit(Record):
+    """One unit of knowledge; its id comes from what it says."""
+
+    id: str
+    text: str
+    quality: Share
+
+
+class Contribution(Record):
+    """A line of the file: the units that a model's report on a task added. It may be none.
+
+    `batch` is what the report was first scored with, None where those before it were known to it.
+    """
+
+    model: str
+    task_id: RowId
+    task: str
+    article: str
+    added: AwareDatetime
+    batch: str | None = None
+    units: tuple[Unit, ...] = ()
+
+
+def unit(text: str, quality: float) -> Unit:
+    """A unit, with the same id wherever it is drawn again."""
+    text = _writable(text)
+    return Unit(id=sha256(" ".join(text.split()).casefold().encode()).hexdigest()[:12], text=text, quality=quality)
+
+
+def contribution(
+    model: str, task_id: RowId, prompt: str, article: str, units: Sequence[Unit], batch: str | None = None
+) -> Contribution:
+    """What a report adds now."""
+    return Contribution(
+        model=_writable(model),
+        task_id=_writable(task_id) if isinstance(task_id, str) else task_id,
+        task=prompt_key(prompt)[:16],
+        article=article_digest(article),
+        added=datetime.now(UTC).replace(microsecond=0),
+        batch=batch,
+        units=tuple(units),
+    )
+
+
+class KnowledgeBase:
+    """A file of contributions, which several processes may add to at once. `retention_days` None: all are known.
+
+    Raises ConfigError for lines that are none, and UnwritableError where the file cannot be read or added to.
+    """
+
+    def __init__(self, path: Path, retention_days: int | None = None) -> None:
+        self.path = path
+        self._retention = None if retention_days is None else timedelta(days=retention_days)
+        self._forget()
+
+    def check(self) -> None:
+        """Reads the file: better now than when units are paid for."""
+        with self._locked():
+            pass
+
+    def enter(self, new: Contribution) -> list[Unit]:
+        """Adds what a report contributes, unless it stands there, and gives the units that are known to the report.
+
+        Each unit is given once: those of the same model's reports on other tasks that were added before it, or before
+        the first of its batch, and not longer before than they are retained.
+        """
+        with self._locked():
+            own = self._own.get(_report(new), [])
+            if all(self._lines[at].units != new.units for at in own):
+                own = [*own, self._append(new)]
+        begin = own[0]
+        if (batch := self._lines[begin].batch) is not None:
+            begin = self._batches[batch]
+        known = (line for line in self._lines[:begin] if line.model == new.model and line.task != new.task)
+        if self._retention is not None:
+            since = self._lines[begin].added - self._retention
+            known = (line for line in known if line.added >= since)
+        return list({each.id: each for line in known for each in line.units}.values())
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keeps other processes from the file, of which all is read."""
+        from filelock import FileLock, Timeout
+
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{self.path}.lock", timeout=_LONGEST_WAIT):
+                self._read_on()
+                yield
+        except Timeout as error:
+            raise UnwritableError(
+                f"{self.path}: another process has held its lock for {_LONGEST_WAIT:g} s; end that one"
+            ) from error
+        except OSError as error:
+            raise UnwritableError(f"{self.path}: cannot be added to: {error.strerror or error}") from error
+
+    def _append(self, new: Contribution) -> int:
+        line = f"{new.model_dump_json()}\n".encode()
+        with self.path.open("ab") as file:
+            file.write(line)
+        self._size += len(line)
+        self._line_number += 1
+        return self._take(new)
+
+    def _take(self, line: Contribution) -> int:
+        at = len(self._lines)
+        self._lines.append(line)
+        self._own.setdefault(_report(line), []).append(at)
+        if line.batch is not None:
+            self._batches.setdefault(line.batch, at)
+        return at
+
+    def _forget(self) -> None:
+        self._lines: list[Contribution] = []
+        self._own: dict[tuple[str, str, str], list[int]] = {}
+        self._batches: dict[str, int] = {}
+        self._size = self._line_number = 0
+
+    def _read_on(self) -> None:
+        """Reads what other processes have added since; a last line that a killed one left half is taken off."""
+        if not self.path.exists():
+            self._forget()
+            return
+        with self.path.open("r+b") as file:
+            plain_size(file.fileno(), self.path, MAX_DOCUMENT)
+            if file.seek(0, os.SEEK_END) < self._size:
+                self._forget()
+            file.seek(self._size)
+            text = file.read()
+            half = text[text.rfind(b"\n") + 1 :]
+            if half:
+                text = self._mended(file, text, half)
+        lines = text.split(b"\n")[:-1]
+        found = [self._parsed(line, self._line_number + n) for n, line in enumerate(lines, 1) if line.strip()]
+        for each in found:
+            self._take(each)
+        self._line_number += len(lines)
+        self._size += len(text)
+
+    def _mended(self, file: IO[bytes], text: bytes, half: bytes) -> bytes:
+        """What was read, with the end of its last line, or without that line."""
+        if _is_contribution(half):
+            file.write(b"\n")
+            return text + b"\n"
+        _log.warning("%s: its last line was half written and is taken off: %r", self.path, half[:80])
+        file.truncate(self._size + len(text) - len(half))
+        return text[: -len(half)]
+
+    def _parsed(self, line: bytes, number: int) -> Contribution:
+        try:
+            return Contribution.model_validate_json(line)
+        except ValidationError as error:
+            [problem, *_] = error.errors(include_url=False)
+            where = ".".join(map(str, problem["loc"])) or "line"
+            raise ConfigError(
+                f"{self.path}:{number}:1: {where}: {problem['msg']}; expected what a report added to the knowledge "
+                "base; take the line out, or name another file"
+            ) from error
+
+
+def _report(line: Contribution) -> tuple[str, str, str]:
+    return line.model, line.task, line.article
+
+
+def _is_contribution(line: bytes) -> bool:
+    try:
+        Contribution.model_validate_json(line)
+    except ValidationError:
+        return False
+    return True
+
+
+def _writable(text: str) -> str:
+    """With `?` for halves of surrogate pairs, which no file of JSON has."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,395 @@
+"""The command lint: find what is wrong with the files of a benchmark of research reports."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum, isfinite
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_agentbench.cli.output import printable
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.commands import (
+    ANNOTATIONS,
+    CRITERIA,
+    QUERIES,
+    RAW_DATA,
+    REFERENCES,
+    add,
+    add_config,
+    add_tasks,
+)
+from pytest_agentbench.packs.research.config import PoetConfig, read_poet_config
+from pytest_agentbench.packs.research.criteria import problems_of
+from pytest_agentbench.packs.research.lint_rows import (
+    Finding,
+    Join,
+    Named,
+    Table,
+    annotation_findings,
+    findings_of,
+    join_findings,
+    lacking_findings,
+    language_findings,
+    metrics_findings,
+    read_linted,
+    read_table,
+    row_findings,
+    same_articles,
+    unknown_findings,
+)
+from pytest_agentbench.packs.research.race_judging import plain
+from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, QueryRow, RaceCriteria, ReferenceRow, ReportRow
+from pytest_agentbench.sources.json_files import BadItem, read_items
+
+if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.lint_rows import Severity
+
+
+# Scores that lie far from the others of their file, for a person to look at (seed 003, 结果交叉验证).
+#
+# The modified z-score of Iglewicz and Hoaglin (1993): `0.6745 |x - median| / MAD`, above 3.5 an outlier. Where more than
+# half of the scores are the same, and MAD so is 0, `|x - median| / (1.2533 mean absolute deviation)` takes its place.
+
+
+FEWEST = 10
+"""Scores: of fewer none can be told to be an outlier."""
+LIMIT = 3.5
+
+SHARES = (
+    *RACE_DIMENSIONS,
+    "overall_score",
+    "overall_poet_score",
+    "efficiency_score",
+    "quality_score",
+    "strategic_score",
+    "race_score",
+    "fact_accuracy",
+    "automation_rate",
+)
+"""Scores of result files that are 0-1."""
+AMOUNTS = ("cost_saving_usd", "knowledge_units_created")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """A row of a result file by its line."""
+
+    line: int
+    value: dict[str, Any]
+
+
+def read_results(path: Path) -> list[ResultRow]:
+    """The rows of `raw_results.jsonl` or of `<model>_poet_summary.json`. Raises ConfigError with all that are none."""
+    rows, problems = [], []
+    for item in read_items(path, "results"):
+        if isinstance(item, BadItem):
+            problems.append(f"{path}:{item.line}:{item.column}: {item.reason}")
+        elif not isinstance(item.value, dict) or not {*SHARES, *AMOUNTS} & item.value.keys():
+            if not _failed(item.value):
+                problems.append(f"{path}:{item.line}:1: found no scores, expected a row of results")
+        else:
+            rows.append(ResultRow(item.line, item.value))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return rows
+
+
+def result_findings(path: Path, rows: Sequence[ResultRow]) -> Iterator[Finding]:
+    """Rows that repeat, scores outside of 0-1, and outliers among the others."""
+    lines: dict[str, int] = {}
+    for row in rows:
+        name = str(row.value.get("id", row.value.get("task_id", f"line {row.line}")))
+        first = lines.setdefault(name, row.line)
+        if first != row.line:
+            yield Finding(path, row.line, "error", "id", f"{name!r} of line {first} again", "one row for each")
+    for name in (*SHARES, *AMOUNTS):
+        known: list[tuple[int, float]] = []
+        for row in rows:
+            score = row.value.get(name)
+            if score is None:
+                continue
+            if not _is_number(score) or (name in SHARES and not 0 <= score <= 1):
+                wanted = "a number from 0 to 1, or null" if name in SHARES else "a number, or null"
+                yield Finding(path, row.line, "error", name, repr(score), wanted)
+            else:
+                known.append((row.line, score))
+        yield from _far(path, name, known)
+
+
+def outliers(values: Sequence[float]) -> dict[int, float]:
+    """The indexes of values whose modified z-score is above LIMIT, with it; none of fewer than FEWEST values."""
+    if len(values) < FEWEST:
+        return {}
+    middle = median(values)
+    distances = [abs(value - middle) for value in values]
+    unit = median(distances) / 0.6745 or 1.253314 * fsum(distances) / len(distances)
+    return {at: distance / unit for at, distance in enumerate(distances) if unit and distance / unit > LIMIT}
+
+
+def _far(path: Path, name: str, known: Sequence[tuple[int, float]]) -> Iterator[Finding]:
+    values = [value for _, value in known]
+    for at, score in outliers(values).items():
+        line, value = known[at]
+        expected = f"about {median(values):.4g}, the median of {len(values)}"
+        yield Finding(path, line, "review", name, f"{value:.4g} (modified z-score {score:.1f})", expected)
+
+
+def _failed(row: Any) -> bool:
+    """Whether it is the row of a report that has no scores, and says why."""
+    return isinstance(row, dict) and any(key.endswith("_error") for key in row)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+R = TypeVar("R", QueryRow, RaceCriteria, ReferenceRow, ReportRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What is linted; None or empty for what there is not. `annotations` is a folder.
+
+    `domain_map` says what annotations call a topic's domain.
+    """
+
+    queries: Path | None = None
+    criteria: Path | None = None
+    references: Path | None = None
+    annotations: Path | None = None
+    config: Path | None = None
+    reports: tuple[Path, ...] = ()
+    results: tuple[Path, ...] = ()
+    domain_map: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All of them."""
+        single = (self.queries, self.criteria, self.references, self.annotations, self.config)
+        return (*(path for path in single if path is not None), *self.reports, *self.results)
+
+
+@dataclass(slots=True)
+class Linted:
+    """The findings, and how many rows were read of how many files."""
+
+    files: int = 0
+    rows: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+def lint(files: Files) -> Linted:
+    """Everything that is wrong with the files, in the order of the files and of their lines."""
+    linted = Linted(len(files.paths))
+    queries = _table(files.queries, QueryRow, linted)
+    criteria = _table(files.criteria, RaceCriteria, linted)
+    references = _table(files.references, ReferenceRow, linted)
+    reports = [report for path in files.reports if (report := _table(path, ReportRow, linted))]
+    if criteria is not None:
+        linted.findings += _criteria_findings(criteria)
+    asked: list[Named] = [*([queries] if queries else []), *reports]
+    for table in asked:
+        linted.findings += language_findings(table)
+    linted.findings += same_articles([*reports, *([references] if references else [])])
+    for join in _joins(queries, criteria, references, reports):
+        linted.findings += join_findings(join)
+    _annotated(files, asked, reports, linted)
+    for path in files.results:
+        _results(path, linted)
+    order = {path: number for number, path in enumerate(files.paths)}
+    unique = dict.fromkeys(linted.findings)
+    linted.findings = sorted(unique, key=lambda each: (order.get(each.path, len(order)), str(each.path), each.line))
+    return linted
+
+
+def _table(path: Path | None, record: type[R], linted: Linted) -> Table[R] | None:
+    if path is None:
+        return None
+    try:
+        table = read_table(path, record)
+    except ConfigError as error:
+        linted.findings += findings_of(str(error), path)
+        return None
+    linted.rows += len(table)
+    linted.findings += row_findings(table)
+    return table
+
+
+def _criteria_findings(table: Table[RaceCriteria]) -> Iterator[Finding]:
+    for row in table.rows:
+        for problem in problems_of(row.value):
+            yield Finding(table.path, row.line, "error", *problem)
+        seen: dict[str, str] = {}
+        for name, criteria in row.value.criterions.items():
+            for each in criteria:
+                first = seen.setdefault(plain(each.criterion), name)
+                if first != name:
+                    found = f"{each.criterion!r}, which {first} has too"
+                    yield Finding(table.path, row.line, "warning", f"criterions.{name}", found, "one dimension for it")
+
+
+def _joins(
+    queries: Table[QueryRow] | None,
+    criteria: Table[RaceCriteria] | None,
+    references: Table[ReferenceRow] | None,
+    reports: Sequence[Table[ReportRow]],
+) -> Iterator[Join]:
+    """Reports need all that is given; criteria and references are of queries, and queries want them."""
+    given: dict[str, Table[Any] | None] = {"query": queries, "criteria": criteria, "reference": references}
+    for table in reports:
+        for what, partners in given.items():
+            if partners is not None:
+                yield Join(table, partners, what, "error", both_ways=what == "query")
+    if queries is not None:
+        if criteria is not None:
+            yield Join(criteria, queries, "query", "warning", both_ways=True)
+        if references is not None:
+            yield Join(references, queries, "query", "warning", both_ways=True)
+
+
+def _annotated(
+    files: Files,
+    named: Sequence[Named],
+    reports: Sequence[Table[ReportRow]],
+    linted: Linted,
+) -> None:
+    config = PoetConfig()
+    if files.config is not None:
+        try:
+            config = read_poet_config(files.config)
+        except ConfigError as error:
+            linted.findings += findings_of(str(error), files.config)
+    annotations = None if files.annotations is None else read_linted(files.annotations, config, linted.findings)
+    if annotations is not None:
+        linted.findings += annotation_findings(annotations)
+        for table in named:
+            linted.findings += unknown_findings(table, annotations, config, files.domain_map)
+        for table in named[:1] if files.queries else named:  # queries tell it of their reports
+            linted.findings += lacking_findings(table)
+    for reported in reports:
+        linted.findings += metrics_findings(reported, {} if annotations is None else annotations.prices)
+
+
+def _results(path: Path, linted: Linted) -> None:
+    try:
+        rows = read_results(path)
+    except ConfigError as error:
+        linted.findings += findings_of(str(error), path)
+    else:
+        linted.rows += len(rows)
+        linted.findings += result_findings(path, rows)
+
+
+_USAGE = 2
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "lint",
+        help="find what is wrong with the files of a benchmark",
+        description="Check queries, criteria, references, annotations, reports and results, alone and together. Each "
+        "finding is a line file:line: severity: field: found ..., expected ...; an error keeps a row from being scored "
+        "or scores it wrongly, a warning is probably wrong, a review is for a person to look at. Without options the "
+        "files below data/ that are there. The exit status is 1 if there is an error.",
+    )
+    add_tasks(parser)
+    add(parser, "--criteria_file", type=Path, metavar="FILE", help=f"(default: {CRITERIA})")
+    add(parser, "--reference_file", type=Path, metavar="FILE", help=f"(default: {REFERENCES})")
+    reports = parser.add_mutually_exclusive_group()
+    add(reports, "--input_file", type=Path, action="append", metavar="FILE", help="reports; may be repeated")
+    add(reports, "--raw_data_dir", type=Path, metavar="DIR", help=f"every file of reports (default: {RAW_DATA})")
+    results = "raw_results.jsonl or <model>_poet_summary.json, for scores that lie far from the others; may be repeated"
+    add(parser, "--results", type=Path, action="append", default=[], metavar="FILE", help=results)
+    add_config(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints every finding and a summary."""
+
+    files = _files(args)
+    if not files.paths:
+        print(
+            f"agentbench research lint: found none of {QUERIES}, {CRITERIA}, {REFERENCES}, {ANNOTATIONS}, "
+            f"{RAW_DATA}; name what is to be checked, such as --query-file FILE",
+            file=sys.stderr,
+        )
+        return _USAGE
+    linted = lint(files)
+    counts = Counter(each.severity for each in linted.findings)
+    if args.json:
+        _print_json(linted, counts)
+    else:
+        for finding in linted.findings:
+            print(printable(str(finding)))
+        print(
+            f"{linted.files:,} file{'s' * (linted.files != 1)}, {linted.rows:,} row{'s' * (linted.rows != 1)}: "
+            f"{counts['error']} error{'s' * (counts['error'] != 1)}, "
+            f"{counts['warning']} warning{'s' * (counts['warning'] != 1)}, {counts['review']} to review"
+        )
+    return 1 if counts["error"] else 0
+
+
+def _files(args: argparse.Namespace) -> Files:
+    """What the options name, else what is there of the seed's layout. Raises ConfigError for what does not exist."""
+    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.errors import ConfigError
+
+    reports = tuple(args.input_file or ()) if args.raw_data_dir is None else _below(args.raw_data_dir)
+    files = Files(
+        queries=args.query_file,
+        criteria=args.criteria_file,
+        references=args.reference_file,
+        annotations=args.annotation_dir,
+        config=args.config,
+        reports=reports,
+        results=tuple(args.results),
+        domain_map=dict(args.domain_map or ()),
+    )
+    existing([*files.paths, *([] if args.raw_data_dir is None else [args.raw_data_dir])])
+    if args.raw_data_dir is not None and not reports:
+        raise ConfigError(f"{args.raw_data_dir}: found no file *.jsonl, expected one for each model")
+    if files.paths:
+        return files
+    return Files(
+        queries=_there(QUERIES),
+        criteria=_there(CRITERIA),
+        references=_there(REFERENCES),
+        annotations=_there(ANNOTATIONS),
+        reports=_below(RAW_DATA),
+        domain_map=files.domain_map,
+    )
+
+
+def _there(path: Path) -> Path | None:
+    return path if path.exists() else None
+
+
+def _below(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted(folder.glob("*.jsonl")))
+
+
+def _print_json(linted: Linted, counts: Counter[Severity]) -> None:
+    import json
+
+    findings = [
+        {
+            "file": str(each.path),
+            "line": each.line,
+            "severity": each.severity,
+            "field": each.field,
+            "found": each.found,
+            "expected": each.expected,
+        }
+        for each in linted.findings
+    ]
+    totals = {"files": linted.files, "rows": linted.rows}
+    severities = {"errors": counts["error"], "warnings": counts["warning"], "review": counts["review"]}
+    print(json.dumps({**totals, **severities, "findings": findings}, indent=2, ensure_ascii=False))

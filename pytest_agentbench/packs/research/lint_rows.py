@@ -1,0 +1,388 @@
+"""Findings in rows: alone, together, against rows of other files, and against what was measured and annotated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from pytest_agentbench.config.annotations import Annotations, TokenPrice
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.articles import cleaned
+from pytest_agentbench.packs.research.config import PoetConfig
+from pytest_agentbench.packs.research.efficiency import annotations_of
+from pytest_agentbench.packs.research.records import (
+    Counted,
+    ExecutionMetrics,
+    Language,
+    QueryRow,
+    RaceCriteria,
+    ReferenceRow,
+    ReportRow,
+    RowId,
+    counted,
+)
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow, language_of, prompt_key, read_research_rows
+
+Severity = Literal["error", "warning", "review"]
+"""`error`: a row cannot be scored, or would be scored wrongly. `warning`: probably wrong. `review`: have a look."""
+
+_PLACE = re.compile(r":(\d+):\d+: (?:([\w.\[\]]+): )?(.*)", re.DOTALL)
+_FOUND = re.compile(r"found (.*), expected (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`line` counts from 1. `field` is the way to a value of the row, "" for the row or the file itself."""
+
+    path: Path
+    line: int
+    severity: Severity
+    field: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        field = f"{self.field}: " if self.field else ""
+        return f"{self.path}:{self.line}: {self.severity}: {field}found {self.found}, expected {self.expected}"
+
+
+def findings_of(message: str, path: Path) -> Iterator[Finding]:
+    """The lines of an error, `file:line:column: field: found ..., expected ...`, as findings."""
+    for text in message.splitlines():
+        place = _PLACE.match(text.removeprefix(str(path)))
+        line, field, said = (int(place[1]), place[2] or "", place[3]) if place else (1, "", text)
+        parts = _FOUND.fullmatch(said)
+        found, expected = (parts[1], parts[2]) if parts else (said, "a row that can be read")
+        yield Finding(path, line, "error", field, found, expected)
+
+
+def quoted(text: str, length: int = 60) -> str:
+    """A text as findings show it: on one line, its beginning."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= length else f"{line[: length - 1]}…")
+
+
+R = TypeVar("R", bound=QueryRow | RaceCriteria | ReferenceRow | ReportRow)
+
+_CHINESE = re.compile("[\u3400-\u9fff]")
+_FEWEST_CHINESE = 2
+"""Characters: a query with fewer is in another language."""
+
+
+@dataclass(frozen=True)
+class Table(Generic[R]):
+    """The rows of one file by line, those that cannot be read apart."""
+
+    path: Path
+    rows: tuple[GoodRow[R], ...]
+    lost: tuple[LostRow, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.lost)
+
+
+def read_table(path: Path, record: type[R]) -> Table[R]:
+    """Raises ConfigError where the file cannot be read at all."""
+    rows = list(read_research_rows(path, record))
+    good = tuple(row for row in rows if isinstance(row, GoodRow))
+    return Table(path, good, tuple(row for row in rows if isinstance(row, LostRow)))
+
+
+def row_findings(table: Table[R]) -> Iterator[Finding]:
+    """Rows that cannot be read or are empty, and ids and prompts that stand in the file before."""
+    path = table.path
+    if not len(table):
+        yield Finding(path, 1, "error", "", "no row", "at least one")
+    for lost in table.lost:
+        yield from findings_of(lost.message, path)
+    lines: dict[tuple[str, str], int] = {}
+    for row in table.rows:
+        if not row.value.prompt.strip():
+            yield Finding(path, row.line, "error", "prompt", "an empty text", "the query")
+        if isinstance(row.value, ReferenceRow | ReportRow) and not row.value.article.strip():
+            yield Finding(path, row.line, "error", "article", "an empty text", "a report")
+        keys = {"id": str(row.value.id), "prompt": prompt_key(row.value.prompt)}
+        for field, key in keys.items():
+            first = lines.setdefault((field, key), row.line)
+            if first != row.line:
+                shown = repr(row.value.id) if field == "id" else quoted(row.value.prompt)
+                yield Finding(path, row.line, "error", field, f"{shown} of line {first} again", "one row for each")
+
+
+def language_findings(table: Table[QueryRow] | Table[ReportRow]) -> Iterator[Finding]:
+    """Rows whose `language` is not that of their prompt, and reports in another language than their query."""
+    for row in table.rows:
+        value = row.value
+        said, seen = value.language, language_of(value.prompt)
+        if said is not None and said != seen and (said == "en" or not _has_chinese(value.prompt)):
+            yield Finding(table.path, row.line, "warning", "language", repr(said), f"{seen!r}, that of the prompt")
+        if isinstance(value, ReportRow) and value.article.strip():
+            yield from _article_language(table.path, row.line, value.article, said or seen)
+
+
+def same_articles(tables: Iterable[Table[ReportRow] | Table[ReferenceRow]]) -> Iterator[Finding]:
+    """Reports with the very text of another: a copy by mistake, or a reference that is scored against itself."""
+    first_of: dict[str, tuple[Path, int]] = {}
+    for table in tables:
+        for row in table.rows:
+            text = row.value.article.strip()
+            first = first_of.setdefault(prompt_key(text), (table.path, row.line))
+            if text and first != (table.path, row.line):
+                found = f"the text of {first[0]}:{first[1]}"
+                yield Finding(table.path, row.line, "warning", "article", found, "a report of its own")
+
+
+def _article_language(path: Path, line: int, article: str, expected: Language) -> Iterator[Finding]:
+    found = language_of(cleaned(article))
+    if found != expected:
+        yield Finding(path, line, "review", "article", f"a text in {found!r}", f"{expected!r}, that of the query")
+
+
+def _has_chinese(text: str) -> bool:
+    return len(_CHINESE.findall(text)) >= _FEWEST_CHINESE
+
+
+_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Each row of `rows` needs its partner in `partners`, `what` such as `criteria`; one without is as severe as said.
+
+    `both_ways`: a partner that no row has is told too.
+    """
+
+    rows: Table[Any]
+    partners: Table[Any]
+    what: str
+    missing: Severity
+    both_ways: bool = False
+
+
+def join_findings(join: Join) -> Iterator[Finding]:
+    """Rows whose partner has another id or another prompt, or that have none; then partners that have no row."""
+    by_prompt = {prompt_key(row.value.prompt): row for row in reversed(join.partners.rows)}
+    by_id = {str(row.value.id): row for row in reversed(join.partners.rows)}
+    found: set[str] = set()
+    alone: list[Finding] = []
+    for row in join.rows.rows:
+        same_prompt, same_id = by_prompt.get(prompt_key(row.value.prompt)), by_id.get(str(row.value.id))
+        other = same_prompt or same_id
+        place = (join.rows.path, row.line)
+        if other is not None:
+            found.add(prompt_key(other.value.prompt))
+        if same_prompt is not None and str(same_prompt.value.id) != str(row.value.id):
+            where = f"{same_prompt.value.id!r}, which {join.partners.path}:{same_prompt.line} has for this prompt"
+            yield Finding(*place, "error", "id", repr(row.value.id), where)
+        elif same_prompt is None and same_id is not None:
+            where = f"that of {join.partners.path}:{same_id.line}: {quoted(same_id.value.prompt)}"
+            yield Finding(*place, "error", "prompt", quoted(row.value.prompt), where)
+        elif other is None:
+            expected = f"one in {join.partners.path}"
+            alone.append(Finding(*place, join.missing, "prompt", f"no {join.what} for {row.value.id!r}", expected))
+    yield from _together(join, alone)
+    lonely = [row.value.id for key, row in by_prompt.items() if key not in found]
+    if join.both_ways and lonely:
+        said = f"no row for {len(lonely)} of {len(by_prompt)} prompts of {join.partners.path} ({_names(lonely)})"
+        yield Finding(join.rows.path, 1, "warning", "prompt", said, "one for each")
+
+
+def _together(join: Join, alone: list[Finding]) -> Iterator[Finding]:
+    """Rows without a partner: each, unless that is no error."""
+    if join.missing == "error":
+        yield from alone
+    elif alone:
+        lines = {each.line for each in alone}
+        ids = [row.value.id for row in join.rows.rows if row.line in lines]
+        said = f"no {join.what} for {len(ids)} of {len(join.rows.rows)} rows ({_names(ids)})"
+        yield Finding(join.rows.path, alone[0].line, join.missing, "prompt", said, f"one in {join.partners.path}")
+
+
+def _names(ids: list[RowId]) -> str:
+    shown = sorted(map(str, ids), key=lambda each: (len(each), each))
+    return ", ".join(shown[:_NAMED]) + (", ..." if len(shown) > _NAMED else "")
+
+
+Named = Table[QueryRow] | Table[ReportRow]
+"""Rows that may name a domain and a level."""
+
+_DOMAINS, _LEVELS, _TYPES = "domain_expert_data.json", "complexity_level_data.json", "task_type_data.json"
+
+
+def read_linted(folder: Path, config: PoetConfig, findings: list[Finding]) -> Annotations | None:
+    """The annotations of a folder, and the config's; None where they cannot be used, and why in `findings`."""
+    try:
+        return annotations_of(folder, config)
+    except ConfigError as error:
+        for message in str(error).splitlines():
+            findings += findings_of(message, Path(message.split(":", 1)[0]))
+        return None
+
+
+def annotation_findings(annotations: Annotations) -> Iterator[Finding]:
+    """Domains whose experts cost nothing, levels that do not rise, types of tasks on no level."""
+    path = annotations.folder / _DOMAINS
+    for name, expert in annotations.domains.items():
+        for field in ("avg_task_time_hours", "avg_hourly_rate_usd"):
+            if not getattr(expert, field):
+                yield Finding(path, 1, "warning", f"{name}.{field}", "0", "above 0: nothing can be saved otherwise")
+    path = annotations.folder / _LEVELS
+    levels = [annotations.level(number) for number in sorted(annotations.levels)]
+    for field in ("expert_time_multiplier", "difficulty_score"):
+        values = [getattr(level, field) for level in levels]
+        if values != sorted(values):
+            yield Finding(path, 1, "warning", field, str(values), "values that rise with the levels")
+    path = annotations.folder / _TYPES
+    for name, kind in annotations.task_types.items():
+        if kind.complexity_level is not None and kind.complexity_level not in annotations.levels:
+            found, expected = str(kind.complexity_level), f"a level of {_LEVELS}"
+            yield Finding(path, 1, "error", f"{name}.complexity_level", found, expected)
+
+
+def unknown_findings(
+    table: Named, annotations: Annotations, config: PoetConfig, domain_map: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Rows whose domain or level the annotations do not have, and topics that are no domain, each topic once."""
+    domains = f"one of {', '.join(sorted(annotations.domains))} ({annotations.folder / _DOMAINS})"
+    levels = f"one of {', '.join(map(str, sorted(annotations.levels)))} ({annotations.folder / _LEVELS})"
+    topics: dict[str, list[int]] = {}
+    for row in table.rows:
+        value = row.value
+        if value.domain and not _is_known(annotations, domain_map.get(value.domain, value.domain)):
+            yield Finding(table.path, row.line, "error", "domain", repr(value.domain), domains)
+        elif not value.domain and value.topic and not _is_known(annotations, domain_map.get(value.topic, value.topic)):
+            topics.setdefault(value.topic, []).append(row.line)
+        try:
+            if value.complexity_level is not None:
+                annotations.level_number(value.complexity_level, config.task_complexity_mapping)
+        except ConfigError:
+            yield Finding(table.path, row.line, "error", "complexity_level", repr(value.complexity_level), levels)
+    for topic, lines in topics.items():
+        found = f"{topic!r} in {_rows(len(lines))} without a domain"
+        yield Finding(table.path, lines[0], "warning", "topic", found, f"{domains}, or --domain-map '{topic}=DOMAIN'")
+
+
+def lacking_findings(table: Named) -> Iterator[Finding]:
+    """What experts cannot be told without: rows with neither domain nor topic, and rows without a level."""
+    lacking = {
+        "domain": [row.line for row in table.rows if not (row.value.domain or row.value.topic)],
+        "complexity_level": [row.line for row in table.rows if row.value.complexity_level is None],
+    }
+    for field, lines in lacking.items():
+        if lines:
+            yield Finding(table.path, lines[0], "warning", field, f"none in {_rows(len(lines))}", "one in each")
+
+
+def _is_known(annotations: Annotations, domain: str) -> bool:
+    try:
+        annotations.domain(domain)
+    except ConfigError:
+        return False
+    return True
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+COUNT_ERROR = 0.05
+"""How far a count may be from the article's own, as a share of it."""
+COST_ERROR = 0.1
+_FEWEST_TOKENS_A_WORD = 0.4
+"""Tokenizers join two or three Chinese characters at most, and no Latin words."""
+_COUNTS = ("tool_calls_count", "sources_used", "citation_count", "word_count")
+_TOKENS = ("input_tokens", "output_tokens")
+
+
+def metrics_findings(table: Table[ReportRow], prices: Mapping[str, TokenPrice]) -> Iterator[Finding]:
+    """Of every row of a file; the model whose prices count is the file's stem."""
+    price = prices.get(table.path.stem)
+    for row in table.rows:
+        found = row.value.execution_metrics
+        if found is None:
+            yield Finding(table.path, row.line, "warning", "execution_metrics", "none", "what the agent's run measured")
+            continue
+        article = row.value.article
+        own = counted(article)
+        checks = (_lacking(found), _impossible(found, own.words), _uncounted(found, own, by_links="](" in article))
+        for field, said, expected in (each for check in checks for each in check):
+            yield Finding(table.path, row.line, "warning", f"execution_metrics.{field}", said, expected)
+        yield from _costs(table.path, row.line, found, price)
+    yield from _repeated(table)
+
+
+def _lacking(metrics: ExecutionMetrics) -> Iterator[tuple[str, str, str]]:
+    """What the efficiency of a report cannot be computed without."""
+    if metrics.total_duration_seconds is None:
+        yield "total_duration_seconds", "nothing", "seconds; without them there is no efficiency"
+    if metrics.automation_level is None:
+        yield "automation_level", "nothing", "a share of 0-1; without it there is no efficiency"
+    usage = metrics.token_usage
+    if usage.total_cost_usd is None and None in (usage.input_tokens, usage.output_tokens):
+        yield "token_usage", "neither a cost nor all tokens", "total_cost_usd, or input_tokens and output_tokens"
+
+
+def _impossible(metrics: ExecutionMetrics, words: int) -> Iterator[tuple[str, str, str]]:
+    """Parts of things, and what no run can have needed for an article of so many words."""
+    for field in _COUNTS:
+        value = getattr(metrics, field)
+        if value is not None and value != int(value):
+            yield field, f"{value:g}", "a whole number"
+    for field in _TOKENS:
+        value = getattr(metrics.token_usage, field)
+        if value is not None and value != int(value):
+            yield f"token_usage.{field}", f"{value:g}", "a whole number"
+    if words and metrics.total_duration_seconds == 0:
+        yield "total_duration_seconds", "0", "the time that the report took"
+    tokens = metrics.token_usage.output_tokens
+    if tokens is not None and tokens < _FEWEST_TOKENS_A_WORD * words:
+        yield "token_usage.output_tokens", f"{tokens:g}", f"enough for the {words} words of the article"
+
+
+def _uncounted(metrics: ExecutionMetrics, own: Counted, *, by_links: bool) -> Iterator[tuple[str, str, str]]:
+    """Counts that are not the article's own; those of citations only where it has markers such as [3], or no links."""
+    if metrics.word_count is not None and _far(metrics.word_count, own.words):
+        yield "word_count", f"{metrics.word_count:g}", f"{own.words}, as the article has"
+    if not own.citations and by_links:
+        return
+    if metrics.citation_count is not None and _far(metrics.citation_count, own.citations):
+        yield "citation_count", f"{metrics.citation_count:g}", f"{own.citations}, as the article has"
+    if metrics.sources_used is not None and metrics.sources_used < own.sources:
+        yield "sources_used", f"{metrics.sources_used:g}", f"at least {own.sources}, as the article cites so many"
+
+
+def _costs(path: Path, line: int, metrics: ExecutionMetrics, price: TokenPrice | None) -> Iterator[Finding]:
+    """A cost that is not that of the tokens; discounts and paid tools may be why."""
+    usage = metrics.token_usage
+    field = "execution_metrics.token_usage.total_cost_usd"
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return
+    if price is None:
+        if usage.total_cost_usd is None:
+            yield Finding(path, line, "warning", field, "nothing", f"a cost, as there is no price of {path.stem!r}")
+        return
+    expected = (usage.input_tokens * price.input_price_per_1k + usage.output_tokens * price.output_price_per_1k) / 1000
+    if usage.total_cost_usd is not None and _far(usage.total_cost_usd, expected, COST_ERROR):
+        said = f"about {expected:.4g} for its tokens at the prices of {path.stem!r}"
+        yield Finding(path, line, "review", field, f"{usage.total_cost_usd:.4g}", said)
+
+
+def _repeated(table: Table[ReportRow]) -> Iterator[Finding]:
+    """Rows that took exactly as long and cost exactly as much as another: copied, not measured."""
+    first_of: dict[tuple[float, float], int] = {}
+    for row in table.rows:
+        metrics = row.value.execution_metrics or ExecutionMetrics()
+        seconds, cost = metrics.total_duration_seconds, metrics.token_usage.total_cost_usd
+        if not seconds or not cost:
+            continue
+        first = first_of.setdefault((seconds, cost), row.line)
+        if first != row.line:
+            found = f"{seconds:g} seconds and {cost:g} USD, as on line {first}"
+            yield Finding(table.path, row.line, "review", "execution_metrics", found, "what this run measured")
+
+
+def _far(value: float, own: float, error: float = COUNT_ERROR) -> bool:
+    return abs(value - own) > error * own

@@ -1,0 +1,278 @@
+"""`agentbench research run`: the whole pipeline (seed 003, run_benchmark.sh), with one judge and one end summary."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.packs.research.business_report.writing import add_report_language
+from pytest_agentbench.packs.research.call import Call
+from pytest_agentbench.packs.research.commands import (
+    ANNOTATIONS,
+    CRITERIA,
+    QUERIES,
+    RAW_DATA,
+    REFERENCES,
+    RESULTS,
+    add,
+    add_config,
+    add_judge,
+    add_rows,
+    add_tasks,
+)
+from pytest_agentbench.packs.research.efficiency import add_pricing, annotations_of
+from pytest_agentbench.packs.research.fact.command import add_pages
+from pytest_agentbench.packs.research.race import add_judging
+from pytest_agentbench.packs.research.select_queries import SELECTED, add_threshold
+from pytest_agentbench.packs.research.strategic import add_knowledge_base
+
+if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.business_report.writing import Outcome
+
+
+_YES, _NO = ("true", "1", "yes", "on"), ("", "false", "0", "no", "off")
+
+
+def heed_environment(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    """Sets what no option has set. Raises ConfigError for values that say nothing."""
+    args.target_models = args.target_models or _names(environ.get("TARGET_MODELS", ""))
+    args.enable_query_selection = args.enable_query_selection or _flag(environ, "ENABLE_QUERY_SELECTION")
+    if not args.model_cleaning:
+        args.skip_cleaning = args.skip_cleaning or _flag(environ, "SKIP_CLEANING")
+    args.max_workers = args.max_workers or _number(environ, "N_TOTAL_PROCESS")
+    args.limit = args.limit or _number(environ, "LIMIT")
+    if args.only is None:
+        wanted = [name for name in ("zh", "en") if _flag(environ, f"ONLY_{name.upper()}")]
+        if len(wanted) > 1:
+            raise ConfigError("found both ONLY_ZH and ONLY_EN, expected at most one")
+        args.only = wanted[0] if wanted else None
+
+
+def _names(text: str) -> list[str]:
+    """As a shell writes them: `a b`, `("a" "b")`, `a,b`."""
+    return [name for name in re.split(r"[\s,\"'()]+", text) if name]
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    """`true`, or the option itself as the seed writes it: SKIP_CLEANING="--skip_cleaning"."""
+    text = environ.get(name, "").strip()
+    if text.lower() in _NO:
+        return False
+    if text.lower() in _YES or text.replace("-", "_").strip("_") == name.lower():
+        return True
+    raise ConfigError(f"{name}: found {text!r}, expected true or false")
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    """`2`, or with its option as the seed writes it: LIMIT="--limit 2"."""
+    text = environ.get(name, "").strip()
+    if not text:
+        return None
+    number = re.fullmatch(rf"(?:--{name.lower().replace('_', '[-_]')}[ =])?\s*([1-9]\d{{0,8}})", text)
+    if number is None:
+        raise ConfigError(f"{name}: found {text!r}, expected a number of 1 or more")
+    return int(number[1])
+
+
+def target_models(args: argparse.Namespace) -> list[str]:
+    """The models that are named, each once, else all that have a file of reports."""
+    named = list(dict.fromkeys(args.target_models or ()))
+    return named or sorted(file.stem for file in args.raw_data_dir.glob("*.jsonl"))
+
+
+def require_inputs(call: Call, models: Sequence[str]) -> None:
+    """Raises ConfigError with every file that is missing: which stage needs it, and how it comes about."""
+    if problems := list(_problems(call, models)):
+        raise ConfigError("\n".join(problems))
+
+
+def _problems(call: Call, models: Sequence[str]) -> Iterator[str]:
+    args = call.args
+    if not models:
+        yield f"{args.raw_data_dir}: found no reports <model>.jsonl; name their folder: --raw-data-dir"
+    for model in models:
+        yield from _missing(
+            args.raw_data_dir / f"{model}.jsonl",
+            "every stage scores these reports: JSONL with id, prompt, article and execution_metrics, which "
+            "`agentbench research convert` makes of Markdown",
+        )
+    if args.enable_query_selection:
+        yield from _missing(args.raw_query_file, "the selection scores these raw queries; name them: --raw-query-file")
+    else:
+        yield from _missing(
+            args.query_file,
+            "criteria are made for these queries: JSONL with id, prompt, domain and complexity_level, which "
+            "--enable-query-selection makes of raw queries",
+        )
+    if args.reference_file is not None:
+        yield from _missing(
+            args.reference_file,
+            "RACE compares reports with these: JSONL with id, prompt and article; --pointwise judges without",
+        )
+    folder = args.annotation_dir or ANNOTATIONS
+    if not folder.is_dir():
+        yield f"{folder}: there is no such folder; efficiency needs its annotations; name it: --annotation-dir"
+        return
+    try:
+        annotations_of(folder, call.config)
+    except ConfigError as error:
+        yield str(error)
+
+
+def _missing(path: Path, need: str) -> Iterator[str]:
+    if not path.is_file():
+        yield f"{path}: there is no such file; {need}"
+
+
+T = TypeVar("T")
+
+RAW_QUERIES = Path("query_analysis/raw_query.md")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "run",
+        help="the whole pipeline",
+        description="Make criteria, then judge the reports of each model by RACE and FACT, compute efficiency, judge "
+        "their strategic value, score how the agent worked with the web, and write the business report. What fails is "
+        "told, and the rest goes on; the same command takes up what is missing and pays for nothing twice. Exit status "
+        "0: all reports have all scores; 1: some do not; 2: wrong usage; 130: interrupted.",
+        epilog="Environment, where the option is not given: TARGET_MODELS, ENABLE_QUERY_SELECTION, N_TOTAL_PROCESS, "
+        "LIMIT, SKIP_CLEANING, ONLY_ZH, ONLY_EN.",
+    )
+    add(
+        parser,
+        "--target_models",
+        nargs="+",
+        metavar="MODEL",
+        help="whose reports: the files <raw_data_dir>/<model>.jsonl (default: all that are there)",
+    )
+    _add_selection(parser)
+    _add_files(parser)
+    add_judging(parser)
+    add_pricing(parser)
+    add_pages(parser)
+    add_rows(parser)
+    add_judge(parser)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the selection of queries")
+    add(group, "--enable_query_selection", action="store_true", help="score raw queries first and keep valuable ones")
+    add(
+        group,
+        "--raw_query_file",
+        type=Path,
+        default=RAW_QUERIES,
+        metavar="FILE",
+        help="raw queries; scores are written beside them (default: %(default)s)",
+    )
+    add_threshold(group)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("files")
+    add(group, "--raw_data_dir", type=Path, default=RAW_DATA, metavar="DIR", help="(default: %(default)s)")
+    add(
+        group,
+        "--criteria_file",
+        type=Path,
+        default=CRITERIA,
+        metavar="FILE",
+        help="criteria that are there are used, others made (default: %(default)s)",
+    )
+    add(group, "--reference_file", type=Path, metavar="FILE", help=f"(default: {REFERENCES})")
+    add_tasks(group)
+    add_knowledge_base(group)
+    add(group, "--output_dir", type=Path, default=RESULTS, metavar="DIR", help="results (default: %(default)s)")
+    add_config(group)
+    add_report_language(group)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the pipeline."""
+    from pytest_agentbench.packs.research.call import Call
+    from pytest_agentbench.packs.research.commands import tell_unused
+
+    heed_environment(args, os.environ)
+    args.results_dir = args.output_dir
+    args.query_file = args.query_file or QUERIES
+    args.reference_file = None if args.pointwise else args.reference_file or REFERENCES
+    call = Call("run", args)
+    if args.threshold is None:
+        args.threshold = call.config.query_selection.threshold
+    models = target_models(args)
+    require_inputs(call, models)
+    tell_unused(call)
+    return call.run(lambda: _pipeline(call, models))
+
+
+async def _pipeline(call: Call, models: list[str]) -> None:
+    from pytest_agentbench.packs.research.business_report.writing import compare
+
+    args = call.args
+    await call.asking(args.raw_data_dir / f"{models[0]}.jsonl")
+    if args.enable_query_selection:
+        await _select(call)
+    await _criteria(call)
+    outcomes = {}
+    for model in models:
+        call.model = model if len(models) > 1 else None
+        if (outcome := await _score(call, model)) is not None:
+            outcomes[model] = outcome
+    compare(call, outcomes, args.output_dir / "poet")
+
+
+async def _select(call: Call) -> None:
+    """Writes query.jsonl; what follows reads selected_queries.jsonl, which has domains and levels too."""
+    from pytest_agentbench.packs.research.select_queries import score_queries
+
+    args = call.args
+    args.export_selected, args.convert_to_jsonl = True, args.query_file
+    await score_queries(call, args.raw_query_file, args.raw_query_file.parent)
+    args.query_file = args.raw_query_file.with_name(SELECTED)
+
+
+async def _criteria(call: Call) -> None:
+    """Makes those that the file of criteria lacks."""
+    from pytest_agentbench.packs.research.criteria import make_criteria_file
+
+    made = make_criteria_file(call, call.args.query_file, call.args.criteria_file)
+    await _stage(call, "criteria", made)
+
+
+async def _score(call: Call, model: str) -> Outcome | None:
+    """All parts of one model's reports, of which one that cannot be had keeps no other from being scored."""
+    from pytest_agentbench.packs.research.efficiency import score_efficiency
+    from pytest_agentbench.packs.research.fact.command import all_stages
+    from pytest_agentbench.packs.research.interaction import score_interaction
+    from pytest_agentbench.packs.research.poet import score_poet
+    from pytest_agentbench.packs.research.race import judge_reports
+    from pytest_agentbench.packs.research.strategic import score_strategic
+
+    args = call.args
+    reports, results = args.raw_data_dir / f"{model}.jsonl", args.output_dir
+    before = call.ledger.snapshot()
+    await _stage(call, "race", judge_reports(call, model, results / "race" / model))
+    await _stage(call, "fact", all_stages(call, reports, results / "fact" / model, args.query_file))
+    await _stage(call, "efficiency", score_efficiency(call, reports, results / "efficiency" / model))
+    await _stage(call, "strategic", score_strategic(call, reports, results / "strategic" / model))
+    await _stage(call, "interaction", score_interaction(call, reports, results / "web_interaction" / model))
+    return await _stage(
+        call, "poet", score_poet(call, model, reports, results / "poet" / model, call.ledger.since(before))
+    )
+
+
+async def _stage(call: Call, name: str, stage: Coroutine[Any, Any, T]) -> T | None:
+    """What a stage gives; None, once it is told, where it could not be run."""
+    try:
+        return await stage
+    except AgentbenchError as error:
+        call.lost(name, error)
+        return None

@@ -1,0 +1,247 @@
+"""Files of proposed queries: `raw_query.md`, CSV, JSON and JSONL (seed 003, query_selector)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
+from pytest_agentbench.packs.research.select_queries import ProposedQuery, from_cell
+from pytest_agentbench.sources.json_files import BadItem, read_items
+
+_HEADING = re.compile(
+    r"^####[ \t]+\*\*[ \t]*Query[ \t]*(?:\*\*[ \t]*\*\*[ \t]*)?(\d{1,9})[ \t]*[:：]([^\n]*)$", re.MULTILINE
+)
+_SECTION = re.compile(r"^#{1,3}[ \t]+([^\n]*)$", re.MULTILINE)
+_ENDS = re.compile(r"^(?:#{1,6}\s|\*\s\*\s\*)", re.MULTILINE)
+_QUOTES = {'"': '"', "“": "”", "「": "」"}
+
+
+@dataclass(frozen=True, slots=True)
+class RawQuery:
+    """A query as it is proposed; `line` is that of its heading or row, from 1.
+
+    `topic` is the section that it stands in, None where it stands in none.
+    """
+
+    number: int
+    title: str
+    content: str
+    line: int
+    topic: str | None = None
+
+
+def markdown_queries(text: str) -> list[RawQuery]:
+    """The queries of a Markdown text: headings `#### **Query N: title**`, each followed by its content in quotes.
+
+    What stands behind the last quote is a note and left out; content without quotes is taken whole.
+    """
+    found = []
+    line, counted = 1, 0
+    sections = _SECTION.finditer(text)
+    section = next(sections, None)
+    topic = None
+    for heading in _HEADING.finditer(text):
+        while section is not None and section.start() < heading.start():
+            topic, section = _plain(section[1]) or None, next(sections, None)
+        end = _ENDS.search(text, heading.end())
+        block = text[heading.end() : end.start() if end else len(text)].strip()
+        line, counted = line + text.count("\n", counted, heading.start()), heading.start()
+        found.append(RawQuery(int(heading[1]), _plain(heading[2]), _unquoted(block), line, topic))
+    return found
+
+
+def _plain(heading: str) -> str:
+    return heading.replace("**", "").strip()
+
+
+def _unquoted(block: str) -> str:
+    closing = _QUOTES.get(block[:1])
+    end = block.rfind(closing) if closing else -1
+    return block[1:end].strip() if end > 0 else block
+
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "id": ("number", "id", "query_id", "num", "编号", "query_number", "query编号"),
+    "title": ("title", "query_title", "name", "subject", "标题", "题目", "query标题"),
+    "prompt": (
+        "content",
+        "query",
+        "prompt",
+        "text",
+        "description",
+        "内容",
+        "查询",
+        "问题",
+        "query_content",
+        "query内容",
+    ),
+    "topic": ("topic",),
+    "domain": ("domain",),
+    "complexity_level": ("complexity_level",),
+    "language": ("language",),
+}
+"""What a query's fields may be called in CSV and JSON, in any case. Where a row has several, the first counts."""
+
+_DELIMITERS = ",;\t"
+_LEAST_CHINESE = 0.9
+_ID_DIGITS = 12
+
+Queries = Iterator[GoodRow[ProposedQuery] | LostRow]
+
+
+def read_queries(path: Path, warn: Callable[[str], None]) -> Queries:
+    """Every query of the file, by its suffix. One without a number is called by a hash of its text.
+
+    A file in GBK is read and told: other encodings of two bytes may look like it. Raises ConfigError where the file
+    cannot be read, or holds no queries.
+    """
+    suffix = path.suffix.lower()
+    if suffix in (".json", ".jsonl"):
+        return _json(path)
+    readers = {".md": _markdown, ".csv": _csv, ".tsv": _csv}
+    if suffix not in readers:
+        raise ConfigError(
+            f"{path}: found the suffix {path.suffix!r}, expected one of {', '.join(readers)}, .json, .jsonl"
+        )
+    return readers[suffix](path, _text(path, warn))
+
+
+def _markdown(path: Path, text: str) -> Queries:
+    found = markdown_queries(text)
+    if not found:
+        raise ConfigError(f"{path}:1:1: found no query, expected headings such as `#### **Query 1: title**`")
+    for query in found:
+        fields = {"id": query.number, "title": query.title, "prompt": query.content, "topic": query.topic}
+        yield _row(path, query.line, {name: value for name, value in fields.items() if value is not None})
+
+
+def _json(path: Path) -> Queries:
+    for item in read_items(path):
+        if isinstance(item, BadItem):
+            yield LostRow(item.line, f"{path}:{item.line}:{item.column}: {item.reason}")
+        elif not isinstance(item.value, dict):
+            yield LostRow(item.line, f"{path}:{item.line}:1: expected an object")
+        else:
+            yield _row(path, item.line, _fields(item.value))
+
+
+def _csv(path: Path, text: str) -> Queries:
+    delimiter = _delimiter(path, text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    header: list[str] = []
+    line = 1
+    try:
+        for cells in reader:
+            begun, line = line, reader.line_num + 1
+            if not any(cell.strip() for cell in cells):
+                continue
+            if not header:
+                header = _distinct(path, begun, cells)
+            elif len(cells) != len(header):
+                yield LostRow(
+                    begun,
+                    f"{path}:{begun}:1: found {len(cells)} fields, expected the {len(header)} of the header; put texts "
+                    f"that contain {delimiter!r} in double quotes",
+                )
+            else:
+                cells_by_name = {name: cell.strip() for name, cell in zip(header, cells, strict=True) if cell.strip()}
+                fields = {name: _number(from_cell(cell), name) for name, cell in _fields(cells_by_name).items()}
+                yield _row(path, begun, fields)
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{reader.line_num}:1: not readable as CSV: {error}") from error
+
+
+def _delimiter(path: Path, text: str) -> str:
+    """The one by which the header names the queries' texts. Raises ConfigError where none does."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    for delimiter in _DELIMITERS:
+        if "prompt" in _fields(dict.fromkeys(next(csv.reader([first], delimiter=delimiter), []), "")):
+            return delimiter
+    raise ConfigError(
+        f"{path}:1:1: found the header {first[:200]!r}, expected a column of the queries' texts, called one of "
+        f"{', '.join(ALIASES['prompt'])}"
+    )
+
+
+def _distinct(path: Path, line: int, header: list[str]) -> list[str]:
+    names = [name.strip().casefold() for name in header]
+    if twice := [name for name in header if name.strip() and names.count(name.strip().casefold()) > 1]:
+        raise ConfigError(f"{path}:{line}:1: found the column {twice[0]!r} more than once, expected each once")
+    return header
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The query's fields under their own names; what is called otherwise is no field of it."""
+    by_name = {key.strip().casefold(): value for key, value in data.items()}
+    return {
+        field: next(by_name[alias] for alias in aliases if alias in by_name)
+        for field, aliases in ALIASES.items()
+        if any(alias in by_name for alias in aliases)
+    }
+
+
+def _number(cell: str, field: str) -> Any:
+    whole = field in ("id", "complexity_level") and cell.isascii() and cell.isdecimal() and str(int(cell)) == cell
+    return int(cell) if whole else cell
+
+
+def _row(path: Path, line: int, fields: dict[str, Any]) -> GoodRow[ProposedQuery] | LostRow:
+    prompt = fields.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip():
+        return LostRow(line, f"{path}:{line}:1: found {prompt!r} as the query's text, expected a text", fields)
+    if fields.get("id") in (None, ""):
+        fields["id"] = prompt_key(prompt)[:_ID_DIGITS]
+    try:
+        query = ProposedQuery.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        said = (f"{path}:{line}:1: {'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems)
+        return LostRow(line, "\n".join(said), fields)
+    return GoodRow(line, query, fields)
+
+
+def _text(path: Path, warn: Callable[[str], None]) -> str:
+    """The text of a file in UTF-8, with or without a mark, or in GBK. Raises ConfigError for others."""
+    try:
+        content = read_file(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        text = _chinese(content)
+        if text is None:
+            raise ConfigError(
+                f"{path}: found neither UTF-8 (byte {error.start}) nor GBK; save the file as UTF-8"
+            ) from error
+        warn(f"{path}: read as GBK; save the file as UTF-8 if its texts look wrong")
+        return text
+
+
+def _chinese(content: bytes) -> str | None:
+    """The text where GBK makes Chinese of it, None where it makes rare characters of other letters."""
+    try:
+        text = content.decode("gb18030")
+    except UnicodeDecodeError:
+        return None
+    letters = [character for character in text if not character.isascii()]
+    usual = sum(_is_usual(character) for character in letters)
+    return text if usual >= _LEAST_CHINESE * len(letters) else None
+
+
+def _is_usual(character: str) -> bool:
+    try:
+        character.encode("gb2312")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,356 @@
+"""The stage race: the quality of a model's reports, its rows, means and command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import fsum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import model_validator
+
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.packs.research.asking import Unscored
+from pytest_agentbench.packs.research.call import Call, case_id
+from pytest_agentbench.packs.research.commands import (
+    CRITERIA,
+    QUERIES,
+    RAW_DATA,
+    REFERENCES,
+    RESULTS,
+    add,
+    add_compat,
+    add_config,
+    add_judge,
+    add_rows,
+    joined,
+    spoken,
+)
+from pytest_agentbench.packs.research.criteria import lacks, problems_of
+from pytest_agentbench.packs.research.race_judging import RaceJudged, RaceQuestion
+from pytest_agentbench.packs.research.records import (
+    Language,
+    QueryRow,
+    RaceCriteria,
+    RaceDimension,
+    ReferenceRow,
+    ReportRow,
+    RowId,
+    Share,
+)
+from pytest_agentbench.packs.research.rows import GoodRow, Joined, LostRow, language_of, prompt_key
+
+if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.records import Cleaning
+
+
+LABELS = {
+    "comprehensiveness": "Comprehensiveness",
+    "insight": "Insight",
+    "instruction_following": "Instruction Following",
+    "readability": "Readability",
+    "overall_score": "Overall Score",
+}
+"""The scores of a row, with their names in race_result.txt, in its order."""
+
+
+class RaceRow(QueryRow):
+    """A row of raw_results.jsonl, scores 0-1; null where target and reference both have 0 points.
+
+    `race_error` says why it has no scores, `article_digest` which article they are of (research/report.py).
+    """
+
+    comprehensiveness: Share | None = None
+    insight: Share | None = None
+    instruction_following: Share | None = None
+    readability: Share | None = None
+    overall_score: Share | None = None
+    race_weighted_dims: Share | None = None
+    race_sd: float | None = None
+    race_error: str | None = None
+    article_digest: str | None = None
+
+    @model_validator(mode="after")
+    def _has_scores(self) -> Self:
+        missing = [name for name in LABELS if name not in self.model_fields_set]
+        if self.race_error is None and missing:
+            raise ValueError(f"found no {', '.join(missing)}, expected the scores, or race_error")
+        return self
+
+    @property
+    def scored(self) -> Self:
+        """The row itself. Raises Unscored where it has no score."""
+        if self.race_error is not None:
+            raise Unscored(self.race_error)
+        if self.overall_score is None:
+            raise Unscored("the article and the reference have 0 points both, so there is nothing to share")
+        return self
+
+
+def race_row(row_id: RowId, prompt: str, language: Language, judged: RaceJudged) -> RaceRow:
+    """The row of a judged report; it names the language only where the prompt would not tell it.
+
+    Raises Unscored where nothing can be shared.
+    """
+    spoken: dict[str, Any] = {} if language == language_of(prompt) else {"language": language}
+    sd = {} if judged.sd is None else {"race_sd": judged.sd}
+    return RaceRow(
+        id=row_id,
+        prompt=prompt,
+        **judged.dimensions,
+        overall_score=judged.overall,
+        race_weighted_dims=judged.weighted_dimensions,
+        **spoken,
+        **sd,
+    ).scored
+
+
+def race_details(row_id: RowId, judged: RaceJudged) -> dict[str, Any]:
+    """What the judge said in each draw of a report, as `{id, draws: [{overall_score, judge_details}]}`."""
+    draws = [
+        {
+            "overall_score": result.overall,
+            "judge_details": {name: [_entry(asdict(each)) for each in scores] for name, scores in said.items()},
+        }
+        for result, said in zip(judged.draws, judged.scored, strict=True)
+    ]
+    return {"id": row_id, "draws": draws}
+
+
+def _entry(scored: Mapping[str, Any]) -> dict[str, Any]:
+    said = {"criterion": scored["criterion"], "analysis": scored["analysis"]}
+    if scored["reference"] is None:
+        return {**said, "target_score": scored["target"]}
+    return {**said, "article_1_score": scored["target"], "article_2_score": scored["reference"]}
+
+
+def race_means(rows: Sequence[RaceRow]) -> dict[str, float | None]:
+    """The mean of each score by its name, over the rows that have it; None where none has."""
+    return {name: _mean(getattr(row, name) for row in rows) for name in LABELS}
+
+
+def result_text(means: Mapping[str, float | None]) -> str:
+    """race_result.txt: five lines with four decimals, `null` where nothing is scored."""
+    said = {name: "null" if means[name] is None else f"{means[name]:.4f}" for name in LABELS}
+    return "".join(f"{label}: {said[name]}\n" for name, label in LABELS.items())
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fsum(known) / len(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Partners:
+    """The files that reports are joined with. `references` None: reports are judged alone.
+
+    `weights` are those of the dimensions where the config has them in place of each query's own.
+    """
+
+    criteria: Joined[RaceCriteria]
+    references: Joined[ReferenceRow] | None
+    queries: Joined[QueryRow] | None
+    weights: Mapping[RaceDimension, float] | None
+
+    @classmethod
+    def read(cls, call: Call, criteria: Path, references: Path | None, queries: Path | None) -> Partners:
+        """Tells what is wrong with rows. Raises ConfigError where a file cannot be read."""
+        config = call.config
+        found = cls(
+            joined(call, criteria, RaceCriteria),
+            joined(call, references, ReferenceRow) if references is not None else None,
+            joined(call, queries, QueryRow) if queries is not None else None,
+            None if config.query_selection.enable_dynamic_weighting else config.race_weights.by_dimension,
+        )
+        for row in found.criteria:
+            for problem in problems_of(row):
+                call.warn(f"{criteria}: {row.id!r}: {problem}")
+        return found
+
+    def language(self, report: ReportRow) -> Language:
+        """The language of the report's query."""
+        try:
+            return spoken(report if self.queries is None else self.queries.partner(report))
+        except ConfigError:  # told once the report is judged
+            return spoken(report)
+
+    def question(self, report: ReportRow) -> RaceQuestion:
+        """What is judged. Raises ConfigError where a partner is missing, has another id, or lacks a dimension."""
+        if self.queries is not None:
+            self.queries.partner(report)
+        criteria = self.criteria.partner(report)
+        if self.weights is not None:
+            criteria = criteria.model_copy(update={"dimension_weight": dict(self.weights)})
+        if problems := list(lacks(criteria)):
+            raise ConfigError(f"{self.criteria.path}: {criteria.id!r}: {'; '.join(map(str, problems))}")
+        return RaceQuestion(
+            case_id=case_id(report.id),
+            language=self.language(report),
+            query=report.prompt,
+            article=report.article,
+            reference=None if self.references is None else self.references.partner(report).article,
+            criteria=criteria,
+        )
+
+    def unanswered(self, reports: Iterable[GoodRow[ReportRow] | LostRow]) -> list[QueryRow]:
+        """The queries of which there is no report, not even one that is lost."""
+        prompts = ((row.data or {}).get("prompt") for row in reports)
+        answered = {prompt_key(prompt) for prompt in prompts if isinstance(prompt, str)}
+        return [row for row in self.queries or () if prompt_key(row.prompt) not in answered]
+
+
+_USAGE = 2
+RESULT, ROWS, DETAILS = "race_result.txt", "raw_results.jsonl", "race_details.jsonl"
+_RESULTS = RESULTS / "race"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "race",
+        help="judge the quality of reports",
+        description=f"Let a model compare each report with the reference of its query, criterion by criterion. Writes "
+        f"{RESULT} (means), {ROWS} (scores of each report) and {DETAILS} (what the judge said). The same command goes "
+        "on where it was interrupted. Exit status 0: every report is scored; 1: some are not; 2: wrong usage.",
+    )
+    parser.add_argument("model", nargs="?", help="whose reports: the file <raw_data_dir>/<model>.jsonl")
+    files = parser.add_argument_group("files")
+    for name, default in {"--raw_data_dir": RAW_DATA, "--criteria_file": CRITERIA}.items():
+        add(files, name, type=Path, default=default, metavar="PATH", help="(default: %(default)s)")
+    add(files, "--query_file", type=Path, metavar="PATH", help=f"(default: {QUERIES}, where it is there)")
+    add(files, "--reference_file", type=Path, metavar="PATH", help=f"(default: {REFERENCES})")
+    add(files, "--output_dir", type=Path, metavar="DIR", help=f"(default: {_RESULTS}/<model>)")
+    add(files, "--raw_results", type=Path, metavar="FILE", help=f"write {RESULT} of these scores; asks no model")
+    add_judging(parser)
+    add_config(files)
+    add_rows(parser)
+    add_judge(parser)
+
+
+def add_judging(parser: argparse.ArgumentParser) -> None:
+    """How reports are judged."""
+    from pytest_agentbench.options import parse_positive
+
+    group = parser.add_argument_group("the judging")
+    add(group, "--pointwise", action="store_true", help="judge each report alone, without a reference")
+    add(group, "--samples", type=parse_positive, default=1, metavar="K", help="ask K times and take the means")
+    add(group, "--position_swap", action="store_true", help="ask in both orders and take the means")
+    cleaning = group.add_mutually_exclusive_group()
+    add(cleaning, "--skip_cleaning", action="store_true", help="judge texts with their links, markers and references")
+    add(cleaning, "--model_cleaning", action="store_true", help="let the judge remove these, in place of fixed rules")
+    add_compat(group)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judges the reports, or computes the means of stored scores."""
+    from pytest_agentbench.packs.research.call import Call
+
+    if (problem := _wrong_usage(args)) is not None:
+        print(f"agentbench research race: {problem}", file=sys.stderr)
+        return _USAGE
+    call = Call("race", args)
+    if args.raw_results is not None:
+        return call.run(lambda: stored_scores(call, args.raw_results, args.output_dir))
+    return call.run(lambda: judge_reports(call, args.model, args.output_dir or _RESULTS / args.model))
+
+
+def _wrong_usage(args: argparse.Namespace) -> str | None:
+    if args.raw_results is not None:
+        return "--raw-results needs --output-dir" if args.output_dir is None else None
+    if args.model is None:
+        return "found no model; name the one whose reports are judged, or stored scores with --raw-results"
+    if args.pointwise and args.reference_file is not None:
+        return "--pointwise judges without a reference; leave out --reference-file"
+    if args.pointwise and args.position_swap:
+        return "--pointwise judges one text alone; leave out --position-swap"
+    return None
+
+
+async def stored_scores(call: Call, file: Path, output: Path) -> None:
+    """Writes race_result.txt of a raw_results.jsonl. Raises ConfigError where that cannot be read."""
+    from pytest_agentbench.packs.research.commands import input_rows, label, value_of
+    from pytest_agentbench.store.output_files import write_text
+
+    async def score(row: GoodRow[RaceRow] | LostRow) -> RaceRow:
+        return value_of(row).scored
+
+    def write(results: Sequence[RaceRow | AgentbenchError | None]) -> tuple[Path, ...]:
+        scored = [result for result in results if isinstance(result, RaceRow)]
+        return (write_text(output / RESULT, result_text(race_means(scored))),)
+
+    results = await call.score("race", input_rows(call, file, RaceRow), score, label=label, write=write)
+    _tell([result for result in results if isinstance(result, RaceRow)])
+
+
+async def judge_reports(call: Call, model: str, output: Path) -> None:
+    """Judges the reports of one model. Raises ConfigError where a file cannot be read, or no judge is named."""
+    from pytest_agentbench.cli.output import printable
+    from pytest_agentbench.packs.research.commands import chosen_rows, failed_row, label, value_of
+    from pytest_agentbench.packs.research.race_judging import judge_race, strip_apparatus
+    from pytest_agentbench.packs.research.records import ReportRow, article_digest
+    from pytest_agentbench.packs.research.rows import read_research_rows
+    from pytest_agentbench.store.output_files import require_writable, write_rows, write_text
+
+    args, reports = call.args, call.args.raw_data_dir / f"{model}.jsonl"
+    partners = Partners.read(call, args.criteria_file, _references(args), _queries(args))
+    found = list(read_research_rows(reports, ReportRow))
+    rows = chosen_rows(call, reports, found, partners.language)
+    if unanswered := partners.unanswered(found):
+        call.warn(f"{reports}: found no report of these queries: {', '.join(repr(query.id) for query in unanswered)}")
+    asking = await call.asking(reports)
+    require_writable(output / RESULT, output / ROWS, output / DETAILS)
+
+    async def score(row: GoodRow[ReportRow] | LostRow) -> tuple[RaceRow, RaceJudged]:
+        question = await strip_apparatus(asking, partners.question(value_of(row)), _cleaning(args))
+        judged = await judge_race(
+            asking, question, samples=args.samples, position_swap=args.position_swap, compat=args.compat
+        )
+        scored = race_row(value_of(row).id, question.query, question.language, judged)
+        return scored.model_copy(update={"article_digest": article_digest(value_of(row).article)}), judged
+
+    def write(results: Sequence[tuple[RaceRow, RaceJudged] | AgentbenchError | None]) -> tuple[Path, ...]:
+        lines: list[dict[str, Any]] = []
+        scored: list[tuple[RaceRow, RaceJudged]] = []
+        for row, result in zip(rows, results, strict=True):
+            if isinstance(result, AgentbenchError):
+                lines.append(failed_row(row, "race_error", result))
+            elif result is not None:
+                lines.append(result[0].model_dump(exclude_unset=True))
+                scored.append(result)
+        return (
+            write_text(output / RESULT, result_text(race_means([row for row, _ in scored]))),
+            write_rows(output / ROWS, lines),
+            write_rows(output / DETAILS, [race_details(row.id, judged) for row, judged in scored]),
+        )
+
+    results = await call.score("race", rows, score, label=label, write=write)
+    if call.model is not None:
+        print(f"{printable(call.model)}:")
+    _tell([result[0] for result in results if isinstance(result, tuple)])
+
+
+def _cleaning(args: argparse.Namespace) -> Cleaning:
+    return "none" if args.skip_cleaning else "model" if args.model_cleaning else "deterministic"
+
+
+def _references(args: argparse.Namespace) -> Path | None:
+    return None if args.pointwise else args.reference_file or REFERENCES
+
+
+def _queries(args: argparse.Namespace) -> Path | None:
+    return args.query_file or (QUERIES if QUERIES.exists() else None)
+
+
+def _tell(rows: Sequence[RaceRow]) -> None:
+    """Prints the means, also those of each language where there are several."""
+    from pytest_agentbench.packs.research.commands import spoken
+
+    print(result_text(race_means(rows)), end="")
+    by_language: dict[Language, list[RaceRow]] = {}
+    for row in rows:
+        by_language.setdefault(spoken(row), []).append(row)
+    for language, group in sorted(by_language.items()) if len(by_language) > 1 else ():
+        print(f"Overall Score ({language}, {len(group)} of {len(rows)}): {race_means(group)['overall_score']:.4f}")

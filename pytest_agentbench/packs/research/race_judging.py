@@ -1,0 +1,373 @@
+"""RACE: a judge compares a report with a reference or scores it alone, and its scores are weighted (seed 003)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import fsum
+from statistics import stdev
+from typing import Annotated, Any
+
+from pydantic import Field, create_model
+
+from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
+from pytest_agentbench.packs.research.articles import clean, cleaned
+from pytest_agentbench.packs.research.asking import (
+    NUMBER,
+    PROMPT_VERSION,
+    TEXT,
+    WORDINGS,
+    Asking,
+    Unscored,
+    listed,
+    stage_messages,
+    together,
+)
+from pytest_agentbench.packs.research.records import (
+    RACE_DIMENSIONS,
+    Cleaning,
+    Language,
+    RaceCriteria,
+    RaceCriterion,
+    RaceDimension,
+)
+
+# RACE: criterion scores of a judge to the scores of a report (seed 003; DeepResearch Bench, section 3.1).
+#
+# `T_d = sum(s1 w) / sum(w)` over the criteria of a dimension, `R_d` the same of the reference; `T = sum(T_d W_d)`;
+# overall `T / (T + R)`, a dimension's score `T_d / (T_d + R_d)`. Pointwise, without a reference, both are `T / 10`.
+# `W_d` are shares: weights that sum to anything else count by their sum.
+
+
+TOP = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A judge's scores of one criterion, 0-10. `reference` is None where the judge saw no reference."""
+
+    criterion: str
+    target: float
+    reference: float | None = None
+    analysis: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """A report's RACE scores, 0-1; `target` and `reference` are the weighted totals, 0-10, None where pointwise.
+
+    `weighted_dimensions` is the sum of the dimensions by their weights (the seed's wording of the overall score). A
+    score is None where target and reference both have 0 points.
+    """
+
+    overall: float | None
+    dimensions: dict[RaceDimension, float | None]
+    weighted_dimensions: float | None
+    target: float
+    reference: float | None
+
+
+class UnmatchedCriteria(ValueError):
+    """What keeps a judge's scores from being those of the criteria: `missing`, `unknown` and `repeated` texts."""
+
+    def __init__(self, missing: Sequence[str], unknown: Sequence[str], repeated: Sequence[str]) -> None:
+        self.missing, self.unknown, self.repeated = tuple(missing), tuple(unknown), tuple(repeated)
+        kinds = {"not scored": missing, "not asked for": unknown, "scored more than once": repeated}
+        super().__init__("\n".join(f"- {kind}: {text!r}" for kind, texts in kinds.items() for text in texts))
+
+
+def race(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]], *, compat: bool = False) -> Race:
+    """The scores of a report whose criteria a judge has scored, all with a reference or all without one.
+
+    `compat` is the original's: criteria that the judge left out are left out of the sums, others are found by a part of
+    their text, and one that is not found weighs as the mean of its dimension's. Raises UnmatchedCriteria (else).
+    """
+    if not compat:
+        require_all(criteria, scored)
+    totals = {name: _totals(criteria.criterions[name], scored[name], compat) for name in RACE_DIMENSIONS}
+    weights = _shares(criteria.dimension_weight)
+    target = _weighted({name: total[0] for name, total in totals.items()}, weights)
+    if any(each.reference is None for scores in scored.values() for each in scores):
+        return _race({name: total[0] / TOP for name, total in totals.items()}, weights, target / TOP, target, None)
+    reference = _weighted({name: total[1] for name, total in totals.items()}, weights)
+    dimensions = {name: share(*total) for name, total in totals.items()}
+    return _race(dimensions, weights, share(target, reference), target, reference)
+
+
+def share(target: float, reference: float) -> float | None:
+    """The target's part of both, None where there is nothing to share."""
+    return target / (target + reference) if target + reference else None
+
+
+def _shares(weights: Mapping[RaceDimension, float]) -> dict[RaceDimension, float]:
+    total = fsum(weights[name] for name in RACE_DIMENSIONS)
+    return {name: weights[name] / total for name in RACE_DIMENSIONS}
+
+
+def _weighted(values: Mapping[RaceDimension, float], shares: Mapping[RaceDimension, float]) -> float:
+    mean = fsum(values[name] * shares[name] for name in RACE_DIMENSIONS)
+    return _among(mean, values.values())
+
+
+def _among(mean: float, values: Collection[float]) -> float:
+    """The mean of values, which no rounding takes out of their range: all 6 is 6, and nothing is more than all."""
+    return min(max(mean, min(values)), max(values))
+
+
+def require_all(criteria: RaceCriteria, scored: Mapping[RaceDimension, Sequence[Scored]]) -> None:
+    """Raises UnmatchedCriteria unless every criterion is scored once, under its own text but for case and blanks."""
+    missing, unknown, repeated = [], [], []
+    for name in RACE_DIMENSIONS:
+        wanted = {plain(each.criterion): each.criterion for each in criteria.criterions[name]}
+        found: set[str] = set()
+        for each in scored.get(name, ()):
+            key = plain(each.criterion)
+            if key not in wanted:
+                unknown.append(each.criterion)
+            elif key in found:
+                repeated.append(each.criterion)
+            found.add(key)
+        missing += [text for key, text in wanted.items() if key not in found]
+    if missing or unknown or repeated:
+        raise UnmatchedCriteria(missing, unknown, repeated)
+
+
+def plain(text: str) -> str:
+    """A criterion's text as it is compared: without case, with single blanks."""
+    return " ".join(text.split()).casefold()
+
+
+def _totals(criteria: Sequence[RaceCriterion], scored: Sequence[Scored], compat: bool) -> tuple[float, float]:
+    """The weighted means of target and reference, 0-10; the latter is 0 where there is none."""
+    exact = {each.criterion: each.weight for each in criteria}
+    weight_of = {plain(text): weight for text, weight in exact.items()}
+    target = reference = total = 0.0
+    for each in scored:
+        weight = exact.get(each.criterion)
+        if weight is None:
+            weight = weight_of.get(plain(each.criterion))
+        if weight is None and compat:
+            weight = _closest(plain(each.criterion), weight_of)
+        assert weight is not None
+        target += each.target * weight
+        reference += (each.reference or 0.0) * weight
+        total += weight
+    if not total:
+        return 0.0, 0.0
+    return (
+        _among(target / total, [each.target for each in scored]),
+        _among(reference / total, [each.reference or 0.0 for each in scored]),
+    )
+
+
+def _closest(text: str, weights: Mapping[str, float]) -> float:
+    for known, weight in weights.items():
+        if text in known or known in text:
+            return weight
+    return sum(weights.values()) / len(weights)
+
+
+def _race(
+    dimensions: Mapping[RaceDimension, float | None],
+    weights: Mapping[RaceDimension, float],
+    overall: float | None,
+    target: float,
+    reference: float | None,
+) -> Race:
+    known = {name: score for name, score in dimensions.items() if score is not None}
+    weighted = _weighted(known, weights) if len(known) == len(dimensions) else None
+    return Race(overall, dict(dimensions), weighted, target, reference)
+
+
+STAGE = "race"
+
+_Score = Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class RaceQuestion:
+    """What is judged: texts as the judge sees them. `reference` None: the article is judged alone."""
+
+    case_id: str
+    language: Language
+    query: str
+    article: str
+    reference: str | None
+    criteria: RaceCriteria
+
+
+@dataclass(frozen=True, slots=True)
+class RaceJudged:
+    """The means over all draws. `sd` is the standard deviation of the overall score over the samples, None for one.
+
+    A sample is the mean of both orders where both are asked: what the order does is no part of the spread. `draws` are
+    what each came to, in the article's point of view, `scored` what the judge said in each.
+    """
+
+    overall: float | None
+    dimensions: dict[RaceDimension, float | None]
+    weighted_dimensions: float | None
+    sd: float | None
+    draws: tuple[Race, ...]
+    scored: tuple[dict[RaceDimension, tuple[Scored, ...]], ...]
+
+
+class _Pair(ReplyPart):
+    criterion: str
+    analysis: str = ""
+    article_1_score: _Score
+    article_2_score: _Score
+
+
+class _Single(ReplyPart):
+    criterion: str
+    analysis: str = ""
+    target_score: _Score
+
+
+def _reply(entry: type[ReplyPart]) -> type[ReplyPart]:
+    fields: dict[str, Any] = dict.fromkeys(RACE_DIMENSIONS, (tuple[entry, ...], ...))  # type: ignore[valid-type]
+    return create_model("_Reply", __base__=ReplyPart, **fields)
+
+
+_PAIRS, _SINGLES = _reply(_Pair), _reply(_Single)
+
+
+async def strip_apparatus(asking: Asking, question: RaceQuestion, cleaning: Cleaning) -> RaceQuestion:
+    """The question with article and reference as they are judged. Raises Unscored where a model cannot clean them."""
+    if cleaning == "none":
+        return question
+    texts = [question.article, *([] if question.reference is None else [question.reference])]
+    if cleaning == "model":
+        asked = (clean(asking, question.case_id, question.language, text, number=n) for n, text in enumerate(texts, 1))
+        texts = await together(*asked)
+    else:
+        texts = [cleaned(text) for text in texts]
+    return replace(question, article=texts[0], reference=texts[1] if len(texts) > 1 else None)
+
+
+async def judge_race(
+    asking: Asking,
+    question: RaceQuestion,
+    *,
+    samples: int = 1,
+    position_swap: bool = False,
+    compat: bool = False,
+) -> RaceJudged:
+    """Asks `samples` times, with `position_swap` in both orders. `compat` takes criteria as the original does.
+
+    Raises Unscored where a draw is missing, and where there is no text to judge.
+    """
+    for name, text in {"article": question.article, "reference": question.reference}.items():
+        if text is not None and not text.strip():
+            raise Unscored(f"the {name} is empty")
+    orders = (False, True) if position_swap and question.reference is not None else (False,)
+    draws = [(number, swapped) for number in range(1, samples + 1) for swapped in orders]
+    asked = (_draw(asking, question, *draw, request, compat) for request, draw in enumerate(draws, 1))
+    scored = await together(*asked)
+    return _together([race(question.criteria, each, compat=compat) for each in scored], scored, len(orders))
+
+
+async def _draw(
+    asking: Asking, question: RaceQuestion, number: int, swapped: bool, request: int, compat: bool
+) -> dict[RaceDimension, tuple[Scored, ...]]:
+    wording = WORDINGS[question.language]
+    criteria = criteria_text(question.criteria)
+    if question.reference is None:
+        task, form = wording.race_pointwise, _SINGLES
+        material = {"article": question.article}
+    else:
+        task, form = wording.race_pairwise, _PAIRS
+        both = (question.article, question.reference)
+        first, second = reversed(both) if swapped else both
+        material = {"article_1": first, "article_2": second}
+    messages = stage_messages(question.language, task.format(), query=question.query, **material, criteria=criteria)
+    return await asking(
+        STAGE,
+        question.case_id,
+        messages,
+        response_format(pairwise=question.reference is not None),
+        lambda text: parse(text, form, question.criteria, swapped=swapped, compat=compat),
+        version=PROMPT_VERSION,
+        draw=number,
+        request=request,
+    )
+
+
+def criteria_text(criteria: RaceCriteria) -> str:
+    """The criteria as a judge sees them: without their weights, which are no matter of the scores."""
+    parts = []
+    for name in RACE_DIMENSIONS:
+        lines = [
+            f"- {_one_line(each.criterion)}\n  {_one_line(each.explanation)}".rstrip()
+            for each in criteria.criterions[name]
+        ]
+        parts.append("\n".join([f"# {name}", *lines]))
+    return "\n\n".join(parts)
+
+
+def _one_line(text: str) -> str:
+    """So that a text cannot look like further criteria."""
+    return " ".join(text.split())
+
+
+def response_format(*, pairwise: bool) -> dict[str, Any]:
+    """A strict schema of the reply."""
+    scores = ("article_1_score", "article_2_score") if pairwise else ("target_score",)
+    entries = listed(criterion=TEXT, analysis=TEXT, **dict.fromkeys(scores, NUMBER))
+    return structured(f"research_{STAGE}", dict.fromkeys(RACE_DIMENSIONS, entries))
+
+
+def parse(
+    text: str, form: type[ReplyPart], criteria: RaceCriteria, *, swapped: bool = False, compat: bool = False
+) -> dict[RaceDimension, tuple[Scored, ...]]:
+    """The scores in a reply, under the criteria's own texts. Raises InvalidReply unless every criterion has its own.
+
+    With `compat` scores stay under the reply's texts, whichever these are.
+    """
+    reply = read_json(text, form)
+    found = {name: tuple(_scored(each, swapped) for each in getattr(reply, name)) for name in RACE_DIMENSIONS}
+    if compat:
+        return found
+    try:
+        require_all(criteria, found)
+    except UnmatchedCriteria as error:
+        raise InvalidReply(str(error)) from error
+    return {name: _own_texts(criteria, name, scores) for name, scores in found.items()}
+
+
+def _scored(entry: Any, swapped: bool) -> Scored:
+    if isinstance(entry, _Single):
+        return Scored(entry.criterion, entry.target_score, None, entry.analysis)
+    scores = entry.article_1_score, entry.article_2_score
+    target, reference = reversed(scores) if swapped else scores
+    return Scored(entry.criterion, target, reference, entry.analysis)
+
+
+def _own_texts(criteria: RaceCriteria, name: RaceDimension, scores: Sequence[Scored]) -> tuple[Scored, ...]:
+    by_key = {plain(each.criterion): each for each in scores}
+    ordered = [(each.criterion, by_key[plain(each.criterion)]) for each in criteria.criterions[name]]
+    return tuple(Scored(text, each.target, each.reference, each.analysis) for text, each in ordered)
+
+
+def _together(
+    draws: Sequence[Race], scored: Sequence[Mapping[RaceDimension, tuple[Scored, ...]]], orders: int
+) -> RaceJudged:
+    overall = [draw.overall for draw in draws]
+    samples = [_mean(overall[at : at + orders]) for at in range(0, len(overall), orders)]
+    known = [sample for sample in samples if sample is not None]
+    return RaceJudged(
+        overall=_mean(overall),
+        dimensions={name: _mean([draw.dimensions[name] for draw in draws]) for name in RACE_DIMENSIONS},
+        weighted_dimensions=_mean([draw.weighted_dimensions for draw in draws]),
+        sd=stdev(known) if len(known) > 1 else None,
+        draws=tuple(draws),
+        scored=tuple(dict(each) for each in scored),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None where any is."""
+    known = [value for value in values if value is not None]
+    return fsum(known) / len(known) if known and len(known) == len(values) else None

@@ -1,0 +1,297 @@
+"""Records of research reports: what they are scored against, what the parts of POET say of them (seed 003)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, StrictStr
+
+from pytest_agentbench.records.base import Record
+
+RaceDimension = Literal["comprehensiveness", "insight", "instruction_following", "readability"]
+RACE_DIMENSIONS: tuple[RaceDimension, ...] = ("comprehensiveness", "insight", "instruction_following", "readability")
+
+Language = Literal["zh", "en"]
+
+RowId = StrictInt | StrictStr
+"""As the file has it: `1`, `"1"` and `"01"` stay apart. Rows are joined by the text of it."""
+
+Part = Literal["race", "fact", "efficiency", "strategic", "interaction", "poet"]
+PARTS: tuple[Part, ...] = ("race", "fact", "efficiency", "strategic", "interaction", "poet")
+
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+"""What can be recorded of a report; with more, means and their intervals would overflow."""
+
+
+class TokenUsage(Record):
+    """Tokens and USD that one report took."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    input_tokens: Amount | None = None
+    output_tokens: Amount | None = None
+    total_cost_usd: Amount | None = None
+
+
+def _none_known(usage: Any) -> Any:
+    return TokenUsage() if usage is None else usage
+
+
+class ExecutionMetrics(Record):
+    """How a report came about (seed 003, `execution_metrics`). What is not known is None, never a default."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    total_duration_seconds: Amount | None = None
+    token_usage: Annotated[TokenUsage, BeforeValidator(_none_known)] = Field(default_factory=TokenUsage)
+    automation_level: Share | None = None
+    tool_calls_count: Amount | None = None
+    sources_used: Amount | None = None
+    citation_count: Amount | None = None
+    word_count: Amount | None = None
+
+
+Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+"""A share, or one on another scale, such as percent. The bound keeps sums finite."""
+
+
+class RaceCriterion(Record):
+    """One criterion of a dimension; the weights of a dimension sum to 1."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    criterion: str
+    explanation: str = ""
+    weight: Weight
+
+
+class RaceCriteria(Record):
+    """What RACE judges a query's reports by."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: RowId
+    prompt: str
+    dimension_weight: dict[RaceDimension, Weight]
+    criterions: dict[RaceDimension, tuple[RaceCriterion, ...]]
+
+
+class ReportRow(Record):
+    """A row of a file of reports (seed 003, 输入数据格式). Further fields are kept.
+
+    `language` None: told by the prompt. `domain` and `complexity_level` find the annotations; `topic` is what queries
+    call their domain.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: RowId
+    prompt: str
+    article: str
+    execution_metrics: ExecutionMetrics | None = None
+    language: Language | None = None
+    topic: str | None = None
+    domain: str | None = None
+    complexity_level: int | str | None = None
+
+
+class QueryRow(Record):
+    """A row of query.jsonl or selected_queries.jsonl."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: RowId
+    prompt: str
+    language: Language | None = None
+    topic: str | None = None
+    domain: str | None = None
+    complexity_level: int | str | None = None
+
+
+class ReferenceRow(Record):
+    """A reference report, which RACE compares with."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: RowId
+    prompt: str
+    article: str
+
+
+Cleaning = Literal["deterministic", "model", "none"]
+"""What an article is rid of before RACE judges it: by rules, by a model, or not at all."""
+
+SCORES: dict[Part, tuple[str, ...]] = {
+    "race": ("race", *(f"race_{name}" for name in RACE_DIMENSIONS), "race_weighted_dims", "race_sd"),
+    "fact": ("fact_accuracy", "fact_citations", "fact_valid_citations", "fact_supported_per_1000_words"),
+    "efficiency": ("efficiency", "time_saving", "cost_saving_usd", "automation", "resource_efficiency"),
+    "strategic": ("strategic", "complexity_adaptability", "knowledge_units", "knowledge_creation_value"),
+    "interaction": ("interaction_efficiency",),
+    "poet": ("quality", "poet"),
+}
+"""The scores of each part, as metrics have them. Those of UNBOUNDED have units of their own, all others are 0-1."""
+
+UNBOUNDED = frozenset(
+    {
+        *("fact_citations", "fact_valid_citations", "fact_supported_per_1000_words"),
+        *("cost_saving_usd", "resource_efficiency", "knowledge_units", "knowledge_creation_value", "time_saving"),
+    }
+)
+
+ANNOTATED: tuple[Part, ...] = ("efficiency", "strategic", "interaction", "poet")
+"""The parts that compare with an expert, so that they need annotations."""
+
+JUDGED: tuple[Part, ...] = ("race", "fact", "strategic", "poet")
+"""The parts that ask a judge."""
+
+
+class RowPlace(NamedTuple):
+    """Where a row of a file stands: its 1-based `line`, its bytes, and the SHA-256 of what it says."""
+
+    path: Path
+    line: int
+    offset: int
+    size: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:1"
+
+
+class ResearchScoring(Record):
+    """How the reports of a reports.yaml are scored. `thresholds` are least values of SCORES.
+
+    `annotations` is a folder, `config` a file such as poet_algorithm_config.json, `knowledge_base` one that grows.
+    """
+
+    parts: tuple[Part, ...] = PARTS
+    thresholds: dict[str, float] = Field(default_factory=dict)
+    cleaning: Cleaning = "deterministic"
+    position_swap: bool = False
+    samples: int = 1
+    compat: bool = False
+    annotations: Path | None = None
+    config: Path | None = None
+    knowledge_base: Path | None = None
+
+
+class ResearchTask(Record):
+    """A research report to be scored. `article` is None where the run writes it, `reference` where RACE has none.
+
+    `domain` is as the annotations call it. The texts are read when they are needed.
+    """
+
+    row_id: RowId
+    prompt: str
+    language: Language
+    topic: str | None = None
+    domain: str | None = None
+    complexity_level: int | str | None = None
+    article: RowPlace | None = None
+    criteria: RowPlace | None = None
+    reference: RowPlace | None = None
+    scoring: ResearchScoring
+
+
+class CriterionScore(Record):
+    """What a judge said of one criterion, 0-10, in the first draw. `reference` is None where there was none."""
+
+    dimension: RaceDimension
+    criterion: str
+    target: float
+    reference: float | None = None
+    analysis: str = ""
+
+
+class CitedStatement(Record):
+    """A statement of a report with the address that it cites, and whether the page there backs it."""
+
+    url: str
+    fact: str
+    label: str
+
+
+class StageCost(Record):
+    """What judging took at one stage; `unknown` requests told no cost, and `cost_usd` is that of the others."""
+
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    unknown: int
+
+
+class ResearchScores(Record):
+    """What the scores of a report rest on; texts are cut short. The scores themselves are the evaluation's metrics.
+
+    `language` to `complexity_level` are as the report was scored. `statements` are the first of those that cite a page,
+    `statements_left_out` counts the others. `strategic` has the judge's eight scores (1-5) with their reasons,
+    `knowledge` the texts of new units with their qualities (0-1). `summary` is the report's row in a business report,
+    `config` what differs from the seed's values in the configuration that it was scored with, `judge` what that took.
+    `judge_model` is who was asked, None where nobody was; it may have answered from scripts.
+    """
+
+    row_id: RowId
+    model: str
+    language: Language
+    domain: str | None = None
+    complexity_level: int | str | None = None
+    execution_metrics: ExecutionMetrics
+    criteria: tuple[CriterionScore, ...] = ()
+    statements: tuple[CitedStatement, ...] = ()
+    statements_left_out: int = 0
+    strategic: dict[str, tuple[float, str]] = Field(default_factory=dict)
+    knowledge: tuple[tuple[str, float], ...] = ()
+    summary: dict[str, Any] | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    compat: bool = False
+    judge: dict[str, StageCost] = Field(default_factory=dict)
+    judge_model: str | None = None
+    judge_scripted: bool = False
+
+
+_MARKER = re.compile(r"\[([0-9]+)\]")
+_WORD = re.compile("[\u4e00-\u9fff]|[A-Za-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """`citations` are markers such as `[3]`, `sources` the numbers among them, `words` Chinese characters and runs of
+    Latin letters."""
+
+    citations: int
+    sources: int
+    words: int
+
+
+def counted(article: str) -> Counted:
+    """What is in the text of a report."""
+    markers = _MARKER.findall(article)
+    return Counted(len(markers), len({number.lstrip("0") for number in markers}), len(_WORD.findall(article)))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report of one agent on one query.
+
+    `id` is the row's, `case_id` the name under which judges' scripts and cassettes know it, `model` that of the agent.
+    """
+
+    id: RowId
+    case_id: str
+    model: str
+    prompt: str
+    article: str
+    language: Language
+    metrics: ExecutionMetrics = field(default_factory=ExecutionMetrics)
+
+
+def article_digest(article: str) -> str:
+    """16 hex digits by which results tell what article they are of."""
+    return sha256(article.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,176 @@
+"""`reports.yaml` (or `<name>.reports.yaml`): research reports in files, or written by runners, and how they are scored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
+
+from pytest_agentbench.config.base import ConfigFile, LocalFile, LocalFolder, Scope, complain, resolve_path, scope_of
+from pytest_agentbench.config.case_file import CaseContext, KnownRunner, servers_problems, tools_problems
+from pytest_agentbench.config.dataset_file import data_file_problems, match_files
+from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.shared_sections import CaseServers
+from pytest_agentbench.packs.research.records import ANNOTATED, PARTS, SCORES, UNBOUNDED, Cleaning, Part
+from pytest_agentbench.records.base import AtLeastOne, Tags
+from pytest_agentbench.records.case import RunnerSpec
+from pytest_agentbench.records.check_specs import Text
+
+_NAMES = ("reports.yaml", "reports.yml")
+_NAMED = (".reports.yaml", ".reports.yml")
+_NEEDED: tuple[Part, ...] = ("race", "fact", "efficiency", "strategic")
+"""What the composite is made of."""
+_LOWER_IS_BETTER = frozenset({"race_sd"})
+
+
+def is_reports_name(name: str) -> bool:
+    """Whether a file of that name may say how research reports are scored."""
+    return name in _NAMES or name.endswith(_NAMED)
+
+
+def _some_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    if not parts:
+        raise ValueError(f"found none, expected at least one of {', '.join(PARTS)}")
+    return tuple(name for name in PARTS if name in parts)
+
+
+class ReportsFile(ConfigFile):
+    """Research reports: where they are or who writes them, what they are scored by, and what fails them."""
+
+    name: Text | None = None
+    """Begins the case ids; default: the folder's path below the config root, with `<name>` of `<name>.reports.yaml`."""
+    description: str = ""
+    """For people."""
+    reports: tuple[Text, ...] | None = None
+    """Files of stored reports, as paths or glob patterns; the file's stem is the model. Without: the runner writes."""
+    queries: LocalFile | None = None
+    """The queries, one report expected of each; with stored reports they add topic, language and level."""
+    criteria: LocalFile | None = None
+    """RACE's criteria of each query."""
+    references: LocalFile | None = None
+    """Reference reports; without them RACE judges each report alone."""
+    annotations: LocalFolder | None = None
+    """The folder of the experts' hours and rates, levels and token prices."""
+    config: LocalFile | None = None
+    """The weights, as poet_algorithm_config.json; default: the seed's."""
+    knowledge_base: Text | None = None
+    """The file of knowledge units, made where there is none; default: the config's, else one in the output folder."""
+    domain_map: dict[str, Text] = Field(default_factory=dict)
+    """From topics or domains of rows to domains of the annotations."""
+    parts: Annotated[tuple[Part, ...], AfterValidator(_some_parts)] = PARTS
+    """What is scored: race, fact, efficiency, strategic, interaction, poet; default: all."""
+    thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+    """Least values of scores, by their names; a report below one fails."""
+    cleaning: Cleaning = "deterministic"
+    """What an article is rid of before RACE: links and references by rules, by a model, or nothing (`none`)."""
+    position_swap: StrictBool = False
+    """RACE judges in both orders."""
+    samples: AtLeastOne = 1
+    """How often RACE judges."""
+    compat: StrictBool = False
+    """The formulas of the original system."""
+    runner: KnownRunner = RunnerSpec(type="llm_probe")
+    """Who writes the reports that are not stored: the runner's type and settings."""
+    context: CaseContext = Field(default_factory=dict)
+    """What the runner wants to know: `llm_probe: {tools: [web_search]}`, your own."""
+    mcp_servers: CaseServers = Field(default_factory=dict)
+    """MCP servers whose tools it may call."""
+    tags: Tags = ()
+    """Tags of every report, beside its language, topic and level."""
+
+    @property
+    def data_files(self) -> tuple[str, ...]:
+        """The paths and patterns of all rows that it names."""
+        return (*(self.reports or ()), *filter(None, (self.queries, self.criteria, self.references)))
+
+    @field_validator("reports")
+    @classmethod
+    def _reports_exist(cls, reports: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        scope = scope_of(info)
+        if reports == ():
+            raise ValueError("found none, expected at least one path or pattern")
+        if scope is None or reports is None:
+            return reports
+        complain(((at,), text) for at, each in enumerate(reports) for text in data_file_problems(each, scope))
+        complain(_shared_stems(reports, scope))
+        return reports
+
+    @field_validator("knowledge_base")
+    @classmethod
+    def _knowledge_base_inside(cls, text: str | None, info: ValidationInfo) -> str | None:
+        scope = scope_of(info)
+        if text is not None and scope is not None and os.path.isdir(resolve_path(text, scope)):
+            raise ValueError(f"found {text!r}, which is a folder, expected a file")
+        return text
+
+    @field_validator("thresholds")
+    @classmethod
+    def _scores_exist(cls, thresholds: Mapping[str, float], info: ValidationInfo) -> Mapping[str, float]:
+        complain(_threshold_problems(thresholds, info.data.get("parts", PARTS)))
+        return thresholds
+
+    @field_validator("context")
+    @classmethod
+    def _context_fits_the_runner(cls, value: CaseContext, info: ValidationInfo) -> CaseContext:
+        complain(tools_problems(info.data.get("runner"), value))
+        return value
+
+    @field_validator("mcp_servers")
+    @classmethod
+    def _servers_fit_the_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:
+        complain(servers_problems(info.data.get("runner"), value))
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> ReportsFile:
+        complain(self._lacks())
+        return self
+
+    def _lacks(self) -> Iterator[tuple[Loc, str]]:
+        if self.reports is None and self.queries is None:
+            yield (), "found neither reports nor queries, expected stored reports, or queries that a runner answers"
+        if "race" in self.parts and self.criteria is None:
+            yield (), f"found no criteria, which race needs; {_or_without(self.parts, 'race')}"
+        compared = [name for name in ANNOTATED if name in self.parts]
+        if compared and self.annotations is None:
+            yield (), f"found no annotations, which {_and(compared)} need; {_or_without(self.parts, *compared)}"
+        missing = [name for name in _NEEDED if name not in self.parts]
+        if "poet" in self.parts and missing:
+            yield ("parts",), f"found poet without {_and(missing)}, which it is made of"
+        if self.cleaning == "model" and "race" not in self.parts:
+            yield ("cleaning",), "only race judges a cleaned article; remove one of the two"
+
+
+def _shared_stems(reports: tuple[str, ...], scope: Scope) -> Iterator[tuple[Loc, str]]:
+    """Files whose stems are the same stand for one model twice."""
+    first: dict[str, Path] = {}
+    for at, pattern in enumerate(reports):
+        for path in match_files(pattern, scope.folder):
+            other = first.setdefault(path.stem, path)
+            if other != path:
+                yield (at,), f"found {path} and {other}, which are of one model ({path.stem!r}); rename one"
+
+
+def _threshold_problems(thresholds: Mapping[str, float], parts: tuple[Part, ...]) -> Iterator[tuple[Loc, str]]:
+    scored = {name: part for part, names in SCORES.items() for name in names if name not in _LOWER_IS_BETTER}
+    for name, least in thresholds.items():
+        if name not in scored:
+            known = ", ".join(score for score, part in scored.items() if part in parts)
+            yield (name,), f"found no score of that name, expected one of {known}"
+        elif scored[name] not in parts:
+            yield (name,), f"a score of {scored[name]}, which is not among the parts"
+        elif name not in UNBOUNDED and not 0 <= least <= 1:
+            yield (name,), f"found {least:g}, expected a number from 0 to 1"
+
+
+def _or_without(parts: tuple[Part, ...], *gone: Part) -> str:
+    kept = [name for name in parts if name not in gone and not (name == "poet" and set(gone) & set(_NEEDED))]
+    return f"name them, or leave it out: parts: [{', '.join(kept)}]" if kept else "name them"
+
+
+def _and(names: Any) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else str(last)

@@ -1,0 +1,262 @@
+"""Results of the other stages on a model's reports: the files of `results/`, joined by prompt and id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ConfigDict
+
+from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.documents import Document, read
+from pytest_agentbench.config.loader import validate
+from pytest_agentbench.errors import AgentbenchError, ConfigError
+from pytest_agentbench.packs.research.asking import Unscored
+from pytest_agentbench.packs.research.business_report.figures import Missing
+from pytest_agentbench.packs.research.commands import joined, joined_briefly
+from pytest_agentbench.packs.research.efficiency import EfficiencyScore
+from pytest_agentbench.packs.research.fact.rows import FactRow, counts_of
+from pytest_agentbench.packs.research.poet import (
+    FactPart,
+    Parts,
+    RacePart,
+    fact_evidence,
+    quality_of,
+    race_evidence,
+    weights_of,
+)
+from pytest_agentbench.packs.research.race import RaceRow
+from pytest_agentbench.packs.research.race_judging import Scored
+from pytest_agentbench.packs.research.records import (
+    RACE_DIMENSIONS,
+    ExecutionMetrics,
+    RaceDimension,
+    ReportRow,
+    RowId,
+    article_digest,
+)
+from pytest_agentbench.packs.research.rows import GoodRow, Joined, read_research_rows
+from pytest_agentbench.packs.research.strategic import StrategicScore
+from pytest_agentbench.records.base import Record
+
+if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.call import Call
+
+
+T = TypeVar("T")
+S = TypeVar("S", StrategicScore, EfficiencyScore)
+R = TypeVar("R", bound=Record)
+
+
+class _Outcome(Record):
+    """A row of efficiency_report.json or strategic_report.json."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: RowId
+    prompt: str
+
+
+class _Criterion(Record):
+    """What a judge said by one criterion; pointwise it has `target_score` alone."""
+
+    criterion: str
+    analysis: str = ""
+    target_score: float | None = None
+    article_1_score: float | None = None
+    article_2_score: float | None = None
+
+
+class _Draw(Record):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    judge_details: dict[RaceDimension, tuple[_Criterion, ...]]
+
+
+class _Details(Record):
+    """A row of race_details.jsonl."""
+
+    id: RowId
+    draws: tuple[_Draw, ...]
+
+    @property
+    def said(self) -> dict[RaceDimension, tuple[Scored, ...]]:
+        """The first draw, from the article's point of view."""
+        found: dict[RaceDimension, tuple[Scored, ...]] = {}
+        for name, entries in self.draws[0].judge_details.items() if self.draws else ():
+            targets = [
+                (each, each.article_1_score if each.target_score is None else each.target_score) for each in entries
+            ]
+            found[name] = tuple(
+                Scored(each.criterion, target, each.article_2_score, each.analysis)
+                for each, target in targets
+                if target is not None
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """A row of validated.jsonl without its pages; `part` says why there is none where it is a text."""
+
+    id: RowId
+    prompt: str
+    article_digest: str
+    part: FactPart | str
+
+
+class StageResults:
+    """The results of a model's reports below a folder such as `results`. Each file is read when it is first needed.
+
+    Raises ConfigError for files that are there and cannot be read at all.
+    """
+
+    def __init__(self, call: Call, folder: Path, model: str) -> None:
+        self._call, self._folder, self._model = call, folder, model
+
+    def parts(self, row: ReportRow, *, efficiency: bool) -> Parts:
+        """What is there of a report, and why the rest is not. `efficiency`: whether that is looked for too."""
+        why: dict[Missing, str] = {}
+        race = _or_why(why, "race", lambda: self._race(row))
+        fact = _or_why(why, "fact", lambda: self._fact(row))
+        strategic = _or_why(why, "strategic", lambda: self._outcome("strategic", row, StrategicScore))
+        work = (
+            _or_why(why, "efficiency", lambda: self._outcome("efficiency", row, EfficiencyScore))
+            if efficiency
+            else None
+        )
+        return Parts(race, fact, work, strategic, why)
+
+    def quality(self, row: ReportRow, *, compat: bool) -> tuple[float | None, str]:
+        """A report's quality, 0-1, or None and why."""
+        why: dict[Missing, str] = {}
+        parts = Parts(_or_why(why, "race", lambda: self._race(row)), _or_why(why, "fact", lambda: self._fact(row)))
+        quality = quality_of(parts, weights_of(self._call.config, compat=compat))
+        if quality is None and not why:
+            why["fact"] = "none of its citations could be checked"
+        return quality, "; ".join(f"{part}: {reason}" for part, reason in why.items())
+
+    def _race(self, row: ReportRow) -> RacePart:
+        found = self._partner("race", self._race_rows, row).scored
+        self._require_same("race", row, found.article_digest)
+        assert found.overall_score is not None
+        dimensions = {name: getattr(found, name) for name in RACE_DIMENSIONS}
+        return RacePart(found.overall_score, dimensions, self._race_evidence.get(str(row.id), ()))
+
+    def _fact(self, row: ReportRow) -> FactPart:
+        found: _Fact = self._partner("fact", self._fact_rows, row)
+        self._require_same("fact", row, found.article_digest)
+        if isinstance(found.part, str):
+            raise Unscored(found.part)
+        return found.part
+
+    def _outcome(self, part: Missing, row: ReportRow, form: type[S]) -> S:
+        found = self._partner(part, self._efficiency_rows if part == "efficiency" else self._strategic_rows, row)
+        known = {name: value for name, value in (found.model_extra or {}).items() if name in form.model_fields}
+        error = (found.model_extra or {}).get(f"{part}_error")
+        if error is not None and f"{part}_score" not in known:
+            raise Unscored(str(error))
+        self._require_same(part, row, (found.model_extra or {}).get("article_digest"))
+        score = _valid(self._path(part), 1, known, form)
+        metrics = row.execution_metrics or ExecutionMetrics()
+        if isinstance(score, EfficiencyScore) and not score.rests_on(metrics):
+            raise Unscored(self._stale(part, "execution_metrics"))
+        return score
+
+    def _require_same(self, part: Missing, row: ReportRow, digest: object) -> None:
+        """Raises Unscored for what is told to be of another article."""
+        if digest is not None and digest != article_digest(row.article):
+            raise Unscored(self._stale(part, "article"))
+
+    def _stale(self, part: Missing, what: str) -> str:
+        return f"{self._path(part)}: is of another {what} than the report has now; run agentbench research {part} again"
+
+    def _partner(self, part: Missing, rows: Joined[Any] | None, row: ReportRow) -> Any:
+        if rows is None:
+            raise Unscored(f"{self._path(part)} is not there; run agentbench research {part}")
+        return rows.partner(row)
+
+    def _path(self, part: Missing) -> Path:
+        return self._folder / part / self._model / _FILES[part]
+
+    def _rows(self, part: Missing, form: Any) -> Joined[Any] | None:
+        path = self._path(part)
+        return joined(self._call, path, form) if path.is_file() else None
+
+    @cached_property
+    def _race_rows(self) -> Joined[RaceRow] | None:
+        return self._rows("race", RaceRow)
+
+    @cached_property
+    def _fact_rows(self) -> Joined[_Fact] | None:
+        path = self._path("fact")
+        return joined_briefly(self._call, path, FactRow, _fact) if path.is_file() else None
+
+    @cached_property
+    def _efficiency_rows(self) -> Joined[_Outcome] | None:
+        return _outcomes(self._call, self._path("efficiency"))
+
+    @cached_property
+    def _strategic_rows(self) -> Joined[_Outcome] | None:
+        return _outcomes(self._call, self._path("strategic"))
+
+    @cached_property
+    def _race_evidence(self) -> dict[str, tuple[str, ...]]:
+        """What the judge said first of each report, by its id, where that is kept."""
+        path = self._path("race").with_name("race_details.jsonl")
+        rows = read_research_rows(path, _Details) if path.is_file() else ()
+        return {str(row.value.id): race_evidence(row.value.said) for row in rows if isinstance(row, GoodRow)}
+
+
+_FILES: dict[Missing, str] = {
+    "race": "raw_results.jsonl",
+    "fact": "validated.jsonl",
+    "efficiency": "efficiency_report.json",
+    "strategic": "strategic_report.json",
+}
+
+
+def _fact(row: FactRow) -> _Fact:
+    try:
+        part: FactPart | str = FactPart(counts_of(row), fact_evidence(row.citations_deduped or {}))
+    except Unscored as error:
+        part = str(error)
+    return _Fact(row.id, row.prompt, article_digest(row.article), part)
+
+
+def _or_why(why: dict[Missing, str], part: Missing, find: Callable[[], T]) -> T | None:
+    try:
+        return find()
+    except AgentbenchError as error:
+        why[part] = str(error)
+        return None
+
+
+def _outcomes(call: Call, path: Path) -> Joined[_Outcome] | None:
+    if not path.is_file():
+        return None
+    document = read(path)
+    rows = document.data.get("results") if isinstance(document.data, dict) else None
+    if not isinstance(rows, list):
+        raise ConfigError(f"{path}:1:1: results: missing, expected a list with an object for each report")
+    found = []
+    for number, row in enumerate(rows):
+        line = document.problem(("results", number), "").line
+        try:
+            found.append((line, _valid(path, line, row, _Outcome)))
+        except ConfigError as error:
+            if not _is_lost(row):
+                call.warn(str(error))
+    return Joined(path, found)
+
+
+def _is_lost(row: Any) -> bool:
+    """Whether the stage itself could not read the report: it has said so, and has no more than its line or id."""
+    return isinstance(row, dict) and any(name.endswith("_error") for name in row)
+
+
+def _valid(path: Path, line: int, row: Any, form: type[R]) -> R:
+    return validate(Document(path, b"", row, place=lambda _: (line, 1)), form, Scope(str(path.parent)))

@@ -1,0 +1,258 @@
+"""Rows of seed 003's files: read and checked one by one, joined by their prompts, and read again where they stand."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from pytest_agentbench.bounded.files import open_file
+from pytest_agentbench.config.base import Scope
+from pytest_agentbench.config.documents import Document, Loc
+from pytest_agentbench.config.loader import validate
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.records import (
+    ExecutionMetrics,
+    Language,
+    QueryRow,
+    RaceCriteria,
+    ReferenceRow,
+    ReportRow,
+    ResearchTask,
+    RowId,
+    RowPlace,
+)
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.sources.items import describe_kind
+from pytest_agentbench.sources.json_files import BadItem, Item, locate_value, parse_value, read_items
+
+_CHINESE = re.compile("[\u3400-\u9fff]")
+_LETTERS = re.compile("[^\\W\\d_]")
+
+
+class Prompted(Protocol):
+    """What every kind of row has."""
+
+    @property
+    def id(self) -> RowId:
+        """As the file has it."""
+
+    @property
+    def prompt(self) -> str:
+        """The query."""
+
+
+R = TypeVar("R", bound=Record)
+P = TypeVar("P", bound=Prompted)
+D = TypeVar("D", bound=ReportRow | QueryRow | RaceCriteria | ReferenceRow)
+
+
+@dataclass(frozen=True, slots=True)
+class GoodRow(Generic[R]):
+    """A row of a file: the 1-based `line`, what it says, its JSON value as it stands there, and its bytes' place."""
+
+    line: int
+    value: R
+    data: Mapping[str, Any]
+    offset: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LostRow:
+    """A row that cannot be used; `message` has a line `file:line:column: ...` for each problem.
+
+    `data` is its JSON value, None where it is no object; its bytes' place is told like that of a GoodRow.
+    """
+
+    line: int
+    message: str
+    data: Mapping[str, Any] | None = None
+    offset: int = 0
+    size: int = 0
+
+
+def prompt_key(prompt: str) -> str:
+    """What rows are joined by: 64 hex digits, the same for prompts that differ in blanks and Unicode form only."""
+    return sha256(" ".join(unicodedata.normalize("NFKC", prompt).split()).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def language_of(text: str) -> Language:
+    """Chinese where a third of the letters is: queries mix in names and abbreviations."""
+    letters = len(_LETTERS.findall(text))
+    return "zh" if letters and len(_CHINESE.findall(text)) * 3 >= letters else "en"
+
+
+def read_research_rows(path: Path, record: type[R]) -> Iterator[GoodRow[R] | LostRow]:
+    """Every row of a JSONL or JSON file, in order. Raises ConfigError where the file cannot be read at all."""
+    scope = Scope(str(path.parent))
+    for item in read_items(path):
+        if isinstance(item, BadItem):
+            yield LostRow(item.line, f"{path}:{item.line}:{item.column}: {item.reason}")
+        elif not isinstance(item.value, dict):
+            yield LostRow(item.line, f"{path}:{item.line}:1: found {describe_kind(item.value)}, expected an object")
+        else:
+            try:
+                value = validate(_document(path, item), record, scope)
+            except ConfigError as error:
+                yield LostRow(item.line, str(error), item.value, item.offset, len(item.raw))
+            else:
+                yield GoodRow(item.line, value, item.value, item.offset, len(item.raw))
+
+
+def distinct(path: Path, rows: Iterable[GoodRow[D] | LostRow]) -> Iterator[GoodRow[D] | LostRow]:
+    """The same, but a row that has the prompt or the id of one before it is lost."""
+    prompts: dict[str, int] = {}
+    ids: dict[str, int] = {}
+    for row in rows:
+        if isinstance(row, LostRow):
+            yield row
+            continue
+        key, name = prompt_key(row.value.prompt), str(row.value.id)
+        prompt, first = prompts.get(key), ids.get(name)
+        prompts.setdefault(key, row.line)
+        ids.setdefault(name, row.line)
+        if prompt is not None:
+            problem = f"prompt: found that of line {prompt} again, expected one row"
+        elif first is not None:
+            problem = f"id: found {row.value.id!r} again, first on line {first}"
+        else:
+            yield row
+            continue
+        yield LostRow(row.line, f"{path}:{row.line}:1: {problem}", row.data, row.offset, row.size)
+
+
+def _document(path: Path, item: Item) -> Document:
+    def place(loc: Loc) -> tuple[int, int]:
+        text = item.raw.decode()
+        at = locate_value(text, 0, loc)
+        return item.line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
+
+    return Document(path, b"", item.value, place=place)
+
+
+class Joined(Generic[P]):
+    """The rows of one file by their prompts. `problems` are what is wrong with them together: duplicates.
+
+    The first of several rows of one prompt counts.
+    """
+
+    def __init__(self, path: Path, rows: Iterable[tuple[int, P]]) -> None:
+        self.path = path
+        self.problems: list[str] = []
+        self._rows: dict[str, tuple[int, P]] = {}
+        ids: dict[str, int] = {}
+        for line, row in rows:
+            key, name = prompt_key(row.prompt), str(row.id)
+            if key in self._rows:
+                self.problems.append(f"{path}:{line}:1: prompt: found that of line {self._rows[key][0]} again")
+            if name in ids:
+                self.problems.append(f"{path}:{line}:1: id: found {row.id!r} again, first on line {ids[name]}")
+            self._rows.setdefault(key, (line, row))
+            ids.setdefault(name, line)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[P]:
+        return (row for _, row in self._rows.values())
+
+    def __contains__(self, row: Prompted) -> bool:
+        """Whether there is a row of the same prompt."""
+        return prompt_key(row.prompt) in self._rows
+
+    def partner(self, row: Prompted) -> P:
+        """The row of the same prompt. Raises ConfigError where there is none, or where it has another id."""
+        found = self._rows.get(prompt_key(row.prompt))
+        if found is None:
+            raise ConfigError(f"{self.path}: found no row with the prompt of {row.id!r} ({_short(row.prompt)})")
+        line, partner = found
+        if str(partner.id) != str(row.id):
+            raise ConfigError(
+                f"{self.path}:{line}:1: id: found {partner.id!r} for the prompt that has the id {row.id!r} elsewhere "
+                f"({_short(row.prompt)}); give both the same id"
+            )
+        return partner
+
+
+def _short(prompt: str) -> str:
+    text = " ".join(prompt.split())
+    return repr(text if len(text) <= 60 else f"{text[:59]}…")
+
+
+StoredRow = TypeVar("StoredRow", ReportRow, RaceCriteria, ReferenceRow)
+
+_RECORDED = frozenset({"task_metadata", "interaction_metrics", "quality_metrics"})
+"""Further fields of a report's row that its interaction is told by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """The texts of a report. `article`, `metrics` and further fields of its `row` are of a stored one."""
+
+    article: str | None
+    metrics: ExecutionMetrics
+    row: Mapping[str, Any]
+    criteria: RaceCriteria | None
+    reference: str | None
+
+
+def read_material(task: ResearchTask) -> Material:
+    """The texts of a report. Raises ConfigError where a row is not what it was when it was collected."""
+    report = _read_row(task.article, ReportRow, report_content)
+    criteria = _read_row(task.criteria, RaceCriteria, criteria_content)
+    reference = _read_row(task.reference, ReferenceRow, reference_content)
+    return Material(
+        article=report.article if report is not None else None,
+        metrics=(report.execution_metrics if report is not None else None) or ExecutionMetrics(),
+        row=(report.model_extra if report is not None else None) or {},
+        criteria=criteria,
+        reference=reference.article if reference is not None else None,
+    )
+
+
+def place(path: Path, row: GoodRow[Any], said: str) -> RowPlace:
+    """Where a row of a file stands that says `said`."""
+    digest = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+    return RowPlace(path, row.line, row.offset, row.size, digest)
+
+
+def report_content(row: ReportRow) -> str:
+    """What of a report can change its scores."""
+    metrics = row.execution_metrics.model_dump(mode="json") if row.execution_metrics is not None else None
+    further = {name: value for name, value in (row.model_extra or {}).items() if name in _RECORDED}
+    return json.dumps([row.article, metrics, further], sort_keys=True)
+
+
+def criteria_content(row: RaceCriteria) -> str:
+    """The same of criteria."""
+    criteria = {
+        name: [[each.criterion, each.explanation, each.weight] for each in group]
+        for name, group in row.criterions.items()
+    }
+    return json.dumps([row.dimension_weight, criteria], sort_keys=True)
+
+
+def reference_content(row: ReferenceRow) -> str:
+    """The same of a reference report."""
+    return row.article
+
+
+def _read_row(place: RowPlace | None, record: type[StoredRow], said: Callable[[StoredRow], str]) -> StoredRow | None:
+    """The row at a place, None without one. Raises ConfigError where it is another one by now."""
+    if place is None:
+        return None
+    try:
+        with open_file(place.path, limit=None) as file:
+            file.seek(place.offset)
+            row = record.model_validate(parse_value(file.read(place.size)))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{place}: the row cannot be read any more; run again: {error}") from error
+    if sha256(said(row).encode("utf-8", "surrogatepass")).hexdigest() != place.digest:
+        raise ConfigError(f"{place}: the file was changed while the session ran; run again")
+    return row

@@ -1,0 +1,402 @@
+"""The stage select-queries: a judge scores queries by seven dimensions, and the valuable ones are kept (seed 003)."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, StrictFloat, StrictInt, StringConstraints
+
+from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.replies import ReplyPart, as_form, json_object
+from pytest_agentbench.packs.research.asking import (
+    PROMPT_VERSION,
+    TEXT,
+    WORDINGS,
+    Asking,
+    Unscored,
+    exactly,
+    parts,
+    stage_messages,
+)
+from pytest_agentbench.packs.research.commands import add, add_config, add_judge, add_rows
+from pytest_agentbench.packs.research.records import Language, QueryRow, RowId
+from pytest_agentbench.records.base import Record
+
+if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.call import Call
+    from pytest_agentbench.packs.research.rows import GoodRow, LostRow
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDimension:
+    """One of the seven. `key` is its name in files, `weight` its part of the score; the sum is 1."""
+
+    letter: str
+    chinese: str
+    english: str
+    weight: float
+
+    @property
+    def key(self) -> str:
+        """As query_scores.json has it."""
+        return f"{self.letter}. {self.chinese}"
+
+
+QUERY_DIMENSIONS = (
+    QueryDimension("A", "决策颠覆性", "impact on decisions", 0.05),
+    QueryDimension("B", "分析复杂性", "complexity of the analysis", 0.20),
+    QueryDimension("C", "行动导向性", "orientation to action", 0.20),
+    QueryDimension("D", "风险/收益规模", "scale of risk and return", 0.15),
+    QueryDimension("E", "时效敏感性", "sensitivity to time", 0.10),
+    QueryDimension("F", "专业壁垒", "need of expertise", 0.05),
+    QueryDimension("G", "可验证性", "verifiability", 0.25),
+)
+LOWEST, TOP = 1, 5
+
+
+class LackingScores(AgentbenchError):
+    """Dimensions without a score: a query has a value only with all seven."""
+
+
+def query_value(scores: Mapping[str, float]) -> float:
+    """`round(sum(s w) / sum(w), 2)` of scores of 1-5 by `key`. Raises LackingScores."""
+    missing = [each.key for each in QUERY_DIMENSIONS if each.key not in scores]
+    if missing:
+        raise LackingScores(f"found no score of {', '.join(missing)}, expected all seven dimensions")
+    total = sum(each.weight for each in QUERY_DIMENSIONS)
+    return round(sum(scores[each.key] * each.weight for each in QUERY_DIMENSIONS) / total, 2)
+
+
+CSV_HEADER = ("排名", "Query编号", "Query标题", "总分", *(each.key for each in QUERY_DIMENSIONS), "Query内容")
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+class ProposedQuery(QueryRow):
+    """A query before it is scored. Its `topic`, `domain`, `complexity_level` and `language` are what its file says."""
+
+    title: str = ""
+
+
+class DimensionScore(Record):
+    """A judge's score of one dimension, 1-5."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    score: Annotated[StrictInt | StrictFloat, Field(ge=LOWEST, le=TOP)]
+    reason: str = ""
+
+
+class ScoringResult(Record):
+    """As query_scores.json has it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    scores: dict[str, DimensionScore]
+    overall_score: float | None = None
+
+
+class Classification(Record):
+    """What a judge takes a query for; None where it cannot tell."""
+
+    domain: str | None = None
+    complexity_level: Annotated[StrictInt, Field(ge=LOWEST, le=TOP)] | None = None
+
+
+class ScoredQuery(QueryRow):
+    """A row of query_scores.json. `select_error` says why it has no scores.
+
+    `classification` is the judge's; what the query's own file says stands beside it, and comes first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    id: RowId = Field(alias="query_number")
+    title: str = Field("", alias="query_title")
+    prompt: str = Field(alias="query_content")
+    scoring_result: ScoringResult | None = None
+    classification: Classification = Field(default_factory=Classification)
+    select_error: str | None = None
+
+    @property
+    def value(self) -> float:
+        """The score of the seven, 1-5. Raises Unscored where there are none, LackingScores where some are missing."""
+        if self.scoring_result is None:
+            raise Unscored(self.select_error or "found neither scoring_result nor select_error")
+        return query_value({key: each.score for key, each in self.scoring_result.scores.items()})
+
+
+def scored_query(
+    query: ProposedQuery, result: Mapping[str, Any], classification: Classification | None = None
+) -> ScoredQuery:
+    """The row of a query that a judge has scored."""
+    own = query.model_dump(exclude_unset=True, exclude={"id", "title", "prompt"})
+    return ScoredQuery(
+        query_number=query.id,
+        query_title=query.title,
+        query_content=query.prompt,
+        scoring_result=ScoringResult.model_validate(result),
+        **({} if classification is None else {"classification": classification}),
+        **own,
+    )
+
+
+def scores_row(query: ScoredQuery) -> dict[str, Any]:
+    """A row of query_scores.json."""
+    row = query.model_dump(by_alias=True, exclude_unset=True)
+    first = ("query_number", "query_title", "query_content", "scoring_result")
+    return {name: row.get(name) for name in first} | row
+
+
+def failed_scores_row(data: Mapping[str, Any] | None, line: int, error: Exception) -> dict[str, Any]:
+    """The same of a query without scores, given its fields as far as they are known and the line of its file."""
+    names = {"id": "query_number", "title": "query_title", "prompt": "query_content"}
+    known = {names.get(field, field): value for field, value in (data or {}).items()}
+    return {**(known or {"line": line}), "select_error": str(error)}
+
+
+def csv_rows(queries: Sequence[ScoredQuery]) -> list[list[Any]]:
+    """query_scores.csv: the header, then the queries by score, the best first."""
+    ranked = sorted(queries, key=lambda query: -query.value)
+    return [list(CSV_HEADER), *(_csv_row(rank, query) for rank, query in enumerate(ranked, 1))]
+
+
+def as_cell(value: Any) -> Any:
+    """A text that no spreadsheet takes for a formula: an apostrophe before it keeps it from being one."""
+    return f"'{value}" if isinstance(value, str) and value.lstrip("'").startswith(_FORMULA) else value
+
+
+def from_cell(cell: str) -> str:
+    """The text that `as_cell` made this of."""
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(_FORMULA) else cell
+
+
+def _csv_row(rank: int, query: ScoredQuery) -> list[Any]:
+    assert query.scoring_result is not None
+    scores = [query.scoring_result.scores[each.key].score for each in QUERY_DIMENSIONS]
+    return [rank, as_cell(query.id), as_cell(query.title), query.value, *scores, as_cell(query.prompt)]
+
+
+def selected_row(query: ScoredQuery) -> dict[str, Any]:
+    """A row of selected_queries.jsonl. Domain and level are the file's own, else the judge's, else null."""
+    assert query.scoring_result is not None
+    domain, domain_from = _known(query.domain, query.classification.domain)
+    level, level_from = _known(query.complexity_level, query.classification.complexity_level)
+    metadata = {
+        "query_number": query.id,
+        "query_title": query.title,
+        "topic": query.topic,
+        "overall_score": query.value,
+        "scores": {key: each.score for key, each in query.scoring_result.scores.items()},
+        "domain_from": domain_from,
+        "complexity_level_from": level_from,
+    }
+    return {
+        "id": query.id,
+        "domain": domain,
+        "complexity_level": level,
+        "prompt": query.prompt,
+        "query_metadata": metadata,
+    }
+
+
+def query_row(query: ScoredQuery, language: str) -> dict[str, Any]:
+    """A row of query.jsonl. Without a topic of its own the query's domain stands for it."""
+    domain, _ = _known(query.domain, query.classification.domain)
+    return {"id": query.id, "topic": query.topic or domain, "language": language, "prompt": query.prompt}
+
+
+def _known(own: Any, judged: Any) -> tuple[Any, Literal["query", "judge"] | None]:
+    if own is not None:
+        return own, "query"
+    return (judged, "judge") if judged is not None else (None, None)
+
+
+_JUDGED_STAGE = "select"
+
+_SCORE = exactly(reason=TEXT, score={"type": "integer", "description": "1 to 5."})
+_FORMAT = structured(
+    f"research_{_JUDGED_STAGE}",
+    {
+        **{each.letter: _SCORE for each in QUERY_DIMENSIONS},
+        "domain": {"type": ["string", "null"]},
+        "complexity_level": {"type": ["integer", "null"], "description": "1 to 5."},
+    },
+)
+
+
+class _Score(ReplyPart):
+    score: Annotated[int, Field(strict=True, ge=LOWEST, le=TOP)]
+    reason: str = ""
+
+
+class _Classification(ReplyPart):
+    domain: Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)] | None = None
+    complexity_level: Annotated[int, Field(strict=True, ge=LOWEST, le=TOP)] | None = None
+
+
+async def score_query(
+    asking: Asking, case_id: str, language: Language, query: str
+) -> tuple[dict[str, Any], Classification]:
+    """What query_scores.json has as `scoring_result`, and what the judge takes the query for. Raises Unscored.
+
+    `scoring_result` has `scores` by dimension, each with its reason, and the `overall_score`.
+    """
+    wording = WORDINGS[language]
+    names = {each.letter: each.chinese if language == "zh" else each.english for each in QUERY_DIMENSIONS}
+    scales = "\n".join(f"- {letter} ({name}): {wording.query_dimensions[letter]}" for letter, name in names.items())
+    messages = stage_messages(language, wording.select.format(scales=scales), query=query)
+    scores, classification = await asking(_JUDGED_STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION)
+    value = query_value({key: each.score for key, each in scores.items()})
+    said = {key: {"score": each.score, "reason": each.reason} for key, each in scores.items()}
+    return {"scores": said, "overall_score": value}, classification
+
+
+def _parse(text: str) -> tuple[dict[str, _Score], Classification]:
+    found = parts(text, (each.letter for each in QUERY_DIMENSIONS), _Score)
+    told = as_form(json_object(text), _Classification)
+    return (
+        {each.key: found[each.letter] for each in QUERY_DIMENSIONS},
+        Classification(domain=told.domain or None, complexity_level=told.complexity_level),
+    )
+
+
+STAGE = "select"
+SCORES, TABLE, SELECTED = "query_scores.json", "query_scores.csv", "selected_queries.jsonl"
+_NAMED_THRESHOLDS = (4.0, 4.5)
+"""Both are the seed's."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "select-queries",
+        help="score queries and keep the valuable ones",
+        description=f"Let a model score each query by seven dimensions; the queries that reach the threshold are kept. "
+        f"Writes {SCORES} and {TABLE}. A new threshold over scores that are there asks no model (--from-scores). Exit "
+        "status 0: every query is scored; 1: some are not; 2: wrong usage.",
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    add(which, "--input_file", type=Path, metavar="FILE", help="raw_query.md, or queries as CSV, JSON or JSONL")
+    add(which, "--from_scores", type=Path, metavar="FILE", help=f"a {SCORES}, so that no model is asked")
+    files = parser.add_argument_group("files")
+    add(files, "--output_dir", type=Path, metavar="DIR", help="(default: the folder of the file that is read)")
+    add_threshold(files)
+    add(files, "--export_selected", action="store_true", help=f"write {SELECTED}")
+    add(files, "--convert_to_jsonl", type=Path, metavar="FILE", help="write the kept queries as query.jsonl here")
+    add_config(files)
+    add_rows(parser)
+    add_judge(parser)
+
+
+def add_threshold(parser: argparse._ActionsContainer) -> None:
+    """Which queries are kept."""
+    text = "keep from this score (default: the config's, 4.0)"
+    add(parser, "--threshold", type=_threshold, metavar="SCORE", help=text)
+
+
+def _threshold(text: str) -> float:
+
+    value = float(text)
+    if not LOWEST <= value <= TOP:
+        raise argparse.ArgumentTypeError(f"found {text}, expected a score from {LOWEST} to {TOP}")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Scores the queries, or reads their scores, and keeps those that reach the threshold."""
+    from pytest_agentbench.packs.research.call import Call
+
+    call = Call("select-queries", args)
+    source: Path = args.from_scores or args.input_file
+    output: Path = args.output_dir or source.parent
+    if args.threshold is None:
+        args.threshold = call.config.query_selection.threshold
+    if args.from_scores is not None:
+        return call.run(lambda: select_scored(call, source, output))
+    return call.run(lambda: score_queries(call, source, output))
+
+
+async def score_queries(call: Call, file: Path, output: Path) -> None:
+    """Scores the queries of a file. Raises ConfigError where it cannot be read, or no judge is named."""
+    from pytest_agentbench.packs.research.call import case_id
+    from pytest_agentbench.packs.research.commands import chosen_rows, label, spoken, value_of
+    from pytest_agentbench.packs.research.query_files import read_queries
+    from pytest_agentbench.store.output_files import require_writable, write_document, write_text
+
+    rows = chosen_rows(call, file, read_queries(file, call.warn))
+    asking = await call.asking(file)
+    converted = [path for path in (call.args.convert_to_jsonl,) if path is not None]
+    require_writable(output / SCORES, output / TABLE, output / SELECTED, *converted)
+
+    async def score(row: GoodRow[ProposedQuery] | LostRow) -> ScoredQuery:
+        query = value_of(row)
+        return scored_query(query, *await score_query(asking, case_id(query.id), spoken(query), query.prompt))
+
+    def write(results: Sequence[ScoredQuery | AgentbenchError | None]) -> tuple[Path, ...]:
+        scored = [result for result in results if isinstance(result, ScoredQuery)]
+        table = io.StringIO(newline="")
+        csv.writer(table).writerows(csv_rows(scored))
+        document = [
+            failed_scores_row(row.data, row.line, result) if isinstance(result, AgentbenchError) else scores_row(result)
+            for row, result in zip(rows, results, strict=True)
+            if result is not None
+        ]
+        return (
+            write_document(output / SCORES, document),
+            write_text(output / TABLE, table.getvalue(), encoding="utf-8-sig"),
+            *_write_kept(call, scored, output),
+        )
+
+    results = await call.score(STAGE, rows, score, label=label, write=write)
+    _tell(call, [result for result in results if isinstance(result, ScoredQuery)])
+
+
+async def select_scored(call: Call, file: Path, output: Path) -> None:
+    """Keeps queries by the scores of a query_scores.json. Raises ConfigError where that cannot be read."""
+    from pytest_agentbench.packs.research.commands import input_rows, label, value_of
+
+    async def score(row: GoodRow[ScoredQuery] | LostRow) -> ScoredQuery:
+        query = value_of(row)
+        value, result = query.value, query.scoring_result
+        if result is not None and result.overall_score not in (None, value):
+            call.warn(
+                f"{file}:{row.line}:1: overall_score: found {result.overall_score}, the seven scores give {value}"
+            )
+        return query
+
+    def write(results: Sequence[ScoredQuery | AgentbenchError | None]) -> tuple[Path, ...]:
+        return _write_kept(call, [result for result in results if isinstance(result, ScoredQuery)], output)
+
+    results = await call.score(STAGE, input_rows(call, file, ScoredQuery), score, label=label, write=write)
+    _tell(call, [result for result in results if isinstance(result, ScoredQuery)])
+
+
+def _write_kept(call: Call, scored: Sequence[ScoredQuery], output: Path) -> tuple[Path, ...]:
+    """The files of the queries that reach the threshold, in the order of the input."""
+    from pytest_agentbench.packs.research.commands import spoken
+    from pytest_agentbench.store.output_files import write_rows
+
+    kept = [query for query in scored if query.value >= call.args.threshold]
+    files = []
+    if call.args.export_selected:
+        files.append(write_rows(output / SELECTED, [selected_row(query) for query in kept]))
+    if call.args.convert_to_jsonl is not None:
+        lines = [query_row(query, spoken(query)) for query in kept]
+        files.append(write_rows(call.args.convert_to_jsonl, lines))
+    return tuple(files)
+
+
+def _tell(call: Call, scored: Sequence[ScoredQuery]) -> None:
+    """Prints how many queries are kept, also at both thresholds of the seed."""
+    for threshold in sorted({*_NAMED_THRESHOLDS, call.args.threshold}):
+        kept = sum(query.value >= threshold for query in scored)
+        chosen = " (chosen)" if threshold == call.args.threshold else ""
+        print(f"kept at {threshold}: {kept} of {len(scored)}{chosen}")

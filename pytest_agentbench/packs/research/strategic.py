@@ -1,0 +1,348 @@
+"""The stage strategic: what a report is worth beyond its task, by a judge's scores and the knowledge that it adds."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.judging.verdicts import structured
+from pytest_agentbench.models.replies import ReplyPart, invalid, read_json
+from pytest_agentbench.packs.research.arithmetic import (
+    STRATEGIC_LOWEST,
+    STRATEGIC_SCORES,
+    STRATEGIC_TOP,
+    StrategicWeights,
+    clamped,
+    knowledge_creation_value,
+    strategic_value,
+)
+from pytest_agentbench.packs.research.articles import Passages, words_of
+from pytest_agentbench.packs.research.asking import (
+    NUMBER,
+    PROMPT_VERSION,
+    TEXT,
+    WORDINGS,
+    Asking,
+    exactly,
+    listed,
+    parts,
+    stage_messages,
+)
+from pytest_agentbench.packs.research.commands import (
+    add,
+    add_compat,
+    add_config,
+    add_judge,
+    add_results,
+    add_rows,
+    add_tasks,
+    outcome_document,
+    read_tasks,
+    report_of,
+    tell_unused,
+)
+from pytest_agentbench.packs.research.config import KnowledgeBaseSettings, PoetConfig
+from pytest_agentbench.packs.research.knowledge import KnowledgeBase, Unit, contribution, unit
+from pytest_agentbench.packs.research.records import Language, NotNegative, Report, Share
+from pytest_agentbench.records.base import Record
+
+if TYPE_CHECKING:
+    from pytest_agentbench.packs.research.call import Call
+    from pytest_agentbench.packs.research.commands import Tasks
+    from pytest_agentbench.packs.research.records import ReportRow
+    from pytest_agentbench.packs.research.results import StageResults
+    from pytest_agentbench.packs.research.rows import GoodRow, LostRow
+
+
+STAGE, KNOWLEDGE_STAGE, REUSE_STAGE = "strategic", "knowledge", "reuse"
+
+_FORMAT = structured(f"research_{STAGE}", {name: exactly(reason=TEXT, score=NUMBER) for name in STRATEGIC_SCORES})
+_KNOWLEDGE_FORMAT = structured(f"research_{KNOWLEDGE_STAGE}", {"units": listed(text=TEXT, quality=NUMBER)})
+_REUSE_FORMAT = structured(f"research_{REUSE_STAGE}", {"reused": {"type": "array", "items": TEXT}})
+
+
+class _Score(ReplyPart):
+    score: Annotated[float, Field(strict=True, ge=STRATEGIC_LOWEST, le=STRATEGIC_TOP, allow_inf_nan=False)]
+    reason: str = ""
+
+
+class _Unit(ReplyPart):
+    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    quality: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+
+
+class _Knowledge(ReplyPart):
+    units: tuple[_Unit, ...]
+
+
+class _Reuse(ReplyPart):
+    reused: tuple[str, ...]
+
+
+async def judge_strategic(
+    asking: Asking, case_id: str, language: Language, query: str, article: str
+) -> dict[str, tuple[float, str]]:
+    """Each of the eight scores (1-5) with its reason. Raises Unscored: no score is ever a default."""
+    messages = stage_messages(language, WORDINGS[language].strategic.format(), query=query, article=article)
+    return await asking(STAGE, case_id, messages, _FORMAT, _parse, version=PROMPT_VERSION)
+
+
+def _parse(text: str) -> dict[str, tuple[float, str]]:
+    scores = parts(text, STRATEGIC_SCORES, _Score)
+    return {name: (each.score, each.reason) for name, each in scores.items()}
+
+
+async def draw_knowledge(asking: Asking, case_id: str, language: Language, article: str, most: int) -> list[Unit]:
+    """The units of knowledge that the article has, at most `most`, each once. Raises Unscored."""
+    task = WORDINGS[language].knowledge.format(most=most)
+    messages = stage_messages(language, task, article=article)
+
+    def parse(text: str) -> list[Unit]:
+        units = (unit(each.text, each.quality) for each in read_json(text, _Knowledge).units[:most])
+        return list({each.id: each for each in units}.values())
+
+    return await asking(KNOWLEDGE_STAGE, case_id, messages, _KNOWLEDGE_FORMAT, parse, version=PROMPT_VERSION)
+
+
+async def confirm_reuse(
+    asking: Asking, case_id: str, language: Language, article: str, candidates: Sequence[Unit]
+) -> list[Unit]:
+    """Those of the known units that the article states, as the judge says. Raises Unscored."""
+    shown = "\n".join(json.dumps({"id": each.id, "text": each.text}, ensure_ascii=False) for each in candidates)
+    messages = stage_messages(language, WORDINGS[language].reuse.format(), article=article, known=shown)
+    by_id = {each.id: each for each in candidates}
+
+    def parse(text: str) -> list[Unit]:
+        reused = dict.fromkeys(read_json(text, _Reuse).reused)
+        unknown = [each for each in reused if each not in by_id]
+        if unknown:
+            raise invalid([f"reused: there is no known unit {each!r}" for each in unknown])
+        return [by_id[each] for each in reused]
+
+    return await asking(REUSE_STAGE, case_id, messages, _REUSE_FORMAT, parse, version=PROMPT_VERSION)
+
+
+_MOST_CANDIDATES = 50
+"""Known units that a judge is shown at most: those of which the article has the largest share."""
+
+_words = lru_cache(maxsize=2**15)(words_of)
+
+
+class StrategicScore(Record):
+    """A report's strategic value, 0-1: the judge's eight scores (1-5) with their reasons, and units of knowledge.
+
+    `known` counts what was known before, `created` are those that were not, `repeated` counts drawn ones that were, or
+    that another one of the article says too, `below_quality` those under the least quality; `reused` are known ones
+    that it uses.
+    """
+
+    strategic_score: Share
+    scores: dict[str, float]
+    score_reasons: dict[str, str] = Field(default_factory=dict)
+    known: int = 0
+    created: tuple[Unit, ...]
+    repeated: int
+    below_quality: int
+    reused: tuple[Unit, ...]
+    knowledge_creation_value: NotNegative
+
+
+async def strategic_of(
+    asking: Asking,
+    report: Report,
+    base: KnowledgeBase,
+    config: PoetConfig,
+    turn: AbstractAsyncContextManager[None] | None = None,
+    batch: str | None = None,
+) -> StrategicScore:
+    """What the judge says of a report; its knowledge is added to the base. Raises Unscored, ConfigError, Unwritable.
+
+    The base is entered once, after the report's units are drawn and before it is asked which known ones it uses: what
+    is known is what reports before it added, and a repeated call changes and finds nothing else. That is done while
+    `turn` is held, where reports that are scored side by side are to enter it in an order; where they have none, they
+    are of one `batch`, and know nothing of one another.
+    """
+    settings = config.knowledge_base_settings
+    judged = await judge_strategic(asking, report.case_id, report.language, report.prompt, report.article)
+    most = settings.max_knowledge_units_per_task
+    drawn = await draw_knowledge(asking, report.case_id, report.language, report.article, most)
+    good = [each for each in drawn if each.quality >= settings.min_knowledge_quality_threshold]
+    async with turn or nullcontext():
+        known = base.enter(contribution(report.model, report.id, report.prompt, report.article, good, batch))
+    created = new_units(good, known, settings.knowledge_similarity_threshold)
+    candidates = found_units(report.article, known, settings)
+    reused = (
+        await confirm_reuse(asking, report.case_id, report.language, report.article, candidates) if candidates else []
+    )
+    weights = config.strategic_weights
+    scores = {name: score for name, (score, _) in judged.items()}
+    value = strategic_value(scores, StrategicWeights(weights.task_capability, weights.knowledge_capability))
+    return StrategicScore(
+        strategic_score=clamped(value),
+        scores=scores,
+        score_reasons={name: reason for name, (_, reason) in judged.items()},
+        known=len(known),
+        created=tuple(created),
+        repeated=len(good) - len(created),
+        below_quality=len(drawn) - len(good),
+        reused=tuple(reused),
+        knowledge_creation_value=knowledge_creation_value([each.quality for each in created]),
+    )
+
+
+def new_units(drawn: Sequence[Unit], known: Sequence[Unit], likeness: float) -> list[Unit]:
+    """The drawn units that neither a known one nor one drawn before says: those are at least so alike (0-1)."""
+    new: list[Unit] = []
+    for each in drawn:
+        words = _words(each.text)
+        if all(each.id != other.id and words.likeness(_words(other.text)) < likeness for other in (*known, *new)):
+            new.append(each)
+    return new
+
+
+def found_units(article: str, known: Sequence[Unit], settings: KnowledgeBaseSettings) -> list[Unit]:
+    """The known units that three sentences of the article have the words of, so that it may state them."""
+    passages, share = Passages(article), settings.knowledge_similarity_threshold
+    found = [each for each in known if passages.have(_words(each.text), share)]
+    return sorted(found, key=lambda each: -passages.share_of(_words(each.text)))[:_MOST_CANDIDATES]
+
+
+REPORT = "strategic_report.json"
+_MEANS = ("strategic_score", "complexity_adaptability", "knowledge_creation_value", "knowledge_units_created")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command with its options."""
+    parser = subparsers.add_parser(
+        "strategic",
+        help="judge what reports are worth beyond their task",
+        description=f"Let a model give each report eight scores, draw its knowledge into the knowledge base, and say "
+        f"what it uses of what earlier reports put there. Writes {REPORT}. The same command goes on where it was "
+        "interrupted. Exit status 0: every report is scored; 1: some are not; 2: wrong usage.",
+    )
+    files = parser.add_argument_group("files")
+    add(files, "--input_file", type=Path, required=True, metavar="FILE", help="reports (JSONL)")
+    add(files, "--output_dir", type=Path, metavar="DIR", help="(default: <results_dir>/strategic/<name of the input>)")
+    add_knowledge_base(files)
+    add_tasks(files)
+    add_results(files)
+    add_config(files)
+    add_compat(parser)
+    add_rows(parser)
+    add_judge(parser)
+
+
+def add_knowledge_base(parser: argparse._ActionsContainer) -> None:
+    """Where knowledge is kept."""
+    add(
+        parser,
+        "--knowledge_base_path",
+        type=Path,
+        metavar="FILE",
+        help="what reports added to the known (default: the config's, else one in the folder of --kept)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the report."""
+    from pytest_agentbench.packs.research.call import Call
+
+    call = Call("strategic", args)
+    tell_unused(call)
+    output = args.output_dir or args.results_dir / "strategic" / args.input_file.stem
+    return call.run(lambda: score_strategic(call, args.input_file, output))
+
+
+async def score_strategic(call: Call, file: Path, output: Path) -> None:
+    """Scores the reports of a file. Raises ConfigError where a file cannot be read, or no judge is named, and
+    UnwritableError before anything is asked where the report cannot be written.
+    """
+    from pytest_agentbench.packs.research.commands import input_rows, label, value_of
+    from pytest_agentbench.packs.research.knowledge import KNOWLEDGE_BASE, KnowledgeBase
+    from pytest_agentbench.packs.research.records import ReportRow, article_digest
+    from pytest_agentbench.packs.research.results import StageResults
+    from pytest_agentbench.store.output_files import require_writable, write_document
+
+    args, config, model = call.args, call.config, file.stem
+    tasks, stages = read_tasks(call), StageResults(call, args.results_dir, model)
+    path = args.knowledge_base_path or config.knowledge_base or args.kept / KNOWLEDGE_BASE
+    base = KnowledgeBase(Path(path), config.knowledge_base_settings.knowledge_retention_days)
+    rows = input_rows(call, file, ReportRow)
+    base.check()
+    asking = await call.asking(file)
+    require_writable(output / REPORT)
+    turns = _Turns(len(rows))
+
+    async def score(numbered: tuple[int, GoodRow[ReportRow] | LostRow]) -> dict[str, Any]:
+        number, row = numbered
+        try:
+            report = report_of(value_of(row), model)
+            found = await strategic_of(asking, report, base, config, turns.turn(number))
+        finally:
+            turns.over(number)
+        adaptability, why = _adaptability(call, tasks, stages, value_of(row))
+        return {
+            "id": report.id,
+            "prompt": report.prompt,
+            "article_digest": article_digest(report.article),
+            **found.model_dump(),
+            "knowledge_units_created": len(found.created),
+            "knowledge_units_reused": len(found.reused),
+            "complexity_adaptability": adaptability,
+            "reasons": {"complexity_adaptability": why} if why else {},
+        }
+
+    def write(results: Sequence[dict[str, Any] | AgentbenchError | None]) -> tuple[Path, ...]:
+        document = outcome_document(model, rows, results, "strategic_error", _MEANS)
+        return (write_document(output / REPORT, document),)
+
+    numbered = list(enumerate(rows))
+    await call.score("strategic", numbered, score, label=lambda each: label(each[1]), write=write)
+
+
+def _adaptability(call: Call, tasks: Tasks, stages: StageResults, row: ReportRow) -> tuple[float | None, str]:
+    """A report's adaptability to complexity, or None and why."""
+    from pytest_agentbench.packs.research.arithmetic import SHORTEST_HOURS, complexity_adaptability
+    from pytest_agentbench.packs.research.efficiency import task_of
+
+    if tasks.annotations is None:
+        return None, "there are no annotations"
+    try:
+        task = task_of(tasks.annotations, call.config, *tasks.placed(row))
+    except AgentbenchError as error:
+        return None, str(error)
+    if task.expert.hours < SHORTEST_HOURS:
+        return None, f"an expert needs {task.expert.hours:g} h, less than {SHORTEST_HOURS:g} h"
+    quality, why = stages.quality(row, compat=call.args.compat)
+    return complexity_adaptability(quality, task.difficulty, task.expert.hours), why
+
+
+class _Turns:
+    """Rows that are scored side by side enter the knowledge base in their order, so that results do not vary."""
+
+    def __init__(self, count: int) -> None:
+        self._over = [asyncio.Event() for _ in range(count)]
+        self._next = 0
+
+    @asynccontextmanager
+    async def turn(self, number: int) -> AsyncIterator[None]:
+        """Waits until all rows before have had theirs, or have failed."""
+        while self._next < number:
+            await self._over[self._next].wait()
+            while self._next < number and self._over[self._next].is_set():
+                self._next += 1
+        yield
+        self.over(number)
+
+    def over(self, number: int) -> None:
+        """The row has had its turn, or will not take it."""
+        self._over[number].set()

@@ -1,0 +1,1 @@
+"""What the judges of research reports are told, in two languages."""

@@ -1,1 +1,0 @@
-"""How far those who weigh runs agree: a judge with itself, judges with each other, and judges with people."""

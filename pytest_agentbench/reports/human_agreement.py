@@ -1,0 +1,295 @@
+"""`human.jsonl`, what people say of runs, and how far judges agree with them: report.json's `human`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field, ValidationError
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.reports.gate import CaseKey, case_key
+from pytest_agentbench.sources.json_files import BadItem, read_items
+from pytest_agentbench.sources.predictions import field_problem, refuse_file
+from pytest_agentbench.statistics.agreement import (
+    Table,
+    Verdicts,
+    kappa_interval,
+    krippendorff_alpha,
+    rank_correlation,
+    weighted_kappa,
+)
+from pytest_agentbench.statistics.estimates import pair, pass_rate_interval
+
+# `human.jsonl`: what people say of runs, a line for each annotator and run, bound to the judge and the rubric.
+#
+# `agentbench review` writes it; report.json's `human` comes from it.
+
+
+HUMAN_FILE = "human.jsonl"
+"""Where labels lie: in the folder that sessions are started for (pytest's rootdir)."""
+
+
+class Label(Record):
+    """What one annotator says of one run.
+
+    `judges` maps what judged the run (`judge`, or a metric's name) to the hash of that judge, `rubric` is the hash of
+    what the run was measured by, both as report.json has them. `score` is 0-10, as judges score.
+    """
+
+    schema_version: Literal[1] = 1
+    annotator: Text
+    nodeid: Text
+    run_id: Text
+    rubric: Text
+    judges: dict[str, Text]
+    verdict: Literal["passed", "failed"]
+    score: Annotated[float, Field(strict=True, ge=0, le=10)] | None = None
+    comment: str | None = None
+    at: AwareDatetime
+
+    @property
+    def line(self) -> str:
+        """The label as a line of the file."""
+        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False) + "\n"
+
+    def is_of(self, judged: Mapping[str, Any]) -> bool:
+        """Whether it was given for this judge and rubric; `judged` is an entry of a row's `judged`."""
+        return (self.rubric, self.judges.get(judged["by"])) == (judged["rubric"], judged["judge"])
+
+
+def read_labels(path: Path) -> list[Label]:
+    """All labels in order. Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each."""
+    labels: list[Label] = []
+    problems: list[str] = []
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is no file")
+    for item in read_items(path):
+        if isinstance(item, BadItem):
+            problems.append(f"{path}:{item.line}:{item.column}: {item.reason}")
+            continue
+        try:
+            labels.append(Label.model_validate_json(json.dumps(item.value)))
+        except ValidationError as error:
+            problems += [f"{path}:{item.line}:1: {sentence}" for sentence in _sentences(item.value, error)]
+    if problems:
+        refuse_file(path, problems)
+    return labels
+
+
+def _sentences(value: object, error: ValidationError) -> list[str]:
+    if isinstance(value, dict) and {"pipeline", "agreement"} <= value.keys():
+        return [
+            "found a rating for `agentbench mcp ablation`, expected a label of `agentbench review`; "
+            "keep the two in files of their own"
+        ]
+    problems = error.errors(include_url=False, include_context=False)
+    return [field_problem(each if each["loc"] else {**each, "loc": ("line",)}) for each in problems]
+
+
+Report = dict[str, Any]
+Said = dict[str, list[Label]]
+"""All labels by run, in order of time."""
+
+
+@dataclass(slots=True)
+class _Opinion:
+    """What people say of a run that a judge judged."""
+
+    row: Mapping[str, Any]
+    judged: Mapping[str, Any]
+    labels: list[Label]
+
+    @property
+    def passed(self) -> bool | None:
+        """What most of them say; None where as many say the one as the other."""
+        votes = [1 if label.verdict == "passed" else -1 for label in self.labels]
+        return None if sum(votes) == 0 else sum(votes) > 0
+
+    @property
+    def score(self) -> float | None:
+        """The mean of their scores, None where nobody gave one."""
+        scores = [label.score for label in self.labels if label.score is not None]
+        return fsum(scores) / len(scores) if scores else None
+
+
+@dataclass(slots=True)
+class _Judge:
+    """All that one judge judged and people have labelled for it."""
+
+    by: str
+    judge: str
+    models: set[str] = field(default_factory=set)
+    runs: int = 0
+    stale: int = 0
+    opinions: list[_Opinion] = field(default_factory=list)
+
+
+def add_session_labels(report: Report, folder: Path) -> None:
+    """Fills in the `human` of a session's report from the human.jsonl in `folder`; a broken one is a warning."""
+    path = folder / HUMAN_FILE
+    if not path.is_file() or not any("judged" in row for row in report["runs"]):
+        return
+    try:
+        report["human"] = human_results(report, read_labels(path), HUMAN_FILE)
+    except ConfigError as error:
+        report["session"]["warnings"].append(f"people's labels are not counted: {error}")
+
+
+def human_results(report: Mapping[str, Any], labels: Sequence[Label], file: str) -> dict[str, Any] | None:
+    """What the labels of `file` come to for the judges of a report; None where there is no label.
+
+    A label counts where its run is in the report and was judged by a judge and the rubric that it was given for. Of
+    several by one annotator about one run for one judge the latest counts. `labels` is the sum of those that count and
+    those left out.
+    """
+    if not labels:
+        return None
+    rows = {row["run_id"]: row for row in report["runs"] if row.get("judged") and row.get("run_id")}
+    said: Said = defaultdict(list)
+    for label in sorted(labels, key=lambda each: each.at):
+        said[label.run_id].append(label)
+    counted = [_counted(row, said[run_id]) for run_id, row in rows.items() if run_id in said]
+    all_counted = [label for of_run in counted for label in of_run]
+    return {
+        "file": file,
+        "labels": len(labels),
+        "counted": len(all_counted),
+        "left_out": _left_out(rows, said, len(all_counted)),
+        "annotators": dict(sorted(Counter(label.annotator for label in all_counted).items())),
+        "between_annotators": _between(counted),
+        "judges": [_agreement(judge) for judge in _judges(rows, said)],
+    }
+
+
+def _counted(row: Mapping[str, Any], labels: Sequence[Label]) -> list[Label]:
+    """The labels of a run that count for any of its judges."""
+    latest = {id(label) for judged in row["judged"] for label in _latest(judged, labels).values()}
+    return [label for label in labels if id(label) in latest]
+
+
+def _latest(judged: Mapping[str, Any], labels: Sequence[Label]) -> dict[str, Label]:
+    """What each annotator said last of a run for one judge, of labels in order of time."""
+    return {label.annotator: label for label in labels if label.is_of(judged)}
+
+
+def _left_out(rows: Mapping[str, Mapping[str, Any]], said: Said, counted: int) -> dict[str, int]:
+    """How many labels do not count, by reason."""
+    found = dict.fromkeys(("other_run", "other_judge", "other_rubric", "superseded"), 0)
+    for run_id, labels in said.items():
+        for label in labels:
+            found[_why_left_out(label, rows.get(run_id))] += 1
+    found["superseded"] -= counted
+    return found
+
+
+def _why_left_out(label: Label, row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "other_run"
+    if any(map(label.is_of, row["judged"])):
+        return "superseded"
+    return "other_judge" if any(label.rubric == judged["rubric"] for judged in row["judged"]) else "other_rubric"
+
+
+def _judges(rows: Mapping[str, Mapping[str, Any]], said: Said) -> list[_Judge]:
+    """The judges of the report in its order, with people's opinions."""
+    judges: dict[tuple[str, str], _Judge] = {}
+    for run_id, row in rows.items():
+        labels = said.get(run_id, [])
+        for judged in row["judged"]:
+            key = judged["by"], judged["judge"]
+            judge = judges.setdefault(key, _Judge(*key))
+            judge.models.update(judged["models"])
+            judge.runs += 1
+            judge.stale += sum(not label.is_of(judged) for label in labels)
+            if latest := _latest(judged, labels):
+                judge.opinions.append(_Opinion(row, judged, list(latest.values())))
+    return list(judges.values())
+
+
+def _agreement(judge: _Judge) -> dict[str, Any]:
+    by_case: dict[CaseKey, list[Verdicts]] = defaultdict(list)
+    disagreements = []
+    for opinion in judge.opinions:
+        if (people := opinion.passed) is not None:
+            by_case[case_key(opinion.row)].append(Verdicts(people, opinion.judged["passed"]))
+            disagreements += [opinion.row["nodeid"]] * (people != opinion.judged["passed"])
+    groups = list(by_case.values())
+    table = Table.of([verdicts for group in groups for verdicts in group])
+    n = table.n
+    return {
+        "by": judge.by,
+        "judge": judge.judge,
+        "models": sorted(judge.models),
+        "runs": judge.runs,
+        "labelled": len(judge.opinions),
+        "tied": len(judge.opinions) - n,
+        "stale": judge.stale,
+        "n": n,
+        "both_passed": table.both_passed,
+        "both_failed": table.both_failed,
+        "only_people_passed": table.only_people_passed,
+        "only_judge_passed": table.only_judge_passed,
+        "agreement": table.agreed / n if n else None,
+        "agreement_ci95": pair(pass_rate_interval([(sum(a == b for a, b in group), len(group)) for group in groups])),
+        "kappa": table.kappa,
+        "kappa_ci95": pair(kappa_interval(groups)),
+        "kappa_undefined": _why_undefined(table),
+        "pass_rate": {
+            "people": table.people_passed / n if n else None,
+            "judge": table.judge_passed / n if n else None,
+        },
+        "prevalence_index": table.prevalence_index,
+        "bias_index": table.bias_index,
+        "pabak": table.pabak,
+        "scores": _scores(judge.opinions),
+        "disagreements": disagreements,
+    }
+
+
+def _why_undefined(table: Table) -> str | None:
+    if table.kappa is not None:
+        return None
+    if not table.n:
+        return "no run has a label that counts"
+    said = "passed" if table.people_passed else "failed"
+    return f"people and the judge say {said} of every run, so chance alone would agree as often"
+
+
+def _scores(opinions: Sequence[_Opinion]) -> dict[str, Any] | None:
+    """Agreement of scores (0-10), where both gave one; None where the judge gives none, or people did not."""
+    both = [(opinion.score, opinion.judged["score"]) for opinion in opinions]
+    pairs = [(people, judge) for people, judge in both if people is not None and judge is not None]
+    if not pairs:
+        return None
+    people, judge = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return {
+        "n": len(pairs),
+        "weighted_kappa": weighted_kappa(people, judge),
+        "spearman": rank_correlation(people, judge),
+        "mean_people": fsum(people) / len(people),
+        "mean_judge": fsum(judge) / len(judge),
+    }
+
+
+def _between(counted: Sequence[Sequence[Label]]) -> dict[str, Any] | None:
+    """How far annotators agree among themselves, over the runs that several have labelled; None where none has."""
+    of_runs = [{label.annotator: label for label in labels} for labels in counted]
+    shared = [by_annotator for by_annotator in of_runs if len(by_annotator) > 1]
+    if not shared:
+        return None
+    verdicts = [[float(label.verdict == "passed") for label in each.values()] for each in shared]
+    scores = [[label.score for label in each.values() if label.score is not None] for each in shared]
+    return {
+        "runs": len(shared),
+        "annotators": len({name for each in shared for name in each}),
+        "alpha_verdicts": krippendorff_alpha(verdicts),
+        "alpha_scores": krippendorff_alpha(scores),
+    }

@@ -1,1 +1,0 @@
-"""FACT: whether the citations of a report hold. extract, deduplicate, scrape, validate, stat."""

@@ -1,0 +1,206 @@
+"""Chat with a model: messages, requests, and the `llm_probe` runner."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.config.shared_sections import RunnerSettings
+from pytest_agentbench.errors import ConfigError, UnavailableError
+from pytest_agentbench.models.cassettes import TapedClient
+from pytest_agentbench.records.case import Attachment, Case, Message
+from pytest_agentbench.runners.base import RunContext, RunOutput
+from pytest_agentbench.runners.recorder import Recorder, call_tools
+from pytest_agentbench.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from pytest_agentbench.models.client import ChatClient
+    from pytest_agentbench.models.replies import ChatReply
+
+
+_MAX_ATTACHMENT = 16 * 2**20
+
+
+def render_messages(case: Case) -> list[dict[str, Any]]:
+    """Chat messages in order, each attachment as a user message just before the first user message.
+
+    Raises ConfigError for a case without messages, and for an attachment that is not UTF-8 text or is no longer the
+    file that was loaded.
+    """
+    if not case.messages:
+        raise ConfigError(_problem(case, "messages", "found none, expected at least one; add a user message"))
+    return with_attachments(case, case.messages)
+
+
+def with_attachments(case: Case, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """These messages of the case with its attachments, as `render_messages` has them. Raises ConfigError as it does."""
+    attached = [{"role": "user", "content": _attachment(case, attachment)} for attachment in case.attachments]
+    shown = [
+        {"role": message.role, "content": message.content, **({"name": message.name} if message.name else {})}
+        for message in messages
+    ]
+    first = next((place for place, message in enumerate(messages) if message.role == "user"), len(messages))
+    return shown[:first] + attached + shown[first:]
+
+
+def _attachment(case: Case, attachment: Attachment) -> str:
+    name = attachment.name
+    content = _content(case, attachment)
+    return f"Attached context file: {name}\n--- BEGIN ATTACHMENT {name} ---\n{content}\n--- END ATTACHMENT {name} ---"
+
+
+def _content(case: Case, attachment: Attachment) -> str:
+    name = attachment.name
+    if attachment.size > _MAX_ATTACHMENT:
+        found = f"found {name!r} with {attachment.size:,} bytes, expected at most {_MAX_ATTACHMENT:,}"
+        raise ConfigError(_problem(case, "attachments", found))
+    try:
+        content = read_file(attachment.path, _MAX_ATTACHMENT)
+    except OSError as error:
+        raise ConfigError(_problem(case, "attachments", f"cannot read {name!r}: {error.strerror}")) from error
+    if hashlib.sha256(content).hexdigest() != attachment.sha256:
+        found = f"{name!r} changed after the case was loaded; start the session again"
+        raise ConfigError(_problem(case, "attachments", found))
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"found {name!r}, which is not UTF-8 text (byte {error.start}), expected text; convert or remove it"
+        raise ConfigError(_problem(case, "attachments", found)) from error
+
+
+def _problem(case: Case, field: str, text: str) -> str:
+    return f"{case.path}:{case.line}:1: input.{field}: {text}"
+
+
+class Requests:
+    """Sends one run's requests with the run's settings.
+
+    Every request, retry and reply is a runner event of the trace (`request`, `retry`, `reply`); usage is added up.
+    """
+
+    def __init__(self, case_id: str, client: ChatClient, settings: RunnerSettings, trace: Recorder) -> None:
+        self._case_id = case_id
+        self._client = client
+        self._settings = settings
+        self._trace = trace
+        self._sent = 0
+
+    def describe(self, messages: Sequence[Mapping[str, Any]], toolbox: Toolbox, **limits: Any) -> None:
+        """Note what is asked of whom with which tools and limits, and the messages that the agent is given."""
+        settings = self._settings
+        parameters = {**self._client.model.parameters, **settings.request_parameters}
+        self._trace.request.update(
+            model=self._client.model.requested_model,
+            parameters={name: value for name, value in parameters.items() if value is not None},
+            tools=[tool.name for tool in toolbox.tools],
+            timeout_seconds=settings.timeout_seconds,
+            retries=settings.retries,
+            **limits,
+        )
+        for message in messages:
+            self._trace.message(message["role"], message["content"], message.get("name"))
+
+    def compare_by(self, alike: Callable[[str], str]) -> None:
+        """Where a cassette is in use, requests are the same to it whose texts `alike` makes the same."""
+        if isinstance(self._client, TapedClient):
+            self._client = self._client.comparing(alike)
+
+    async def send(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        parameters: Mapping[str, Any] | None = None,
+        **note: Any,
+    ) -> ChatReply:
+        """One request. `parameters` win over the settings' own; `note` is added to its event. Raises ProviderError."""
+        self._sent += 1
+        number = self._sent
+        self._trace.event("request", number=number, messages=len(messages), tools=len(tools), **note)
+        reply = await self._client.complete(
+            messages,
+            tools=tools,
+            parameters={**self._settings.request_parameters, **(parameters or {})},
+            timeout=self._settings.timeout_seconds,
+            retries=self._settings.retries,
+            case_id=self._case_id,
+            on_retry=lambda reason, delay: self._trace.event(
+                "retry", number=number, reason=reason, delay_seconds=delay
+            ),
+        )
+        self._note(reply, number)
+        return reply
+
+    def _note(self, reply: ChatReply, number: int) -> None:
+        self._trace.add_usage(reply.usage)
+        self._trace.event(
+            "reply",
+            number=number,
+            finish_reason=reply.finish_reason,
+            attempts=reply.attempts,
+            seconds=reply.seconds,
+            response_id=reply.response_id,
+        )
+        provider = self._trace.provider
+        provider["model"] = reply.model
+        provider["finish_reason"] = reply.finish_reason
+        provider["requests"] = provider.get("requests", 0) + 1
+        provider["attempts"] = provider.get("attempts", 0) + reply.attempts
+        provider["seconds"] = provider.get("seconds", 0.0) + reply.seconds
+        provider.setdefault("response_ids", []).append(reply.response_id)
+
+
+def answered(reply: ChatReply, **metadata: Any) -> RunOutput:
+    """A run that ends with this reply: the text as it came, empty where there is none.
+
+    An answer that the provider's content filter withheld is a failed run.
+    """
+    text = reply.content or ""
+    metadata = {"finish_reason": reply.finish_reason, **metadata}
+    if reply.finish_reason == "content_filter":
+        return RunOutput(output=text, status="failed", error=WITHHELD.format("answer"), metadata=metadata)
+    return RunOutput(output=text, metadata=metadata)
+
+
+WITHHELD = "the provider's content filter withheld the {} (finish_reason: content_filter)"
+
+
+FINAL_ANSWER_REQUEST = "No more tool calls are possible. Give your final answer now."
+"""What the model is told once it has used all its turns."""
+
+
+async def llm_probe(case: Case, context: RunContext) -> RunOutput:
+    """Ask the model, run the tools it calls, and go on until it answers without calling one.
+
+    1. Up to `max_turns` requests offer the case's tools; the calls of one reply run in parallel.
+    2. A model that still calls tools after that is asked once more, without tools, for its final answer.
+
+    Every request, retry and reply is a runner event of the trace (`request`, `retry`, `reply`). An answer that the
+    provider's content filter withheld is a failed run; one that was cut at the token limit is kept as it is, with
+    `finish_reason: length` in the metadata. Raises ProviderError, UnavailableError and ConfigError.
+    """
+    if context.client is None:
+        raise UnavailableError("llm_probe needs a model: name one with --model")
+    settings, trace = RunnerSettings.model_validate(dict(context.settings)), context.trace
+    toolbox = context.toolbox()
+    messages, tools = render_messages(case), toolbox.specs()
+    requests = Requests(case.case_id, context.client, settings, trace)
+    requests.describe(messages, toolbox, max_turns=settings.max_turns)
+    for _ in range(settings.max_turns):
+        reply = await requests.send(messages, tools)
+        if not reply.tool_calls:
+            return answered(reply)
+        if reply.content:
+            trace.message("assistant", reply.content)
+        messages.append(reply.message)
+        outputs = await call_tools(reply.tool_calls, toolbox, trace)
+        for call, output in zip(reply.tool_calls, outputs, strict=True):
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": output.content})
+    trace.event("max_turns_reached", max_turns=settings.max_turns)
+    messages.append({"role": "user", "content": FINAL_ANSWER_REQUEST})
+    trace.message("user", FINAL_ANSWER_REQUEST)
+    reply = await requests.send(messages)
+    if reply.content and reply.tool_calls:
+        trace.message("assistant", reply.content)
+    return answered(reply, forced_final_answer=True)

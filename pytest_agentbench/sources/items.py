@@ -1,0 +1,251 @@
+"""Items of datasets: the standard form of a row, an item as Python code sees it, and the user's class that makes items of raw rows."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pytest_agentbench.config.dataset_file import RowFields
+from pytest_agentbench.errors import ConfigError
+
+
+@dataclass
+class BenchmarkItem:
+    """A question with its expected answer ("" where there is none) and all other fields (seed 001)."""
+
+    id: str
+    question: str
+    answer: str = ""
+    metadata: dict[str, Any] | None = None
+
+
+# The standard form of a row: an object with `question` and, if it has them, `id`, `answer`, `metadata` and more.
+#
+# Files that are used as they are have it already; fields and classes of a descriptor make it. Whatever asks for a part of
+# an item asks here.
+
+
+CORE = ("id", "question", "answer", "metadata")
+MISSING = object()
+"""What `look_up` and `field_of` give where there is nothing."""
+
+_CORE = frozenset(CORE)
+_KINDS = {dict: "an object", list: "a list", tuple: "a list", bool: "true or false", type(None): "null"}
+
+
+def look_up(value: Any, path: str) -> Any:
+    """What a dotted path leads to from the top of a raw row; a number is a place in a list. A key may have dots too."""
+    if isinstance(value, dict) and path in value:
+        return value[path]
+    first, _, rest = path.partition(".")
+    if isinstance(value, dict) and rest and first in value:
+        return look_up(value[first], rest)
+    if isinstance(value, list) and first.isdecimal() and int(first) < len(value):
+        return look_up(value[int(first)], rest) if rest else value[int(first)]
+    return MISSING
+
+
+def field_of(item: Mapping[str, Any], path: str) -> Any:
+    """The field of an item: `question`, `id`, `answer`, `metadata`, `metadata.x`, or `x` for short."""
+    if path in ("id", "question", "answer"):
+        return item.get(path, MISSING)
+    if path == "metadata":
+        return metadata_of(item)
+    path = path.removeprefix("metadata.")
+    own = look_up(item.get("metadata"), path)
+    return look_up(item, path) if own is MISSING and path.partition(".")[0] not in _CORE else own
+
+
+def map_fields(row: Mapping[str, Any], fields: RowFields) -> dict[str, Any]:
+    """A raw row in the standard form. Raises ValueError where it has no question."""
+    item: dict[str, Any] = {}
+    for name in ("id", "question", "answer"):
+        found = look_up(row, getattr(fields, name))
+        if found is not MISSING:
+            item[name] = found
+    if "question" not in item:
+        raise ValueError(f"question: {describe_unknown_field(fields.question, row)}")
+    own = look_up(row, fields.metadata)
+    used = {getattr(fields, name) for name in CORE}
+    others = {key: value for key, value in row.items() if key not in used}
+    return {**item, "metadata": _merged(others, None if own is MISSING else own)}
+
+
+def metadata_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    """All other keys, and the pairs of `metadata`, which win."""
+    return _merged({key: value for key, value in item.items() if key not in _CORE}, item.get("metadata"))
+
+
+def answer_of(item: Mapping[str, Any]) -> str | None:
+    """The answer as text: "" for null, None where there is none."""
+    if "answer" not in item:
+        return None
+    answer = item["answer"]
+    return "" if answer is None else str(answer)
+
+
+def texts_of(tags: object) -> list[str]:
+    """The tags that a field holds: a text, or the texts of a list."""
+    if not isinstance(tags, list):
+        return [tags] if isinstance(tags, str) else []
+    return [each for each in tags if isinstance(each, str)]
+
+
+def parse_item(data: Any, line_num: int) -> BenchmarkItem:
+    """An object of the standard form as an item; one without an id is `item_<line_num>`.
+
+    Raises ValueError for what is none, with a reason for people.
+    """
+    require_item(data)
+    own_id = data.get("id")
+    return BenchmarkItem(
+        id=f"item_{line_num}" if own_id is None else str(own_id),
+        question=data["question"],
+        answer=answer_of(data) or "",
+        metadata=metadata_of(data),
+    )
+
+
+def require_item(value: Any) -> None:
+    """Raises ValueError, with a reason for people, for a value that is no item."""
+    if not isinstance(value, dict):
+        raise ValueError(f"found {describe_kind(value)}, expected an object with a `question`")
+    question = value.get("question")
+    if not isinstance(question, str):
+        found = describe_kind(question) if "question" in value else "none"
+        raise ValueError(f"question: found {found}, expected a text; this is what the agent is asked")
+    if not question or question.isspace():
+        raise ValueError("question: found a blank text; this is what the agent is asked")
+    own_id = value.get("id")
+    if own_id == "" or isinstance(own_id, (dict, list)):
+        raise ValueError(
+            f"id: found {describe_kind(own_id)}, expected a text or a number; without `id` the place names the item"
+        )
+
+
+def dump_item(item: Mapping[str, Any]) -> bytes:
+    """The item as JSON. Raises ValueError for what JSON has no form for."""
+    try:
+        text = json.dumps(item, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"found what is no JSON value: {error}") from error
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(item).encode()
+
+
+def describe_unknown_field(path: str, names: Iterable[str]) -> str:
+    """`found no field 'x'`, and what may have been meant."""
+    near = difflib.get_close_matches(path, (name for name in names if isinstance(name, str)), n=1)
+    return f"found no field {path!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def describe_kind(value: object) -> str:
+    """What a value is, for people, in the words of JSON."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return "a number"
+    if isinstance(value, str):
+        return "a text" if value else "an empty text"
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+def _merged(others: dict[str, Any], own: Any) -> dict[str, Any]:
+    if isinstance(own, dict):
+        return {**others, **own}
+    return others if own is None else {**others, "metadata": own}
+
+
+ItemParser = Callable[[dict[str, Any], int], BenchmarkItem]
+"""`_parse_item(data, line_num)` of an object: `line_num` is the row's 1-based line in JSONL, else its 0-based index."""
+
+
+class CodeNotRun(ConfigError):
+    """The dataset is read by code, which this command does not run: that is no fault of the dataset."""
+
+
+def load_item_class(name: str, folder: Path) -> ItemParser:
+    """The `_parse_item` of an object of `module:Class`, made without arguments.
+
+    The module is imported as Python finds it, else it is the file `module.py` in `folder`. It is trusted like a
+    conftest.py. Raises ValueError where there is no such class or making it fails.
+    """
+    module_name, _, class_name = name.partition(":")
+    module = _import(module_name, folder)
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        raise ValueError(f"found no class {class_name!r} in {getattr(module, '__file__', module_name)}")
+    try:
+        parse = getattr(found(), "_parse_item", None)
+    except (Exception, SystemExit) as error:  # it is the user's code
+        raise ValueError(f"{class_name}() failed: {describe_error(error)}") from error
+    if not callable(parse):
+        raise ValueError(f"the class {class_name!r} has no method _parse_item(self, data, line_num)")
+    return parse  # type: ignore[no-any-return]
+
+
+def call_parser(parse: ItemParser, data: dict[str, Any], line_num: int) -> dict[str, Any]:
+    """What the user's code makes of a row, as a row of the standard form. Raises ValueError for what is no item."""
+    called = getattr(parse, "__qualname__", "_parse_item")
+    try:
+        item = parse(data, line_num)
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{called} raised {describe_error(error)}") from error
+    if not isinstance(item, BenchmarkItem):
+        raise ValueError(f"{called} returned {type(item).__name__}, expected a BenchmarkItem")
+    metadata = {} if item.metadata is None else item.metadata
+    if not isinstance(metadata, dict):
+        raise ValueError(f"{called}: metadata: found {type(metadata).__name__}, expected a dict")
+    standard = {"id": item.id, "question": item.question, "metadata": metadata}
+    return standard if item.answer is None else {**standard, "answer": item.answer}
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception in one short line."""
+    text = " ".join(str(error).split())[:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _import(name: str, folder: Path) -> ModuleType:
+    file = folder.joinpath(*name.split(".")).with_suffix(".py")
+    try:
+        if _is_importable(name):
+            return importlib.import_module(name)
+        if file.is_file():
+            return _import_file(file)
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"cannot import {name}: {describe_error(error)}") from error
+    raise ValueError(f"found no module {name!r}, neither on the import path nor as {file}")
+
+
+def _is_importable(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False
+
+
+def _import_file(file: Path) -> ModuleType:
+    """The module of a file, under a name of its own: files of the same name in other folders are other modules."""
+    name = f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None  # it ends in .py
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

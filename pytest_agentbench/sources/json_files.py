@@ -1,0 +1,422 @@
+"""JSON and JSONL files as streams of values, each with the line it stands on, and the places of values in JSON text."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import json
+import math
+import re
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, NoReturn
+
+from pytest_agentbench.bounded.files import MAX_DOCUMENT, FileRefusedError, open_file, read_lines
+from pytest_agentbench.errors import ConfigError
+
+# JSON text by hand: where in it each value begins and ends. For files whose values are errors, or cases, of their own.
+#
+# All offsets are 0-based. What is no JSON raises ValueError, or RecursionError where it is nested too deeply.
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
+
+
+def skip_blanks(text: str, at: int) -> int:
+    """Where what comes next begins, behind white space."""
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
+
+
+def scan_value(text: str, at: int) -> tuple[Any, int]:
+    """The value that begins at `at`, and where it ends."""
+    try:
+        return FAST.raw_decode(text, at)
+    except ValueError as error:
+        if not is_long_integer(error):
+            raise
+        return _LONG.raw_decode(text, at)
+
+
+def expect_end(text: str, at: int) -> None:
+    """Raises where more than white space follows."""
+    if (at := skip_blanks(text, at)) != len(text):
+        raise json.JSONDecodeError("Extra data", text, at)
+
+
+def list_pairs(text: str, at: int) -> Iterator[tuple[str, int]]:
+    """Each key of the object that begins at `at`, and where its value begins, up to what is no such pair."""
+    at = skip_blanks(text, at + 1)
+    while text[at : at + 1] == '"':
+        key, at = scan_value(text, at)
+        at = skip_blanks(text, at)
+        if text[at : at + 1] != ":":
+            return
+        at = skip_blanks(text, at + 1)
+        yield key, at
+        at = skip_blanks(text, scan_value(text, at)[1])
+        if text[at : at + 1] != ",":
+            return
+        at = skip_blanks(text, at + 1)
+
+
+def list_elements(text: str, at: int) -> Generator[tuple[int, int, Any], None, int]:
+    """Start, end and value of each element of the list that begins at `at`. Returns where the list ends."""
+    at = skip_blanks(text, at + 1)
+    while text[at : at + 1] != "]":
+        value, end = scan_value(text, at)
+        yield at, end, value
+        at = skip_blanks(text, end)
+        if text[at : at + 1] == ",":
+            at = skip_blanks(text, at + 1)
+        elif text[at : at + 1] != "]":
+            raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
+    return at + 1
+
+
+def locate_value(text: str, at: int, way: tuple[int | str, ...]) -> int:
+    """Where the value begins that keys and indexes lead to from the one at `at`, or as near to it as they get."""
+    for part in way:
+        if isinstance(part, int):
+            starts = [start for start, _, _ in list_elements(text, at)] if text[at] == "[" else []
+            if part >= len(starts):
+                return at
+            at = starts[part]
+        else:
+            keys = dict(list_pairs(text, at)) if text[at] == "{" else {}
+            if part not in keys:
+                return at
+            at = keys[part]
+    return at
+
+
+def constant(text: str, start: int) -> int:
+    """Where the first NaN or infinity stands that is in no string; `start` is outside of strings."""
+    return next((found.start() for found in _STRING_OR_CONSTANT.finditer(text, start) if found[1]), start)
+
+
+def place(text: str, offset: int) -> tuple[int, int]:
+    """Line and column, 1-based."""
+    offset = min(offset, len(text))
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def explain_error(error: Exception) -> tuple[int, str]:
+    """The offset of what is wrong (0 where unknown), and a reason for people."""
+    match error:
+        case json.JSONDecodeError():
+            message = re.sub(r"( starting)? at$", "", error.msg)
+            return error.pos, f"not valid JSON: {message[:1].lower()}{message[1:]}"
+        case UnicodeDecodeError():
+            return error.start, f"not UTF-8: found byte 0x{error.object[error.start]:02x}; save the file as UTF-8"
+        case RecursionError():
+            return 0, "not readable: nested too deeply"
+        case _:
+            return 0, f"not valid JSON: {error}"
+
+
+def is_long_integer(error: Exception) -> bool:
+    """Whether Python refused an integer for its length."""
+    return type(error) is ValueError and "set_int_max_str_digits" in str(error)
+
+
+def lies_deep(value: object, levels: int) -> bool:
+    """Whether a JSON value holds others so many levels below itself. What goes through it by recursion asks first."""
+    level = [value]
+    for _ in range(levels):
+        level = [child for each in level for child in _children(each)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+class NoJSONValueError(ValueError):
+    """NaN or an infinity: Python's parser takes them and does not say where they are."""
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise NoJSONValueError(f"{constant} is no JSON value")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"the number {digits[:40]} is out of range")
+    return value
+
+
+def _integer(digits: str) -> int | str:
+    """Python takes 4300 digits by default; longer ones stay text, which an answer becomes anyway."""
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
+FAST = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+"""What `scan_value` tries first."""
+
+_LONG = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
+
+
+# A JSON or JSONL file as a stream of values, each with the line it stands on. What the values mean is not known here.
+#
+# A bad line of a JSONL file does not keep the others from being read; a JSON document is read up to its first error.
+
+
+_SPACE = b" \t\r\n"
+_UTF8_BOM = b"\xef\xbb\xbf"
+UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+"""What a file of the wrong encoding begins with."""
+
+_INCOMPLETE = object()
+
+
+class Item(NamedTuple):
+    """One value: its 1-based `line`, its `number` for a default id (that line in JSONL, a 0-based index in JSON).
+
+    `raw` stands `offset` bytes behind the beginning of its file; values that stand in none have 0.
+    `column`, 1-based, is told of the elements of a document.
+    """
+
+    line: int
+    number: int
+    raw: bytes
+    value: Any
+    offset: int = 0
+    column: int = 1
+
+
+class BadItem(NamedTuple):
+    """A place that holds no value, 1-based, and why."""
+
+    line: int
+    column: int
+    reason: str
+
+
+def read_items(path: Path, inside: str = "items") -> Iterator[Item | BadItem]:
+    """Every value of the file, in order and in one pass; of a document the elements of its list.
+
+    That list is the document itself or, in an object, what the key `inside` holds; without one the document is the only
+    value. JSONL is streamed line by line, a document is held whole. Raises ConfigError where the file cannot be read at
+    all.
+    """
+    try:
+        with open_file(path, limit=None) as file:
+            start = _skip_bom(path, file)
+            first, second = _two_lines(file)
+            file.seek(start)
+            lines = _holds_lines(first, second, path.suffix, inside)
+            yield from _lines(file, start) if lines else _document(_whole(file), inside, start)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def parse_value(raw: bytes) -> Any:
+    """The value of an item's `raw`. Raises ValueError or RecursionError where it is not one."""
+    text = raw.decode()
+    value, end = scan_value(text, 0)
+    expect_end(text, end)
+    return value
+
+
+def first_character(path: Path) -> str:
+    """What the file's first value begins with, "" where there is none. For files that `read_items` could read."""
+    with open_file(path, limit=None) as file:
+        _skip_bom(path, file)
+        return _two_lines(file)[0][:1].decode(errors="replace")
+
+
+def repeated_keys(item: Item) -> Iterator[tuple[str, int, int]]:
+    """Each key that an item, an object, has had before: the key, the 1-based line of its first and of this value."""
+    text = item.raw.decode()
+    firsts: dict[str, int] = {}
+    for key, start in list_pairs(text, 0):
+        first = firsts.setdefault(key, start)
+        if first != start:
+            yield key, item.line + text.count("\n", 0, first), item.line + text.count("\n", 0, start)
+
+
+def first_object(text: str) -> dict[str, Any] | None:
+    """The first line of the text that is a whole JSON object."""
+    for line in text.split("\n"):
+        value = _parsed(line.strip())
+        if isinstance(value, dict):
+            return value
+    return None
+
+
+def first_element(text: str) -> dict[str, str] | None:
+    """The keys of the first object in the list, or the `items`, of a document that may be cut off.
+
+    Each with the character that its value begins with. None where the text shows no such object.
+    """
+    try:
+        at = _list_start(text, "items")
+    except (ValueError, RecursionError):
+        return {}
+    return None if at is None or text[(at := skip_blanks(text, at + 1)) : at + 1] != "{" else _keys(text, at)
+
+
+def first_keys(text: str) -> dict[str, str]:
+    """The same of the object that the document itself is; none where it is something else."""
+    at = skip_blanks(text, 0)
+    return _keys(text, at) if text[at : at + 1] == "{" else {}
+
+
+def _keys(text: str, at: int) -> dict[str, str]:
+    found: dict[str, str] = {}
+    with suppress(ValueError, RecursionError):  # the text ends, or goes on as no JSON: what was seen so far decides
+        found.update((key, text[start : start + 1]) for key, start in list_pairs(text, at))
+    return found
+
+
+def _skip_bom(path: Path, file: BinaryIO) -> int:
+    head = file.read(1024)
+    if head[:2] in UTF16_BOMS or b"\0" in head[:4] or (b"\0" in head and not _is_utf8(head)):
+        raise ConfigError(f"{path}:1:1: found UTF-16 or binary data, expected UTF-8 text; save the file as UTF-8")
+    file.seek(start := len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0)
+    return start
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether bytes are the beginning of UTF-8 text; the last character may be cut off."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _two_lines(file: BinaryIO) -> tuple[bytes, bytes]:
+    """The first two lines that are not blank."""
+    filled = (line for line in map(_strip, read_lines(file)) if line)
+    return next(filled, b""), next(filled, b"")
+
+
+def _whole(file: BinaryIO) -> bytes:
+    """The rest of a document. Raises FileRefusedError where it is too large to be held."""
+    content = file.read(MAX_DOCUMENT + 1)
+    if len(content) > MAX_DOCUMENT:
+        said = (
+            f"found a JSON document of more than {MAX_DOCUMENT:,} bytes; write it as JSONL, which is read line by line"
+        )
+        raise FileRefusedError(errno.EFBIG, said, file.name)
+    return content
+
+
+def _strip(line: bytes) -> bytes:
+    return line.strip(_SPACE)
+
+
+def _holds_lines(first: bytes, second: bytes, suffix: str, inside: str) -> bool:
+    """Whether every line is a value of its own, told by the first two lines; the suffix decides only what is open."""
+    jsonl = suffix == ".jsonl"
+    value = _parsed(first)
+    if value is not _INCOMPLETE:
+        whole_file = isinstance(value, list) or (isinstance(value, dict) and isinstance(value.get(inside), list))
+        return bool(second) or (jsonl and not whole_file)
+    if first in (b"[", b"{"):
+        return False
+    if first.startswith(b"["):
+        return jsonl and not first.endswith(b",") and isinstance(_parsed(second), dict)
+    return jsonl or not first or isinstance(_parsed(second), dict)
+
+
+def _parsed(line: bytes | str) -> Any:
+    try:
+        text = line.decode() if isinstance(line, bytes) else line
+        value, end = scan_value(text, 0)
+        return value if end == len(text) else _INCOMPLETE
+    except (ValueError, RecursionError):
+        return _INCOMPLETE
+
+
+def _lines(file: BinaryIO, ahead: int) -> Iterator[Item | BadItem]:
+    """`ahead` bytes of the file have been read."""
+    fast = FAST.raw_decode
+    for number, line in enumerate(read_lines(file), 1):
+        offset, ahead = ahead, ahead + len(line)
+        raw = line.strip(_SPACE)
+        if not raw:
+            continue
+        if not line.startswith(raw):
+            offset += line.index(raw)
+        try:
+            text = raw.decode()
+            value, end = fast(text, 0)
+            if end != len(text):
+                raise json.JSONDecodeError("Extra data", text, end)
+        except (ValueError, RecursionError) as error:
+            yield _other_line(number, offset, line, raw, error)
+        else:
+            yield Item(number, number, raw, value, offset)
+
+
+def _other_line(number: int, place: int, line: bytes, raw: bytes, error: Exception) -> Item | BadItem:
+    """A line that the fast decoder refuses: with a long integer, or bad."""
+    if is_long_integer(error):
+        try:
+            return Item(number, number, raw, parse_value(raw), place)
+        except (ValueError, RecursionError) as later:
+            error = later
+    offset, reason = explain_error(error)
+    if isinstance(error, NoJSONValueError):
+        offset = constant(raw.decode(), 0)
+    return BadItem(number, line.index(raw) + offset + 1, reason)
+
+
+def _document(content: bytes, inside: str, ahead: int) -> Iterator[Item | BadItem]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        yield BadItem(*place(content[: error.start].decode(), error.start), explain_error(error)[1])
+        return
+    line, line_start, seen, offset = 1, 0, 0, ahead
+    try:
+        for number, (start, end, value) in enumerate(_values(text, inside)):
+            line += text.count("\n", seen, start)
+            line_start = max(line_start, text.rfind("\n", seen, start) + 1)
+            offset += len(text[seen:start].encode())
+            seen = start
+            yield Item(line, number, text[start:end].encode(), value, offset, start - line_start + 1)
+    except (ValueError, RecursionError) as error:
+        offset, reason = explain_error(error)
+        if isinstance(error, NoJSONValueError):
+            offset = constant(text, seen)
+        yield BadItem(*place(text, offset or seen), reason)
+
+
+def _values(text: str, inside: str) -> Iterator[tuple[int, int, Any]]:
+    """Start, end and value of each element of the document's list, else of the one value that it is."""
+    start = _list_start(text, inside)
+    if start is None:
+        start = skip_blanks(text, 0)
+        value, end = scan_value(text, start)
+        yield start, end, value
+        expect_end(text, end)
+        return
+    end = yield from list_elements(text, start)
+    if start == skip_blanks(text, 0):  # the list is the document, not one inside it
+        expect_end(text, end)
+
+
+def _list_start(text: str, inside: str) -> int | None:
+    """Where the list begins that the document is, or has under the key `inside`. None: neither."""
+    at = skip_blanks(text, 0)
+    if text[at : at + 1] == "[":
+        return at
+    if text[at : at + 1] == "{":
+        for key, start in list_pairs(text, at):
+            if key == inside and text[start : start + 1] == "[":
+                return start
+    return None

@@ -1,0 +1,1 @@
+"""Pure arithmetic: intervals, tests, agreement. No reports, no files."""

@@ -1,0 +1,292 @@
+"""Rates, means and repeated runs with honest 95 % intervals. None wherever a figure is undefined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import comb, cos, exp, fsum, isfinite, log, pi, sin, sqrt, tan
+from statistics import NormalDist, fmean
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+
+# Honest 95 % intervals of rates and means. None wherever one is undefined.
+#
+# Values come in groups: the repetitions of one case resemble each other, so five repetitions of ten cases say less than
+# fifty cases. Intervals use the cluster-robust variance over cases (Miller 2024, "Adding Error Bars to Evals",
+# arXiv:2411.00640, section 2.2); with one run per case that is the plain formula. Where there is a single case, its
+# repetitions are the sample.
+
+
+Interval = tuple[float, float]
+
+Z = 1.959963984540054
+"""The normal distribution's 97.5 % quantile."""
+
+_ROUNDING = 1e-12
+"""What differs by less, as a share of the values, differs by rounding."""
+
+_MOST_EXACT = 30
+"""Degrees of freedom up to which Student's quantile is computed exactly."""
+
+
+def wilson_interval(passed: float, n: float) -> Interval | None:
+    """The 95 % score interval of a proportion (Wilson 1927), within [0, 1] and around passed / n. None for n = 0.
+
+    `n` may be an effective sample size, so both may be fractional.
+    """
+    if n <= 0:
+        return None
+    rate = passed / n
+    middle = rate + Z * Z / (2 * n)
+    half = Z * sqrt(rate * (1 - rate) / n + Z * Z / (4 * n * n))
+    scale = 1 + Z * Z / n
+    return max(0.0, min(rate, (middle - half) / scale)), min(1.0, max(rate, (middle + half) / scale))
+
+
+def pass_rate_interval(groups: Sequence[tuple[int, int]]) -> Interval | None:
+    """The 95 % Wilson interval of the overall pass rate; a group is one case's (passed, judged) repetitions.
+
+    The sample size is the effective one (Kish 1965): runs divided by the design effect, at least what they are worth
+    where all repetitions of a case agree, which is the number of cases where each has as many.
+    """
+    groups = [group for group in groups if group[1]]
+    passed, n = sum(group[0] for group in groups), sum(group[1] for group in groups)
+    if len(groups) in (0, 1, n):
+        return wilson_interval(passed, n)
+    rate, cases, fewest = passed / n, len(groups), n**2 / sum(m**2 for _, m in groups)
+    clustered = cases / (cases - 1) * fsum((c - m * rate) ** 2 for c, m in groups) / n**2
+    independent = rate * (1 - rate) / n
+    effective = min(n, max(fewest, n * independent / clustered)) if clustered and independent else fewest
+    return wilson_interval(rate * effective, effective)
+
+
+def samples_of(groups: Sequence[Sequence[float]]) -> list[Sequence[float]]:
+    """The groups that have values. Where only one does, its values are the sample, each a group of its own."""
+    known = [group for group in groups if group]
+    return [(value,) for value in known[0]] if len(known) == 1 else known
+
+
+def standard_error(groups: Sequence[Sequence[float]]) -> float | None:
+    """The standard error of the mean over all values, clustered; a group is one case's scores.
+
+    None for fewer than two values, and where the cases do not differ: an error of 0 would be no honest figure.
+    """
+    groups = samples_of(groups)
+    if len(groups) < 2:
+        return None
+    n, cases = sum(map(len, groups)), len(groups)
+    middle = fsum(map(fsum, groups)) / n
+    spread = fsum((fsum(group) - len(group) * middle) ** 2 for group in groups)
+    error = sqrt(cases / (cases - 1) * spread) / n
+    return error if error > _ROUNDING * max(abs(value) for group in groups for value in group) else None
+
+
+def mean_interval(
+    groups: Sequence[Sequence[float]], *, comparisons: int = 1, scale: Interval | None = None
+) -> Interval | None:
+    """The 95 % t interval of the mean over all values; a group is one case's scores.
+
+    Of `comparisons` such intervals all hold at once in 95 % (Bonferroni).
+
+    Student's t with (number of cases - 1) degrees of freedom. Within a `scale` it is that of the mean's logit, turned
+    back (Korn & Graubard 1998, "Confidence Intervals for Proportions With Small Expected Number of Positive Counts",
+    Survey Methodology 24, 193-201): it stays on the scale, and holds the mean as often where scores crowd at an end.
+    None for fewer than two values, and where the cases do not differ: three perfect scores do not say how far the next
+    one may lie.
+    """
+    groups = samples_of(groups)
+    error = standard_error(groups)
+    if error is None:
+        return None
+    middle = fsum(map(fsum, groups)) / sum(map(len, groups))
+    half = t_quantile(len(groups) - 1, comparisons) * error
+    if scale is None or not scale[0] < middle < scale[1]:
+        return middle - half, middle + half
+    below, above, width = middle - scale[0], scale[1] - middle, scale[1] - scale[0]
+    half *= width / (below * above)  # the logit's slope
+    return tuple(scale[0] + width * _expit(log(below / above) + end) for end in (-half, half))  # type: ignore[return-value]
+
+
+def _expit(logit: float) -> float:
+    return 1 / (1 + exp(-logit)) if logit > 0 else (power := exp(logit)) / (1 + power)
+
+
+def difference_interval(one: Sequence[float], other: Sequence[float], *, comparisons: int = 1) -> Interval | None:
+    """The 95 % interval of the difference of two independent samples' means, which may vary unequally (Welch 1947).
+
+    Of `comparisons` such intervals all hold at once in 95 % (Bonferroni). None where a sample has fewer than two
+    values, or equal ones only.
+    """
+    if len(set(one)) < 2 or len(set(other)) < 2:
+        return None
+    errors = [(_variance(sample) / len(sample), len(sample) - 1) for sample in (one, other)]
+    spread = fsum(error for error, _ in errors)
+    if not spread:
+        return None
+    df = max(1, int(1 / fsum((error / spread) ** 2 / free for error, free in errors)))
+    half, distance = t_quantile(df, comparisons) * sqrt(spread), fmean(one) - fmean(other)
+    return distance - half, distance + half
+
+
+def _variance(sample: Sequence[float]) -> float:
+    middle = fmean(sample)
+    return fsum((value - middle) ** 2 for value in sample) / (len(sample) - 1)
+
+
+@cache
+def t_quantile(df: int, comparisons: int = 1) -> float:
+    """Student's quantile at 1 - 0.025 / `comparisons` for `df` >= 1 degrees of freedom.
+
+    Exact up to _MOST_EXACT degrees, then to 1e-5 by the normal one (Abramowitz & Stegun 26.7.5).
+    """
+    tail = 0.025 / comparisons
+    if df <= _MOST_EXACT:
+        return _exact_t_quantile(df, tail)
+    z = Z if comparisons == 1 else NormalDist().inv_cdf(1 - tail)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / float(df) ** power for power, term in enumerate(terms, 1))
+
+
+def _exact_t_quantile(df: int, tail: float) -> float:
+    """By halving the angle whose tangent is t / sqrt(df)."""
+    low, high = 0.0, pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if _within(middle, df) < 1 - 2 * tail else (low, middle)
+    return tan(low) * sqrt(df)
+
+
+def _within(angle: float, df: int) -> float:
+    """The probability of |t| < tan(angle) sqrt(df) (Abramowitz & Stegun 26.7.3 and 26.7.4)."""
+    term, terms = cos(angle) if df % 2 else 1.0, []
+    for power in range(2 + df % 2, df + 1, 2):
+        terms.append(term)
+        term *= cos(angle) ** 2 * (power - 1) / power
+    found = sin(angle) * fsum(terms)
+    return (angle + found) * 2 / pi if df % 2 else found
+
+
+FEWEST_JUDGED = 5
+"""Cases below which a mean score has no interval and no place in a chart: it would say nearly nothing."""
+JUDGED_SCALE = (0.0, 10.0)
+_ABSURD = 1e100
+"""What no cost, duration or score comes near; squares of it can still be added up."""
+
+
+def finite(value: float | None) -> float | None:
+    """A plain float, None for what cannot be added up: JSON has no NaN, and execnet refuses subclasses (numpy's)."""
+    return float(value) if value is not None and isfinite(value) and abs(value) < _ABSURD else None
+
+
+def pair(interval: Interval | None) -> list[float] | None:
+    """An interval as JSON has it."""
+    return None if interval is None else list(interval)
+
+
+def score_interval(groups: Sequence[Sequence[float]], scale: Interval | None = None) -> Interval | None:
+    """The 95 % interval of a mean score on its scale, None for fewer than FEWEST_JUDGED cases; a group is one case's.
+
+    Without a scale it is from 0 to 1 where all scores are, which metrics' usually are, and else there is none.
+    """
+    if len(samples_of(groups)) < FEWEST_JUDGED:
+        return None
+    if scale is None and all(0 <= value <= 1 for group in groups for value in group):
+        scale = (0.0, 1.0)
+    return mean_interval(groups, scale=scale)
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The arithmetic mean, None of nothing."""
+    return fsum(values) / len(values) if values else None
+
+
+def sd(values: Sequence[float]) -> float | None:
+    """The sample standard deviation (n - 1), None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    middle = fsum(values) / len(values)
+    return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
+
+
+RESAMPLES = 2_000
+MOST_CORRECTED = 1_000
+"""The correction's jackknife grows with the square of the cases, while what it corrects shrinks with their number."""
+_SEED = 20_260_101
+_DRAWN_AT_ONCE = 2_000_000
+
+
+def bootstrap_interval(groups: Sequence[Sequence[float]]) -> Interval | None:
+    """The 95 % bootstrap interval of the mean over all values; a group is one case's scores, resampled as a whole.
+
+    BCa (Efron 1987), for more than MOST_CORRECTED cases the percentile interval; the seed is fixed, so the same scores
+    give the same interval. None for fewer than FEWEST_JUDGED cases, and where they do not differ. Where there
+    is a single case, its repetitions are the sample.
+    """
+    groups = samples_of(groups)
+    if len(groups) < FEWEST_JUDGED or standard_error(groups) is None:
+        return None
+    import numpy
+    from scipy.stats import bootstrap
+
+    found = bootstrap(
+        (numpy.array([sum(group) for group in groups]), numpy.array([float(len(group)) for group in groups])),
+        _mean,
+        n_resamples=RESAMPLES,
+        batch=max(1, _DRAWN_AT_ONCE // len(groups)),
+        vectorized=True,
+        paired=True,
+        method="BCa" if len(groups) <= MOST_CORRECTED else "percentile",
+        rng=numpy.random.default_rng(_SEED),
+    ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def _mean(sums: NDArray[float64], counts: NDArray[float64], axis: int = -1) -> Any:
+    return sums.sum(axis) / counts.sum(axis)
+
+
+def flakiness(n: int, passed: int) -> float | None:
+    """The chance that two runs of a case differ in their verdict, unbiased, from `passed` of `n`.
+
+    The share of pairs of runs that do (Simpson 1949, doi:10.1038/163688a0). None for fewer than two verdicts.
+    """
+    return passed * (n - passed) / comb(n, 2) if n > 1 else None
+
+
+def by_k(n: int, passed: int) -> dict[str, dict[str, float] | None]:
+    """`pass_at_k` and `pass_hat_k` for each k from 1 to `n` verdicts, None without any; cheap for large `n` too."""
+    none_pass, all_pass = [1.0], [1.0]
+    for drawn in range(n):
+        none_pass.append(none_pass[-1] * max(0, n - passed - drawn) / (n - drawn))
+        all_pass.append(all_pass[-1] * max(0, passed - drawn) / (n - drawn))
+    return {
+        "pass_at_k": {str(k): 1 - none_pass[k] for k in range(1, n + 1)} or None,
+        "pass_hat_k": {str(k): all_pass[k] for k in range(1, n + 1)} or None,
+    }
+
+
+def over_cases(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """`pass_at_k`, `pass_hat_k` and `flaky_cases` of a model, from its entries of report.json's `cases[]`.
+
+    Means over the cases that have a verdict, for each k that all of these reach; None without a verdict.
+    `flaky_cases` counts those that passed and failed; None where no case has two verdicts.
+    """
+    judged = [case for case in cases if case["pass_at_k"]]
+    common = min((len(case["pass_at_k"]) for case in judged), default=0)
+    repeated = [case for case in judged if case["flakiness"] is not None]
+    return {
+        **{name: _means(judged, name, common) for name in ("pass_at_k", "pass_hat_k")},
+        "flaky_cases": sum(case["flakiness"] > 0 for case in repeated) if repeated else None,
+    }
+
+
+def _means(cases: Sequence[Mapping[str, Any]], name: str, most: int) -> dict[str, float | None] | None:
+    return {str(k): mean([case[name][str(k)] for case in cases]) for k in range(1, most + 1)} or None

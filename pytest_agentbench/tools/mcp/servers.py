@@ -1,0 +1,207 @@
+"""MCP servers as a run sees them: what they list and answer, live or from a cassette, as tools beside the built-in ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from pytest_agentbench.errors import McpCallError, McpServerError, UnavailableError
+from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.tape import Form, Tape
+from pytest_agentbench.records.base import Record
+from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
+
+
+class ServerTool(Record):
+    """A tool as its server describes it. `input_schema` is the JSON Schema of its arguments, as it came."""
+
+    server: str
+    name: str
+    description: str = ""
+    input_schema: dict[str, Any]
+
+    @property
+    def tool_id(self) -> str:
+        """`Server:tool`, by which cases, traces and reports call it."""
+        return f"{self.server}:{self.name}"
+
+
+class Listing(Record):
+    """The tools of one server, in its order, and the version that it gives of itself."""
+
+    server_name: str
+    server_version: str
+    tools: tuple[ServerTool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a call came to, as text for a model to read. `is_error` is the server's own flag."""
+
+    text: str
+    is_error: bool = False
+
+
+class ToolServer(Protocol):
+    """A server as a run has it: a connection, or what stands before one."""
+
+    async def listing(self) -> Listing:
+        """Its tools. Raises McpServerError where they are not to be had."""
+        ...
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
+        """Call a tool by the server's own name of it. Raises McpCallError, and McpServerError where it cannot start."""
+        ...
+
+    async def close(self) -> None:
+        """End it. Never raises; may be called twice."""
+        ...
+
+
+class UnavailableServer:
+    """A server that cannot be had here. `reason` says why, and what to do."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    async def listing(self) -> Listing:
+        """Raises UnavailableError."""
+        raise UnavailableError(self.reason)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
+        """Raises UnavailableError."""
+        raise UnavailableError(self.reason)
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+class RunServers:
+    """The servers of one run, by name. `tools` are those of all of them, in the order of the servers."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, ToolServer],
+        tools: tuple[ServerTool, ...],
+        ended: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`ended` is awaited once the servers have ended."""
+        self.tools = tools
+        self._servers = servers
+        self._ended = ended
+
+    def as_tools(self) -> list[Tool]:
+        """The tools as an agent calls them. The server looks at the arguments; what fails is the agent's to read."""
+        return [
+            Tool(
+                tool.tool_id,
+                tool.description,
+                tool.input_schema,
+                partial(_call, self._servers[tool.server], tool.name),
+                checks_arguments=False,
+            )
+            for tool in self.tools
+        ]
+
+    async def stop(self) -> None:
+        """End them all. Never raises; may be called twice."""
+        await asyncio.gather(*(server.close() for server in self._servers.values()))
+        await self._ended()
+
+
+async def list_servers(servers: Mapping[str, ToolServer], ended: Callable[[], Awaitable[None]]) -> RunServers:
+    """The servers with their tools, listed side by side. Raises what the first one raises that fails, all ended."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            listings = [group.create_task(server.listing()) for server in servers.values()]
+    except BaseException as error:
+        await RunServers(servers, (), ended).stop()
+        if isinstance(error, BaseExceptionGroup):
+            raise error.exceptions[0] from None
+        raise
+    return RunServers(servers, tuple(tool for task in listings for tool in task.result().tools), ended)
+
+
+async def _call(server: ToolServer, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+    try:
+        result = await server.call(tool, arguments)
+    except (McpCallError, McpServerError) as error:
+        return ToolOutput(f"error: {error}", is_error=True)
+    return ToolOutput(result.text, is_error=result.is_error)
+
+
+def cassette_server_name(name: str) -> str:
+    """Who is asked, in cassettes."""
+    return f"mcp:{name}"
+
+
+class TapedServer:
+    """A server through a tape: it is asked, and started, only for what the tape does not have."""
+
+    def __init__(self, name: str, server: ToolServer, tape: Tape) -> None:
+        self._asked, self._server, self._tape = cassette_server_name(name), server, tape
+        self._listing = _listing_form(name)
+
+    async def listing(self) -> Listing:
+        """As ToolServer says."""
+        return await self._tape.play(self._asked, {"method": "tools/list"}, self._server.listing, self._listing)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
+        """As ToolServer says."""
+        request = {"method": "tools/call", "tool": tool, "arguments": dict(arguments)}
+        return await self._tape.play(self._asked, request, partial(self._server.call, tool, arguments, seconds), _CALL)
+
+    async def close(self) -> None:
+        """As ToolServer says."""
+        await self._server.close()
+
+
+def _listing_form(name: str) -> Form[Listing]:
+    def read(answer: Answer, seconds: float) -> Listing:
+        head, *tools = answer.results or ({},)
+        return Listing(
+            server_name=head.get("name", ""),
+            server_version=head.get("version", ""),
+            tools=tuple(
+                ServerTool(
+                    server=name,
+                    name=tool.get("name", ""),
+                    description=tool.get("description", ""),
+                    input_schema=json.loads(tool.get("input_schema", "{}")),
+                )
+                for tool in tools
+            ),
+        )
+
+    return Form(_write_listing, read, lambda error: None, lambda refusal: McpServerError(refusal.message))
+
+
+def _write_listing(listing: Listing) -> Answer:
+    head = {"name": listing.server_name, "version": listing.server_version}
+    tools = [
+        {"name": tool.name, "description": tool.description, "input_schema": json.dumps(tool.input_schema)}
+        for tool in listing.tools
+    ]
+    return Answer(results=(head, *tools))
+
+
+def _write_call(result: CallResult) -> Answer:
+    return Answer(results=({"text": result.text, "is_error": str(result.is_error).lower()},))
+
+
+def _read_call(answer: Answer, seconds: float) -> CallResult:
+    found = (answer.results or ({},))[0]
+    return CallResult(found.get("text", ""), is_error=found.get("is_error") == "true")
+
+
+def _refusal(error: Exception) -> Refusal | None:
+    """What fails a call and not the run; a server that cannot be started for it is no other failure to the agent."""
+    failed = isinstance(error, McpCallError | McpServerError)
+    return Refusal(code="mcp_call_error", message=str(error)) if failed else None
+
+
+_CALL: Form[CallResult] = Form(_write_call, _read_call, _refusal, lambda refusal: McpCallError(refusal.message))

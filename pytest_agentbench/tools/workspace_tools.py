@@ -1,0 +1,288 @@
+"""The tools that work in the run's own workspace and sandbox: commands, programs, a shell that stays, files."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import shlex
+from typing import Any
+
+from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput, needs_sandbox, object_schema
+from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, Sandbox
+from pytest_agentbench.workspaces.sandboxes.programs import Capture
+from pytest_agentbench.workspaces.workspace import Entry
+
+DEFAULT_COMMAND_SECONDS = 30
+_MAX_COMMAND_SECONDS = 600
+MAX_COMMAND = 30_000
+"""How many characters a command may have."""
+
+_KILLED = {
+    "output": "output without end",
+    "memory": "out of memory",
+    "disk": "the workspace is full",
+    "processes": "too many processes",
+}
+
+
+def timeout_schema(what: str) -> dict[str, Any]:
+    """The JSON Schema of `timeout_seconds`."""
+    return {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "maximum": _MAX_COMMAND_SECONDS,
+        "default": DEFAULT_COMMAND_SECONDS,
+        "description": what,
+    }
+
+
+def append_end(output: str, end: str) -> str:
+    """What a command wrote, and on a line of its own how it ended."""
+    separator = "" if not output or output.endswith("\n") else "\n"
+    return f"{output}{separator}[{end}]"
+
+
+def refuse_command(tool: str, command: str) -> ToolOutput | None:
+    """The answer to a command that no shell takes; None to all others."""
+    if "\0" not in command:
+        return None
+    return ToolOutput(f"error: {tool}: command: found a NUL character, which no shell takes", is_error=True)
+
+
+async def _exec_shell(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+    seconds = arguments.get("timeout_seconds", DEFAULT_COMMAND_SECONDS)
+    if (refused := refuse_command("exec_shell", arguments["command"])) is not None:
+        return refused
+    command = arguments["command"].encode("utf-8", "replace").decode("utf-8")  # no argument holds lone surrogates
+    sandbox = await context.sandbox()
+    return _shown(await sandbox.exec(["/bin/sh", "-c", command], seconds=seconds), seconds)
+
+
+async def _exec_python(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+    seconds = arguments.get("timeout_seconds", DEFAULT_COMMAND_SECONDS)
+    sandbox = await context.sandbox()
+    code = arguments["code"].encode("utf-8", "replace")
+    return _shown(await sandbox.exec(["python3", "-u", "-"], seconds=seconds, stdin=code), seconds)
+
+
+def _shown(result: ExecResult, seconds: float) -> ToolOutput:
+    if result.killed == "time-out":
+        end = f"killed after {seconds:g} s: time-out"
+    elif result.killed is not None:
+        end = f"killed: {_KILLED[result.killed]}"
+    else:
+        end = f"exit code {result.exit_code}"
+    return ToolOutput(append_end(result.output, end), is_error=result.exit_code != 0)
+
+
+COMMAND_TOOLS = (
+    Tool(
+        "exec_shell",
+        "Run a command with /bin/sh in the workspace and return what it prints on stdout and stderr, and its exit "
+        "code. There is no input. Processes left in the background end with the command. $TMPDIR is the /tmp of the "
+        "file tools.",
+        object_schema(
+            ["command"],
+            command={
+                "type": "string",
+                "minLength": 1,
+                "maxLength": MAX_COMMAND,
+                "description": "The command, as given to sh -c.",
+            },
+            timeout_seconds=timeout_schema("When to kill the command and all it started."),
+        ),
+        _exec_shell,
+        needs_sandbox,
+    ),
+    Tool(
+        "exec_python",
+        "Run a Python program with python3 in the workspace and return what it prints on stdout and stderr, and its "
+        "exit code. Print what you want to see. Nothing stays for the next call but files; modules in the workspace "
+        "can be imported. There is no input.",
+        object_schema(
+            ["code"],
+            code={"type": "string", "minLength": 1, "maxLength": 200_000, "description": "The whole program."},
+            timeout_seconds=timeout_schema("When to kill the program and all it started."),
+        ),
+        _exec_python,
+        needs_sandbox,
+    ),
+)
+
+
+# A shell that stays for the whole run: folder, variables, functions and background jobs are there in the next call.
+#
+# Each command is sent as `eval 'TEXT' </dev/null`, so that it cannot read what is sent after it, and a command with an
+# unclosed quote fails by itself. A line with a random word tells where its output ends.
+
+
+_NAME = "shell_session"
+_SHELL = ("/bin/sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash --noprofile --norc; fi; exec /bin/sh")
+_OUTPUT_LIMIT = 64_000
+_NEW_NEXT = "the next call starts a new one in the workspace, without its variables and jobs"
+
+
+class ShellSession:
+    """The one shell of a run, started at the first command; commands wait for each other.
+
+    Its process ends with the run's sandbox.
+    """
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._lock = asyncio.Lock()
+        self._process: Process | None = None
+        self._early = b""
+
+    async def run(self, command: str, seconds: float) -> ToolOutput:
+        """What the command and background jobs wrote, and how the command ended; a time-out ends the shell."""
+        async with self._lock:
+            if self._process is None:
+                self._process = await self._sandbox.open(_SHELL)
+            mark, capture = secrets.token_hex(16), Capture(_OUTPUT_LIMIT)
+            status: int | None = None
+            end = f"the shell ended before the command did; {_NEW_NEXT}"
+            try:
+                async with asyncio.timeout(seconds):
+                    status = await self._until_mark(self._process, command, mark, capture)
+            except BrokenPipeError:
+                end = f"the shell had ended, so nothing was run; {_NEW_NEXT}"
+            except TimeoutError:
+                end = f"killed after {seconds:g} s: time-out; the shell ended with it, {_NEW_NEXT}"
+            finally:
+                if status is None:
+                    await self._end()
+            if capture.endless:
+                end = f"killed: output without end; the shell ended with it, {_NEW_NEXT}"
+            end = end if status is None else f"exit code {status}"
+            return ToolOutput(append_end(capture.text(), end), is_error=status != 0)
+
+    async def restart(self) -> None:
+        """Ends the shell with all that it started; the next command begins in a new one."""
+        async with self._lock:
+            await self._end()
+
+    async def _until_mark(self, process: Process, command: str, mark: str, capture: Capture) -> int | None:
+        """The command's exit code; None where the shell ended, or was not to be waited for.
+
+        Raises BrokenPipeError where the shell ended since the last command.
+        """
+        line = re.compile(rb"\n%s (\d+)\n" % mark.encode())
+        longest = len(mark) + 8
+        seen, self._early = self._early, b""
+        sent = f"command eval {shlex.quote(command)} </dev/null\ncommand printf '\\n{mark} %d\\n' $?\n"
+        try:
+            await process.write(sent.encode("utf-8", "replace"))
+            while not capture.endless and (data := await process.read()):
+                seen += data
+                if (found := line.search(seen)) is not None:
+                    seen, self._early = seen[: found.start()], seen[found.end() :]
+                    return int(found[1])
+                capture.data_received(seen[:-longest])
+                seen = seen[-longest:]
+            return None
+        finally:
+            capture.data_received(seen)
+
+    async def _end(self) -> None:
+        process, self._process, self._early = self._process, None, b""
+        if process is not None:
+            await process.stop()
+
+
+async def _shell_session(arguments: dict[str, Any], context: ToolContext) -> str | ToolOutput:
+    command, restart = arguments.get("command"), arguments.get("restart", False)
+    if command is None and not restart:
+        return ToolOutput("error: shell_session: found neither 'command' nor 'restart': true", is_error=True)
+    if command is not None and (refused := refuse_command(_NAME, command)) is not None:
+        return refused
+    sandbox = await context.sandbox()
+    session: ShellSession = context.state.setdefault(_NAME, ShellSession(sandbox))
+    if restart:
+        await session.restart()
+    if command is None:
+        return "[the shell is new]"
+    return await session.run(command, arguments.get("timeout_seconds", DEFAULT_COMMAND_SECONDS))
+
+
+SHELL_SESSION = Tool(
+    _NAME,
+    "Run a command in a shell that stays: its folder, variables, functions and background jobs are there in the next "
+    "call. Returns what is printed on stdout and stderr, and the command's exit code. It is bash where that is "
+    "installed, else sh. There is no input. Background jobs' later output comes with the next command.",
+    object_schema(
+        [],
+        command={"type": "string", "minLength": 1, "maxLength": MAX_COMMAND, "description": "The command."},
+        timeout_seconds=timeout_schema("When to kill the command, and the shell with all it started."),
+        restart={
+            "type": "boolean",
+            "default": False,
+            "description": "Begin with a new shell in the workspace; `command` may then be left out.",
+        },
+    ),
+    _shell_session,
+    needs_sandbox,
+)
+
+
+_MAX_LISTED = 1_000
+
+
+async def _write_file(arguments: dict[str, Any], context: ToolContext) -> str:
+    path, content = arguments["path"], arguments["content"]
+    context.workspace().write_text(path, content)
+    return f"wrote {len(content):,} characters to {path}"
+
+
+async def _read_file(arguments: dict[str, Any], context: ToolContext) -> str | ToolOutput:
+    path = arguments["path"]
+    try:
+        return context.workspace().read_text(path)
+    except UnicodeDecodeError as error:
+        return ToolOutput(f"error: read_file: {path}: not UTF-8 text (byte {error.start})", is_error=True)
+
+
+async def _list_files(arguments: dict[str, Any], context: ToolContext) -> str:
+    entries = context.workspace().entries(arguments.get("path", "."))
+    lines = [_line(entry) for entry in entries[:_MAX_LISTED]]
+    if len(entries) > _MAX_LISTED:
+        lines.append(f"[... {len(entries) - _MAX_LISTED:,} more ...]")
+    return "\n".join(lines) or "(empty)"
+
+
+def _line(entry: Entry) -> str:
+    name = entry.name if entry.name.isprintable() else repr(entry.name)
+    if entry.kind == "file":
+        return f"{name}  {entry.size:,} bytes"
+    return f"{name}/" if entry.kind == "folder" else f"{name}  ({entry.kind})"
+
+
+_PATH = "Path relative to the workspace, or below /tmp, which is private to this run. Links and `..` are refused."
+
+FILE_TOOLS = (
+    Tool(
+        "write_file",
+        "Write text to a file, replacing what it held. Missing folders are made.",
+        object_schema(
+            ["path", "content"],
+            path={"type": "string", "minLength": 1, "description": _PATH},
+            content={"type": "string", "description": "The whole new content."},
+        ),
+        _write_file,
+    ),
+    Tool(
+        "read_file",
+        "Return the text of a file (UTF-8).",
+        object_schema(["path"], path={"type": "string", "minLength": 1, "description": _PATH}),
+        _read_file,
+    ),
+    Tool(
+        "list_files",
+        "List the files and folders in one folder, with the files' sizes.",
+        object_schema(
+            [], path={"type": "string", "default": ".", "description": f"The folder; default: the workspace. {_PATH}"}
+        ),
+        _list_files,
+    ),
+)

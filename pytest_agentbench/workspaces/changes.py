@@ -1,0 +1,300 @@
+"""What a run did to its workspace: facts before and after, changes of files, and of text as unified diffs."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+import stat
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from pathlib import Path
+from typing import Literal
+
+from pytest_agentbench.records.run import FileChange, FileFacts
+from pytest_agentbench.workspaces.confined import PathRefusedError, open_file, open_folder
+from pytest_agentbench.workspaces.workspace import MAX_TREE_BYTES, PRIVATE_TMP, Found, Names, Workspace, kind_of, walk
+
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The facts of everything below a folder, by its names.
+
+    `unseen` are the folders in it that could not be looked into, "" for itself.
+    """
+
+    facts: Mapping[Names, FileFacts]
+    unseen: tuple[str, ...] = ()
+
+
+EMPTY = Snapshot({})
+"""What an empty folder holds."""
+
+
+def take_snapshot(folder: str) -> Snapshot:
+    """The facts of all that a folder holds, but for the private temporary folder in it.
+
+    Files that cannot be read, and what comes after 512 MB of others, have no hash. Raises TreeError for too many files.
+    """
+    facts: dict[Names, FileFacts] = {}
+    unseen: list[str] = []
+    room = MAX_TREE_BYTES
+    for found in walk(folder, unseen, skip=PRIVATE_TMP):
+        mode = stat.S_IMODE(found.stat.st_mode)
+        if found.kind == "file":
+            size, sha256 = found.stat.st_size, None
+            if size <= room:
+                size, sha256 = _hashed(found, room)
+                room -= size
+            facts[found.names] = FileFacts(kind="file", mode=mode, size=size, sha256=sha256)
+        elif found.kind == "link":
+            facts[found.names] = FileFacts(kind="link", mode=mode, target=_target(found))
+        else:
+            facts[found.names] = FileFacts(kind=found.kind, mode=mode)
+    for path in filter(None, unseen):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            there = os.lstat(f"{folder}/{path}")
+            facts[tuple(path.split("/"))] = FileFacts(kind=kind_of(there), mode=stat.S_IMODE(there.st_mode))
+    return Snapshot(facts, tuple(unseen))
+
+
+def digest_snapshot(snapshot: Snapshot) -> str:
+    """SHA-256 of all facts, the same for folders that hold the same, and for copies.
+
+    Of the permissions only the owner's count: those of others are the umask's where the folder was checked out.
+    """
+    total = hashlib.sha256()
+    for names, facts in sorted(snapshot.facts.items(), key=lambda item: item[0]):
+        told = (storable_text("/".join(names)), facts.kind, facts.mode & 0o700, facts.size, facts.sha256, facts.target)
+        total.update(repr(told).encode())
+    return total.hexdigest()
+
+
+def storable_text(name: str) -> str:
+    """A path or a link's target as text that can be stored: bytes that are no UTF-8 as escapes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _hashed(found: Found, room: int) -> tuple[int, str | None]:
+    """How much there was to read, and its hash: None for what cannot be read, or grew beyond `room`."""
+    try:
+        file = os.fdopen(open_file(found.folder, found.names[-1], linked=True), "rb", buffering=0)
+    except (PathRefusedError, OSError):
+        return found.stat.st_size, None
+    hashed, size = hashlib.sha256(), 0
+    with file:
+        while chunk := file.read(_CHUNK):
+            hashed.update(chunk)
+            size += len(chunk)
+            if size > room:
+                return size, None
+    return size, hashed.hexdigest()
+
+
+def _target(found: Found) -> str | None:
+    try:
+        return storable_text(os.readlink(found.names[-1], dir_fd=found.folder))
+    except OSError:  # it is none any more
+        return None
+
+
+MAX_CHANGES = 1_000
+"""The most changes that are kept of a run."""
+
+MAX_TEXT = 256 * 2**10
+"""Bytes of the largest text that is compared line by line."""
+
+MAX_DIFF = 20_000
+"""Characters kept of one file's diff."""
+
+MAX_DIFFS = 200_000
+"""Characters kept of all diffs of a run."""
+
+_MAX_STEPS = 50_000_000  # one or two seconds, where an agent wrote its text to keep the comparison busy
+_CONTEXT = 3
+
+Change = Literal["added", "removed", "modified", "renamed", "mode"]
+Facts = Mapping[Names, FileFacts]
+
+
+def compare_snapshots(
+    before: Snapshot, after: Snapshot, old: Path | None, new: Workspace, wanted: Collection[str] = ()
+) -> tuple[list[FileChange], int]:
+    """The changes, sorted by path, and how many more there were. Those of `wanted` paths are told before any other.
+
+    `new` is the workspace and `old` the folder it was a copy of: their texts are read where they are as the snapshots
+    say.
+    """
+    found = sorted(_changes(before, after), key=lambda change: (change[1].path not in wanted, change[0]))
+    room = MAX_DIFFS
+    changes: list[FileChange] = []
+    for names, change in found[:MAX_CHANGES]:
+        if change.change in ("added", "removed", "modified"):
+            change = _with_diff("/".join(names), change, old, new, min(room, MAX_DIFF))
+            room -= len(change.diff or "")
+        changes.append(change)
+    return sorted(changes, key=lambda change: change.path.split("/")), len(found) - len(changes)
+
+
+def _changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[Names, FileChange]]:
+    removed = {names: facts for names, facts in before.facts.items() if names not in after.facts}
+    added = {names: facts for names, facts in after.facts.items() if names not in before.facts}
+    parents = {names[:-1] for names in (*removed, *added)}
+    for old, names in _renamed(removed, added):
+        yield names, _change("renamed", names, removed.pop(old), added.pop(names), renamed_from=_path(old))
+    for names, facts in removed.items():
+        if names not in parents and not any(_path(names).startswith(f"{folder}/") for folder in after.unseen):
+            yield names, _change("removed", names, facts, None)
+    for names, facts in added.items():
+        if names not in parents:  # what it holds says that it was made
+            yield names, _change("added", names, None, facts)
+    for names, old_facts in before.facts.items():
+        new_facts = after.facts.get(names)
+        if new_facts is not None and (kind := _kind(old_facts, new_facts)) is not None:
+            yield names, _change(kind, names, old_facts, new_facts)
+
+
+def _change(
+    kind: Change, names: Names, before: FileFacts | None, after: FileFacts | None, renamed_from: str | None = None
+) -> FileChange:
+    return FileChange(path=_path(names), change=kind, before=before, after=after, renamed_from=renamed_from)
+
+
+def _path(names: Names) -> str:
+    return storable_text("/".join(names))
+
+
+def _renamed(removed: Facts, added: Facts) -> list[tuple[Names, Names]]:
+    """Where files that are gone turned up again, each once. Empty files are all the same, so they tell nothing."""
+    gone: dict[str, list[Names]] = defaultdict(list)
+    for names, facts in sorted(removed.items(), key=_first, reverse=True):
+        if facts.sha256 is not None and facts.size:
+            gone[facts.sha256].append(names)
+    found = ((gone.get(facts.sha256 or ""), names) for names, facts in sorted(added.items(), key=_first))
+    return [(olds.pop(), names) for olds, names in found if olds]
+
+
+def _first(item: tuple[Names, FileFacts]) -> Names:
+    return item[0]
+
+
+def _kind(old: FileFacts, new: FileFacts) -> Change | None:
+    """How one path differs. A file without a hash may hold anything, so it counts as modified."""
+    unknown = new.kind == "file" and new.sha256 is None
+    if unknown or (old.kind, old.size, old.sha256, old.target) != (new.kind, new.size, new.sha256, new.target):
+        return "modified"
+    return "mode" if old.mode != new.mode else None
+
+
+class _NoDiffError(Exception):
+    """Why there is no diff of a text."""
+
+
+def _with_diff(path: str, change: FileChange, old: Path | None, new: Workspace, room: int) -> FileChange:
+    """The change with its diff in at most `room` characters; links, folders and the like have none."""
+    if not any(facts is not None and facts.kind == "file" for facts in (change.before, change.after)):
+        return change
+    if room <= 0:
+        return change.model_copy(update={"note": "not shown: too much text was changed"})
+    try:
+        were = _lines(path, change.before, old, linked=True)  # the template is as its author wants it
+        lines = _unified(were, _lines(path, change.after, new.path, linked=False))
+    except _NoDiffError as reason:
+        return change.model_copy(update={"note": str(reason)})
+    kept = list(takewhile(lambda end: end <= room, accumulate(map(len, lines))))
+    cut = len(lines) - len(kept)
+    note = f"the diff is cut: {cut:,} more lines" if cut else None
+    return change.model_copy(update={"diff": "".join(lines[: len(kept)]) or None, "note": note})
+
+
+def _lines(path: str, facts: FileFacts | None, root: Path | None, *, linked: bool) -> list[str]:
+    """The lines of a text with their ends; with `linked` also of a file with several hard links.
+
+    Raises _Untold for what is none, or not to be shown.
+    """
+    if facts is None or facts.kind != "file":
+        return []
+    if facts.sha256 is None:
+        raise _NoDiffError("not compared: it was not read")
+    if facts.size is None or facts.size > MAX_TEXT:
+        raise _NoDiffError(f"over {MAX_TEXT // 1024} kB")
+    try:
+        content = b"" if root is None else _content(root, path, linked=linked)
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise _NoDiffError("binary") from None
+    except (PathRefusedError, OSError) as error:
+        raise _NoDiffError(f"not compared: {error}") from error
+    if hashlib.sha256(content).hexdigest() != facts.sha256:
+        raise _NoDiffError("not compared: its content is not what it was when the run ended")
+    if "\0" in text:
+        raise _NoDiffError("binary")
+    return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
+
+
+def _content(root: Path, path: str, *, linked: bool) -> bytes:
+    *folders, name = path.split("/")
+    with (
+        open_folder(str(root), folders) as folder,
+        os.fdopen(open_file(folder, name, linked=linked), "rb") as file,
+    ):
+        return file.read(MAX_TEXT + 1)
+
+
+def _unified(old: list[str], new: list[str]) -> list[str]:
+    """The lines of a unified diff. Raises _Untold where finding it takes too long."""
+    before = _common(old, new)
+    after = _common(old[before:][::-1], new[before:][::-1])
+    ours, theirs = old[before : len(old) - after], new[before : len(new) - after]
+    if _steps(ours, theirs) > _MAX_STEPS:
+        raise _NoDiffError(f"not compared: {len(ours):,} lines became {len(theirs):,} others")
+    aligned = difflib.SequenceMatcher[str]()
+    aligned.opcodes = [  # type: ignore[attr-defined]  # those of the middle: what surrounds it is equal
+        ("equal", 0, before, 0, before),
+        *(
+            (tag, *(before + index for index in where))
+            for tag, *where in difflib.SequenceMatcher(None, ours, theirs).get_opcodes()
+        ),
+        ("equal", len(old) - after, len(old), len(new) - after, len(new)),
+    ]
+    return [line for group in aligned.get_grouped_opcodes(_CONTEXT) for line in _hunk(group, old, new)]
+
+
+def _hunk(group: Sequence[tuple[str, int, int, int, int]], old: list[str], new: list[str]) -> Iterator[str]:
+    (_, old_start, _, new_start, _), (_, _, old_stop, _, new_stop) = group[0], group[-1]
+    yield f"@@ -{_range(old_start, old_stop)} +{_range(new_start, new_stop)} @@\n"
+    for tag, old_start, old_stop, new_start, new_stop in group:
+        if tag == "equal":
+            yield from (_mark_missing_newline(f" {line}") for line in old[old_start:old_stop])
+        else:
+            yield from (_mark_missing_newline(f"-{line}") for line in old[old_start:old_stop])
+            yield from (_mark_missing_newline(f"+{line}") for line in new[new_start:new_stop])
+
+
+def _range(start: int, stop: int) -> str:
+    """Lines as a hunk's header counts them, from 1; of none it names the line before."""
+    lines = stop - start
+    return f"{start + 1}" if lines == 1 else f"{start + 1 if lines else start},{lines}"
+
+
+def _steps(old: list[str], new: list[str]) -> int:
+    """The most steps that difflib takes: for each block in common all pairs of equal lines, popular ones left out."""
+    popular = len(new) // 100 + 1 if len(new) >= 200 else len(new)
+    there = Counter(old)
+    pairs = sum(count * there[line] for line, count in Counter(new).items() if count <= popular)
+    return min(len(old), len(new)) * pairs
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """How many lines they begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _mark_missing_newline(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
