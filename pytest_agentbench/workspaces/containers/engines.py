@@ -114,23 +114,28 @@ class Service:
             if not has_ended and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
                 continue
-            said = self._log.read_text(encoding="utf-8", errors="replace").strip()[-_SHOWN_CHARACTERS:]
             why = "it ended" if has_ended else f"nothing listens after {_START_SECONDS:g} s"
-            raise SandboxError(f"{self._program} system service: {said or why}")
+            raise SandboxError(f"{self._program} system service: {self._read_end_of_log() or why}")
 
     def end(self) -> None:
         """End it, with what it is about. Never raises. Its containers are no children of its and stay."""
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
         deadline = time.monotonic() + _END_SECONDS
+        with suppress(subprocess.TimeoutExpired):
+            self._keeper.wait(_END_SECONDS)
         with suppress(ProcessLookupError, PermissionError):  # the group is empty, or what is left of it is not ours
-            with suppress(subprocess.TimeoutExpired):
-                self._keeper.wait(_END_SECONDS)
             while time.monotonic() < deadline:
                 os.killpg(self._keeper.pid, 0)
                 time.sleep(_LOOK_SECONDS)
             os.killpg(self._keeper.pid, signal.SIGKILL)
+        self._keeper.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _read_end_of_log(self) -> str:
+        with self._log.open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _SHOWN_CHARACTERS))
+            return log.read(_SHOWN_CHARACTERS).decode("utf-8", "replace").strip()
 
     def _listens(self) -> bool:
         with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):

@@ -132,24 +132,25 @@ class ContainerPool:
         try:
             if is_first:
                 remove_orphans(self._daemon)
-            container = self._start(spec, remove)
-            with self._state:
-                if self._closed.is_set():
-                    raise SandboxError("the session ended")
-                self._made[spec.name] = remove
+            image = self._find_images(sandbox)
+            try:
+                container = self._start(spec, image, remove)
+                with self._state:
+                    if self._closed.is_set():
+                        raise SandboxError("the session ended")
+                    self._made[spec.name] = remove
+            except BaseException:
+                remove()
+                raise
             return container
-        except BaseException:
-            remove()
-            raise
         finally:
             with self._state:
                 self._making -= 1
                 self._state.notify_all()
 
-    def _start(self, spec: ContainerSpec, remove: Callable[[], None]) -> Container:
+    def _start(self, spec: ContainerSpec, image: Image, remove: Callable[[], None]) -> Container:
         """Start a container, and its services before it. What was made where this raises has its labels and name."""
         sandbox, bounds = spec.sandbox, None
-        image = self._find_images(sandbox)
         network = "bridge" if sandbox.network else "none"
         if sandbox.compose is not None:
             project = Project(spec.name, spec.labels)
