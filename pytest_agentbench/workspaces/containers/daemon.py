@@ -137,7 +137,7 @@ class Daemon:
         engine = find_engine(self.program)
         address = engine.find_address()
         if address is None:
-            self._service = start_service(engine)
+            self._service = self._service or start_service(engine)
             return self._service.address
         if (problem := _problem(address)) is not None:
             raise UnavailableError(problem)
