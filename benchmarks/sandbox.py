@@ -24,7 +24,7 @@ from typing import TypeVar
 from tables import Measured, Section, print_table
 
 from pytest_agentbench.records.case import SandboxSettings
-from pytest_agentbench.workspaces.docker.daemon import docker_problem
+from pytest_agentbench.workspaces.containers.daemon import docker_problem
 from pytest_agentbench.workspaces.sandboxes.base import Sandbox, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes

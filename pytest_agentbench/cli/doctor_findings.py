@@ -21,11 +21,10 @@ from pytest_agentbench.models.routes import describe_route, missing_key, resolve
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
 from pytest_agentbench.store.remote import without_credentials
 from pytest_agentbench.tools.mcp.launching import problem, server_refusal
-from pytest_agentbench.workspaces.by_command.client import engine_problem, missing_engine
-from pytest_agentbench.workspaces.containers.images import is_local, not_built
-from pytest_agentbench.workspaces.docker.compose import compose_problem
-from pytest_agentbench.workspaces.docker.daemon import docker_problem
-from pytest_agentbench.workspaces.docker.local_images import has_image
+from pytest_agentbench.workspaces.containers.compose import compose_problem
+from pytest_agentbench.workspaces.containers.daemon import docker_problem
+from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
+from pytest_agentbench.workspaces.containers.images import has_image, is_local, not_built
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.bwrap import closes_abstract_sockets

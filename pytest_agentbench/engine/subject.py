@@ -31,8 +31,8 @@ from pytest_agentbench.store.fingerprints import canonical_json, fingerprint, ru
 from pytest_agentbench.tools.base import Tool, needs_sandbox
 from pytest_agentbench.tools.fetching import WEB_FETCH
 from pytest_agentbench.tools.web_tools import WEB_SEARCH
-from pytest_agentbench.workspaces.docker.compose import compose_digest
-from pytest_agentbench.workspaces.docker.images import build_digest
+from pytest_agentbench.workspaces.containers.compose import compose_digest
+from pytest_agentbench.workspaces.containers.images import build_digest
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 

@@ -19,7 +19,7 @@ from support.socket_families import ALLOWED_FAMILIES, OPEN_FAMILIES
 
 from pytest_agentbench.errors import ConfigError, SandboxError
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
-from pytest_agentbench.workspaces.docker.compose import compose_problem
+from pytest_agentbench.workspaces.containers.compose import compose_problem
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces

@@ -22,7 +22,7 @@ from pytest_agentbench.packs.openclaw.runs import OpenClawRuns, openclaw_spec
 from pytest_agentbench.records.case import Case, RunnerSpec
 from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.store.artifacts import Store
-from pytest_agentbench.workspaces.docker.daemon import docker_problem
+from pytest_agentbench.workspaces.containers.daemon import docker_problem
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 

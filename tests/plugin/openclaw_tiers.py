@@ -52,7 +52,7 @@ class Tier:
                 found = [each["Labels"] for each in client.api.containers(all=True, filters={"label": _LABEL})]
         else:
             notes = Path(self.settings["docker_cli"]).parent.glob("containers/*/made.json")
-            found = [json.loads(note.read_text())["labels"] for note in notes]
+            found = [json.loads(note.read_text())["Labels"] for note in notes]
         return [labels[_LABEL] for labels in found if labels[_LABEL].startswith(str(self.below))]
 
 

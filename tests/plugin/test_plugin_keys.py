@@ -20,7 +20,7 @@ from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
 from pytest_agentbench.packs.research.fact.pages import Jina
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.tools.web_tools import brave, tavily
-from pytest_agentbench.workspaces.by_command.client import engine_problem
+from pytest_agentbench.workspaces.containers.engines import engine_problem
 
 SECRET = "zebra-crossing-4711"
 

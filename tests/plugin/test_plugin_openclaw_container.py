@@ -246,9 +246,10 @@ def test_an_image_that_lacks_a_program(project: Project, baked: str, outcome: st
     [
         (None, "skipped", "there is no program"),
         ("exit 125", "skipped", "does not work here: `engine version` says: exit code 125"),
-        ("echo nonsense", "error", "found 'nonsense', expected the id of an image and its volumes"),
+        ("echo nonsense", "skipped", "`engine --version`: found 'nonsense', expected podman or docker"),
+        ("echo podman version 5", "error", "engine system service: podman version 5"),
     ],
-    ids=["folder", "fails", "nonsense"],
+    ids=["folder", "fails", "nonsense", "serves-nothing"],
 )
 def test_an_engine_that_does_not_work(project: Project, program: str | None, outcome: str, said: str) -> None:
     engine = project.tier.below / "broken"

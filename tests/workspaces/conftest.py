@@ -1,4 +1,4 @@
-"""Container engines that are driven by their command line."""
+"""Podman: the real one, and a stand-in for it that needs nothing."""
 
 from __future__ import annotations
 

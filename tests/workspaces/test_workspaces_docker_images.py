@@ -14,8 +14,8 @@ from support.docker_here import IMAGE, needs_docker
 
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
-from pytest_agentbench.workspaces.docker.compose import compose_digest, compose_problem
-from pytest_agentbench.workspaces.docker.images import build_digest
+from pytest_agentbench.workspaces.containers.compose import compose_digest, compose_problem
+from pytest_agentbench.workspaces.containers.images import build_digest
 from pytest_agentbench.workspaces.sandboxes.base import Mount
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 

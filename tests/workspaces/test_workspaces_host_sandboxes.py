@@ -154,7 +154,10 @@ def test_what_has_just_begun_is_ended_too(bench: Bench, end: str) -> None:
 def test_a_killed_session_leaves_no_command_behind(bench: Bench) -> None:
     program = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from pytest_agentbench.workspaces import Sandboxes, SandboxSpec, Workspace, Workspaces\n"
+        "from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec\n"
+        "from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes\n"
+        "from pytest_agentbench.workspaces.sessions import Workspaces\n"
+        "from pytest_agentbench.workspaces.workspace import Workspace\n"
         "async def main():\n"
         "    owner = int(sys.argv[3]) or None\n"
         "    sandboxes = Sandboxes(Workspaces())\n"

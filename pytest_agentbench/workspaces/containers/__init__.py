@@ -1,1 +1,1 @@
-"""Containers of a session's runs, whatever engine makes them."""
+"""Containers as sandboxes: one for each run, made ahead of need by docker or podman, never used twice."""

@@ -1,13 +1,49 @@
-"""Images of containers, and what to say of those that are missing."""
+"""Images of containers: named ones, pulled where they are missing, and those built from a case's Dockerfile."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.config.compose_file import additions, downloads
+from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.workspaces.changes import digest_snapshot, take_snapshot
+from pytest_agentbench.workspaces.confined import open_file
+from pytest_agentbench.workspaces.containers.bounds import BuildBounds
+from pytest_agentbench.workspaces.containers.daemon import Daemon
+from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
+from pytest_agentbench.workspaces.workspace import TreeError, walk
+
+if TYPE_CHECKING:
+    from docker.models.images import Image as DockerImage
+
+MADE_HERE = {"pytest-agentbench": "1"}
+"""The label of what is kept for later sessions."""
+
+BUILD_SECONDS = 1800
+"""The longest that a pull or a build may take."""
 
 _LOCAL = "localhost/"
 """What names of images begin with that are made on this machine, and are in no registry."""
+
+_BUILD_BYTES = 4 * 2**30
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
+"""What files begin with that are gzip, bzip2, xz and zstd."""
+
+_SHOWN_LINES = 20
+_SHOWN_CHARACTERS = 8_000
+_LAYER = re.compile(r" ---> ([0-9a-f]{12})\n")
+"""What the builder writes once a step's layer is there. A command may forge it: what it names is counted too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +56,12 @@ class Image:
 
 
 def is_local(name: str) -> bool:
-    """Whether an image of that name is made on this machine, and never pulled."""
+    """Return whether an image of that name is made on this machine, and never pulled."""
     return name.startswith(_LOCAL)
 
 
 def not_built(name: str, program: str = "docker") -> UnavailableError:
-    """What to say of a local image that is missing."""
+    """Return what to say of a local image that is missing."""
     building = "agentbench openclaw image" + ("" if program == "docker" else f" --engine {program}")
     return UnavailableError(
         f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: build it with `{building}` where it "
@@ -33,9 +69,192 @@ def not_built(name: str, program: str = "docker") -> UnavailableError:
     )
 
 
-def not_pulled(name: str, why: str, program: str) -> UnavailableError:
-    """What to say of an image that cannot be had."""
-    return UnavailableError(
-        f"the image {name!r} is not on this machine and cannot be pulled ({why}): `{program} pull` or "
-        f"`{program} load` it, or name another"
-    )
+def has_image(name: str) -> bool:
+    """Return whether docker has an image of that name. Nothing is pulled. Raises SandboxError where it does not say."""
+    from docker.errors import NotFound
+
+    daemon = Daemon()
+    try:
+        with daemon.errors(), suppress(NotFound):
+            daemon.client.images.get(name)
+            return True
+    finally:
+        daemon.close()
+    return False
+
+
+def pull_image(daemon: Daemon, name: str) -> None:
+    """Get the image of that name from its registry. Raises UnavailableError where it is not to be had."""
+    from docker.errors import APIError
+    from docker.utils import parse_repository_tag
+
+    repository, tag = parse_repository_tag(name)
+    # not by `images.pull`, which drops what the daemon says once it has begun: podman's is all said there
+    try:
+        said = list(daemon.client.api.pull(repository, tag or "latest", stream=True, decode=True))
+        problem = next((str(line["error"]) for line in said if "error" in line), None)
+    except APIError as error:
+        problem = error.explanation or str(error)
+    if problem is not None:
+        raise UnavailableError(
+            f"the image {name!r} is not on this machine and cannot be pulled ({problem}): `{daemon.program} pull` or "
+            f"`{daemon.program} load` it, or name another"
+        )
+
+
+class Images:
+    """The images of one session: each is looked up, pulled or built once. For threads: its methods may take minutes."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._lock = threading.Lock()
+        self._locks: dict[object, threading.Lock] = {}
+        self._found: dict[object, Image | UnavailableError | SandboxError] = {}
+
+    def get(self, image: str | None, dockerfile: Path | None, *, build_network: bool, limits: ResourceLimits) -> Image:
+        """Return the image of that name, or of the Dockerfile, whose commands are held to the limits.
+
+        Raises UnavailableError for one that cannot be pulled, SandboxError for one that cannot be built, ConfigError
+        for a build folder that holds too much.
+        """
+        key = (image, dockerfile, build_network)
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._found:
+                try:
+                    made = self._built(dockerfile, build_network, limits) if dockerfile else self._named(image or "")
+                except (UnavailableError, SandboxError) as error:
+                    self._found[key] = error
+                else:
+                    self._found[key] = made
+            found = self._found[key]
+        if isinstance(found, Image):
+            return found
+        raise found.with_traceback(None)
+
+    def _named(self, name: str) -> Image:
+        from docker.errors import NotFound
+
+        try:
+            return _image(name, self._daemon.client.images.get(name))
+        except NotFound as error:
+            if is_local(name):
+                raise not_built(name, self._daemon.program) from error
+        pull_image(self._daemon, name)
+        return _image(name, self._daemon.client.images.get(name))
+
+    def _built(self, dockerfile: Path, network: bool, limits: ResourceLimits) -> Image:
+        from docker.errors import NotFound
+        from filelock import FileLock
+
+        if not network and (found := downloads(dockerfile)):
+            raise ConfigError(
+                f"{dockerfile}: found {found[0]!r}, expected a plain path of its folder: the build has no network; put "
+                "the file there, or set build_network: allow in the run profile's sandbox"
+            )
+        if (added := additions(dockerfile)) and (archive := _archive_in(dockerfile.parent)):
+            raise ConfigError(
+                f"{dockerfile}: found {added[0]!r} and the archive {archive!r}, expected COPY: ADD unpacks archives, "
+                "and nothing limits what is in them; COPY it, and unpack it with RUN"
+            )
+        tag = f"agentbench-case:{build_digest(dockerfile, network=network)[:16]}"
+        lock = Path(tempfile.gettempdir(), f"agentbench-build-{os.getuid()}-{tag.rpartition(':')[2]}.lock")
+        with FileLock(lock):
+            try:
+                return _image(tag, self._daemon.client.images.get(tag))
+            except NotFound:
+                return _image(tag, self._build(dockerfile, tag, network, limits))
+            finally:
+                lock.unlink(missing_ok=True)  # who waits, or comes from now on, finds the image
+
+    def _build(self, dockerfile: Path, tag: str, network: bool, limits: ResourceLimits) -> DockerImage:
+        from docker.errors import APIError
+
+        bounds = BuildBounds(self._daemon, limits)
+        bounds.begin()
+        try:
+            lines = self._daemon.client.api.build(
+                path=str(dockerfile.parent),
+                dockerfile=dockerfile.name,
+                tag=tag,
+                network_mode=None if network else "none",
+                extra_hosts=bounds.extra_hosts,
+                labels=MADE_HERE,
+                rm=True,
+                forcerm=True,
+                timeout=BUILD_SECONDS,
+                container_limits={"memory": _BUILD_BYTES, "memswap": _BUILD_BYTES},
+                use_config_proxy=network,  # its address may hold a password
+                decode=True,
+            )
+            problem, last = follow_build(lines, bounds.count)
+        except APIError as error:
+            problem, last = error.explanation or str(error), ""
+        finally:
+            bounds.end()
+        if problem is None and bounds.broken is None:
+            return self._daemon.client.images.get(tag)
+        if problem is None:
+            self._daemon.client.images.remove(tag, force=True)
+        if bounds.broken is not None:
+            problem = f"{bounds.broken}, the limit of the run profile's sandbox"
+        raise SandboxError("\n".join([f"{dockerfile}: the image cannot be built: {problem}", *last.splitlines()]))
+
+
+def build_digest(dockerfile: Path, *, network: bool) -> str:
+    """Return the SHA-256 of what an image is built from: the Dockerfile's folder, and whether it has network.
+
+    Raises ConfigError for a folder that holds too much.
+    """
+    folder = dockerfile.parent
+    try:
+        found = digest_snapshot(take_snapshot(str(folder)))
+    except TreeError as error:
+        raise ConfigError(f"{folder}: too much to build an image from: {error}; give it a folder of its own") from error
+    return hashlib.sha256(f"{found} {dockerfile.name} {network}".encode()).hexdigest()
+
+
+def _archive_in(folder: Path) -> str | None:
+    """Return a file of the folder that the daemon would unpack; None where there is none."""
+    for found in walk(str(folder), []):
+        if found.kind == "file":
+            with open(open_file(found.folder, found.names[-1], linked=True), "rb") as file:
+                if _is_archive(file.read(tarfile.BLOCKSIZE)):
+                    return found.path
+    return None
+
+
+def _is_archive(head: bytes) -> bool:
+    if head.startswith(_PACKED):
+        return True
+    try:
+        tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def _image(name: str, found: DockerImage) -> Image:
+    volumes: dict[str, Any] = found.attrs["Config"].get("Volumes") or {}
+    return Image(name, str(found.id), tuple(volumes))
+
+
+def follow_build(log: Generator[dict[str, Any]], count: Callable[[str], bool] | None = None) -> tuple[str | None, str]:
+    """Return why a build failed, None where it did not, and the last it wrote; it may write without end.
+
+    `count` is told the id of each layer that was made; where it says no, the build is given up before its next step.
+    """
+    deadline = time.monotonic() + BUILD_SECONDS
+    last, problem = "", None
+    for line in log:  # to its end, or its connection stays open
+        said = str(line.get("stream", ""))
+        last = (last + said)[-_SHOWN_CHARACTERS:]
+        if count is not None and (layer := _LAYER.fullmatch(said)) and not count(layer[1]):
+            log.close()
+            return "it is too large", ""
+        if "error" in line:
+            problem = str(line["error"])
+        if time.monotonic() > deadline:
+            return f"not built within {BUILD_SECONDS} s", ""
+    return problem, "\n".join(last.splitlines()[-_SHOWN_LINES:])

@@ -9,9 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.containers.base import STDOUT, Cell, Stream
-from pytest_agentbench.workspaces.containers.cell import cannot_run
-from pytest_agentbench.workspaces.containers.scripts import END, RUN_ALONE, RUN_BESIDE, STAY, STAY_APART
+from pytest_agentbench.workspaces.containers.commands import (
+    END,
+    RUN_ALONE,
+    RUN_BESIDE,
+    STAY,
+    STAY_APART,
+    STDOUT,
+    ExecStream,
+)
+from pytest_agentbench.workspaces.containers.container import Container, cannot_run
 from pytest_agentbench.workspaces.sandboxes.base import (
     NO_VARIABLES,
     ExecResult,
@@ -27,7 +34,7 @@ from pytest_agentbench.workspaces.sandboxes.watchdog import Broken, Watch, Watch
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _SWEEP_SECONDS = 10.0
-_TOLD_BYTES = 4096
+_REPORT_BYTES = 4096
 _OVER = "the program has ended"
 _KILLED_CODE = 128 + 9
 """Of a command whose script was killed, which it can do itself: nobody knows its own."""
@@ -35,10 +42,10 @@ _KILLED_CODE = 128 + 9
 
 @dataclass(slots=True)
 class _Command:
-    """A command under way. `told` is what its script says of its end, `killed` why it was ended before."""
+    """A command under way. `report` is what its script says of its end, `killed` why it was ended before."""
 
     capture: Capture
-    told: bytearray = field(default_factory=bytearray)
+    report: bytearray = field(default_factory=bytearray)
     killed: Killed | None = None
 
 
@@ -50,12 +57,12 @@ class ContainerSandbox(SharedFolder):
 
     kind: SandboxKind = "docker"
 
-    def __init__(self, cell: Cell, workspace: Workspace, limits: ResourceLimits, watchdog: Watchdog) -> None:
+    def __init__(self, container: Container, workspace: Workspace, limits: ResourceLimits, watchdog: Watchdog) -> None:
         self.workspace = workspace
-        self._cell, self._limits, self._watchdog = cell, limits, watchdog
-        self._watch = Watch(workspace.path, limits, cell.processes, self._break)
+        self._container, self._limits, self._watchdog = container, limits, watchdog
+        self._watch = Watch(workspace.path, limits, container.processes, self._break)
         self._broken: Broken | SandboxError | None = None
-        self._staying: set[ContainerProcess] = set()
+        self._programs: set[ContainerProcess] = set()
         self._ooms = (0, 0)
         self._lock = asyncio.Lock()
 
@@ -87,13 +94,13 @@ class ContainerSandbox(SharedFolder):
         script = STAY if stderr == "merged" else STAY_APART
         async with self._lock:
             for _ in range(2):
-                stream = await self._cell.run(script, argv, environment, with_stdin=True)
-                early, told = await _beginning(stream)
-                if told:
-                    session, _, errors = told.partition(b"\n")
+                stream = await self._container.run(script, argv, environment, with_stdin=True)
+                early, first = await _read_session(stream)
+                if first:
+                    session, _, errors = first.partition(b"\n")
                     process = ContainerProcess(stream, int(session), early, errors, self._end)
-                    self._staying.add(process)
-                    self._look_after()
+                    self._programs.add(process)
+                    self._watch_limits()
                     return process
                 await stream.close()
                 await self._kill()
@@ -102,78 +109,77 @@ class ContainerSandbox(SharedFolder):
     async def stop(self) -> None:
         """As the protocol says."""
         self._watchdog.end(self._watch)
-        for process in tuple(self._staying):
+        for process in tuple(self._programs):
             await process.close()
-        await asyncio.wrap_future(self._cell.remove())
+        await asyncio.wrap_future(self._container.remove())
 
     async def _run(
         self, command: _Command, argv: Sequence[str], seconds: float, stdin: bytes, environment: Mapping[str, str]
     ) -> int | None:
-        """The exit code; None for what was killed, and for what the container could not start."""
-        script = RUN_BESIDE if self._staying else RUN_ALONE
-        stream = await self._cell.run(script, argv, environment, with_stdin=bool(stdin))
+        """Return the exit code; None for what was killed, and for what the container could not start."""
+        script = RUN_BESIDE if self._programs else RUN_ALONE
+        stream = await self._container.run(script, argv, environment, with_stdin=bool(stdin))
         self._broken = None
-        self._look_after()
+        self._watch_limits()
         try:
             await _collect(command, stream, seconds, stdin)
         finally:
             await stream.close()
             if command.killed is not None:
                 await self._kill()
-            if not self._staying:
+            if not self._programs:
                 self._watchdog.end(self._watch)
         if command.killed is not None:
             return None
-        code = await self._ended(command)
+        code = await self._read_end(command)
         if command.killed is not None:
             await self._kill()
             return None
         return code
 
-    async def _ended(self, command: _Command) -> int | None:
-        """How a command ended that nothing here ended, None where it never began. Sets `killed` where a limit did."""
+    async def _read_end(self, command: _Command) -> int | None:
+        """Return the exit code of what nothing here ended, None where it never began. Sets `killed` for a limit."""
         if isinstance(self._broken, SandboxError):
             raise self._broken
         if self._broken is not None:
             command.killed = self._broken
             return None
-        if not command.told:
+        if not command.report:
             return None
-        told = _parsed(command.told) or (_KILLED_CODE, await self._sweep("all"))
-        code, ooms = told
-        if (self._cell.starts, ooms) > self._ooms:
-            self._ooms = (self._cell.starts, ooms)
+        code, ooms = _parse_report(command.report) or (_KILLED_CODE, await self._sweep("all"))
+        if (self._container.starts, ooms) > self._ooms:
+            self._ooms = (self._container.starts, ooms)
             command.killed = "memory" if ooms else None
         if command.killed is None and await asyncio.to_thread(over_disk, self.workspace.path, self._limits):
             command.killed = "disk"
         return code
 
     async def _sweep(self, what: str) -> int:
-        """Kill all processes or a session's; how often memory ran out. The whole container, where that cannot be.
+        """Kill all processes or a session's, else the whole container, and return how often memory ran out.
 
         Raises SandboxError where there is no container any more, or none that can be started.
         """
         for _ in range(2):  # a new start tells whether the container is still there
-            told = bytearray()
+            report = bytearray()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SWEEP_SECONDS):
-                    stream = await self._cell.run(END, [what], NO_VARIABLES)
+                    stream = await self._container.run(END, [what], NO_VARIABLES)
                     try:
-                        await _follow(stream, Capture(0), told)
+                        await _follow(stream, Capture(0), report)
                     finally:
                         await stream.close()
-            if (ended := _parsed(told)) is not None:
+            if (ended := _parse_report(report)) is not None:
                 return ended[1]
             await self._kill()
         return 0
 
     async def _end(self, process: ContainerProcess) -> None:
         """Kill a program that stays, with all that it started."""
-        if process not in self._staying:
+        if process not in self._programs:
             return
-        self._staying.discard(process)
+        self._programs.discard(process)
         with suppress(SandboxError):  # what is gone has ended
-            if self._staying or self._lock.locked():
+            if self._programs or self._lock.locked():
                 await self._sweep(str(process.session))
                 return
             self._watchdog.end(self._watch)
@@ -181,42 +187,42 @@ class ContainerSandbox(SharedFolder):
                 await self._sweep("all")
 
     async def _kill(self) -> None:
-        for process in self._staying:
-            process.is_over = True
-        self._staying.clear()
+        for process in self._programs:
+            process.has_ended = True
+        self._programs.clear()
         self._watchdog.end(self._watch)
-        await self._cell.kill()
+        await self._container.kill()
 
-    def _look_after(self) -> None:
+    def _watch_limits(self) -> None:
         self._watchdog.begin(self._watch)
 
     def _break(self, broken: Broken | SandboxError) -> None:
         self._broken = self._broken or broken
-        self._cell.kill_soon()
+        self._container.kill_soon()
 
 
 class ContainerProcess:
-    """A program that stays in a container. `session` is its session there, `is_over` that it has ended.
+    """A program that stays in a container. `session` is its session there, `has_ended` that it is over.
 
     `early` is what came of its stdout before the number of that session, `errors` what came of its stderr with it.
     """
 
     def __init__(
         self,
-        stream: Stream,
+        stream: ExecStream,
         session: int,
         early: bytes,
         errors: bytes,
         end: Callable[[ContainerProcess], Awaitable[None]],
     ) -> None:
-        self.session, self.is_over = session, False
+        self.session, self.has_ended = session, False
         self._stream, self._early, self._end = stream, early, end
         self._errors = LastWords()
         self._errors.add(errors)
 
     async def write(self, data: bytes) -> None:
         """As the protocol says."""
-        if self.is_over:  # the daemon would take it, and wait for somebody to read it
+        if self.has_ended:  # the daemon would take it, and wait for somebody to read it
             raise BrokenPipeError(_OVER)
         try:
             await self._stream.write(data)
@@ -236,7 +242,7 @@ class ContainerProcess:
         while source != STDOUT:
             self._errors.add(piece)
             source, piece = await self._stream.read()
-        self.is_over = self.is_over or not piece
+        self.has_ended = self.has_ended or not piece
         return piece
 
     def errors(self) -> str:
@@ -249,12 +255,12 @@ class ContainerProcess:
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection to it."""
+        """End the connection to it."""
         await self._stream.close()
 
 
-async def _beginning(stream: Stream) -> tuple[bytes, bytes]:
-    """What came on stdout until something came on stderr, and that; nothing where nothing came there.
+async def _read_session(stream: ExecStream) -> tuple[bytes, bytes]:
+    """Return what came on stdout until the script reported its session on stderr, and that report if it came.
 
     They are two pipes: what was written first may come last.
     """
@@ -266,13 +272,13 @@ async def _beginning(stream: Stream) -> tuple[bytes, bytes]:
         early += piece
 
 
-async def _collect(command: _Command, stream: Stream, seconds: float, stdin: bytes) -> None:
-    """Feeds and reads a command to its end, or to its limit of time or output. Cancelled, it counts as killed."""
+async def _collect(command: _Command, stream: ExecStream, seconds: float, stdin: bytes) -> None:
+    """Feed and read a command to its end, or to its limit of time or output. Cancelled, it counts as killed."""
     sending = asyncio.ensure_future(stream.finish(stdin)) if stdin else None
     command.killed = "time-out"
     try:
         async with asyncio.timeout(seconds):
-            await _follow(stream, command.capture, command.told)
+            await _follow(stream, command.capture, command.report)
         command.killed = "output" if command.capture.endless else None
     except TimeoutError:
         return
@@ -281,20 +287,20 @@ async def _collect(command: _Command, stream: Stream, seconds: float, stdin: byt
             sending.cancel()
 
 
-async def _follow(stream: Stream, capture: Capture, told: bytearray) -> None:
-    """Reads to the end, or until so much came that the command counts as endless."""
+async def _follow(stream: ExecStream, capture: Capture, report: bytearray) -> None:
+    """Read to the end, or until so much came that the command counts as endless."""
     async for source, piece in stream.pieces():
         if source != STDOUT:
-            told += piece[: _TOLD_BYTES - len(told)]
+            report += piece[: _REPORT_BYTES - len(report)]
             continue
         capture.data_received(piece)
         if capture.endless:
             return
 
 
-def _parsed(told: bytearray) -> tuple[int, int] | None:
-    """The exit code and the count of times that memory ran out, as the scripts tell them in their last line."""
-    for line in reversed(told.decode("ascii", "replace").splitlines()):  # a program between may add words of its own
+def _parse_report(report: bytearray) -> tuple[int, int] | None:
+    """Return the exit code and how often memory ran out, as the scripts report them in their last line."""
+    for line in reversed(report.decode("ascii", "replace").splitlines()):  # a program between may add words of its own
         code, _, ooms = line.partition(" ")
         if code.isdigit() and ooms.isdigit():
             return int(code), int(ooms)

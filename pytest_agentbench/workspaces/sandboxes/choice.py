@@ -7,12 +7,10 @@ from dataclasses import replace
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
-from pytest_agentbench.workspaces.by_command.client import engine_problem, missing_engine
-from pytest_agentbench.workspaces.by_command.engine import CommandEngine
-from pytest_agentbench.workspaces.containers.containers import Containers
-from pytest_agentbench.workspaces.docker.compose import compose_problem
-from pytest_agentbench.workspaces.docker.daemon import docker_problem
-from pytest_agentbench.workspaces.docker.engine import DaemonEngine
+from pytest_agentbench.workspaces.containers.compose import compose_problem
+from pytest_agentbench.workspaces.containers.daemon import docker_problem
+from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
+from pytest_agentbench.workspaces.containers.pool import ContainerPool
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, Sandbox, SandboxKind, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
@@ -33,7 +31,7 @@ class Sandboxes:
         self.workspaces = workspaces
         self._starts_engines = starts_engines
         self._watchdog = Watchdog()
-        self._containers: dict[str | None, Containers] = {}
+        self._pools: dict[str | None, ContainerPool] = {}
 
     def spec(self, settings: SandboxSettings, needs: SandboxNeeds | None = None) -> SandboxSpec:
         """What a run gets by its profile and its case. What works here is found out once.
@@ -109,20 +107,19 @@ class Sandboxes:
 
     def release(self, workspace: Workspace) -> None:
         """Says that the run which has the workspace has ended: what was made for it and never started is removed."""
-        for containers in tuple(self._containers.values()):
-            containers.release(workspace)
+        for pool in tuple(self._pools.values()):
+            pool.release(workspace)
 
     async def close(self) -> None:
         """Ends what was made and never used."""
-        for containers in tuple(self._containers.values()):
-            await containers.close()
+        for pool in tuple(self._pools.values()):
+            await pool.close()
 
-    def _of(self, spec: SandboxSpec) -> Containers:
-        """Those of the spec's engine."""
-        if spec.cli not in self._containers:
-            engine = DaemonEngine() if spec.cli is None else CommandEngine(spec.cli)
-            self._containers.setdefault(spec.cli, Containers(engine, self.workspaces, self._watchdog))
-        return self._containers[spec.cli]
+    def _of(self, spec: SandboxSpec) -> ContainerPool:
+        """Return the containers of the spec's engine."""
+        if spec.cli not in self._pools:
+            self._pools.setdefault(spec.cli, ContainerPool(spec.cli, self.workspaces, self._watchdog))
+        return self._pools[spec.cli]
 
 
 def _kind(settings: SandboxSettings, needs: SandboxNeeds) -> SandboxKind:

@@ -1,4 +1,9 @@
-"""The streams of a command in a container: the daemon's connection, turned into a duplex stream."""
+"""Commands in a container: the scripts that run around each, for the `sh` of its image, and their streams.
+
+A script reports on stderr that it has begun and how it went, where the command itself has no part: its stderr goes
+where its stdout goes. Processes of other users, which keep the container alive, cannot be killed by it, nor by the
+command.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,58 @@ import json
 from collections.abc import AsyncIterator
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.containers.base import STDOUT
+
+STDOUT = 1
+"""The command's stream in a frame; 2 is stderr."""
 
 _HEADER_BYTES = 8
 _CHUNK_BYTES = 2**16
 _START_SECONDS = 60
 
+KEEP_ALIVE_SECONDS = 2147483647
+"""Seconds that a container waits for commands. In the command of its first process, by which scripts know it."""
+
+_FUNCTIONS = f"""
+sweep() {{
+    if [ "$1" = all ]; then
+        read -r first < /proc/1/cmdline
+        case $first in *{KEEP_ALIVE_SECONDS}*) kill -9 -1; return ;; esac
+        set -- $$
+    fi
+    for folder in /proc/[0-9]*; do
+        pid=${{folder#/proc/}}
+        read -r fields < "$folder/stat" || continue
+        set -- "$1" ${{fields##*") "}}
+        [ "$5" = "$1" ] && [ "$pid" != $$ ] && kill -9 "$pid"
+    done
+}}
+report() {{
+    ooms=0
+    for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+        [ -r $file ] && while read -r name value; do [ "$name" = oom_kill ] && ooms=$value; done < $file
+    done
+    echo "$1 $ooms" >&2
+}}
+"""
+
+RUN_ALONE = f'{_FUNCTIONS}echo $$ >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep all 2>/dev/null\nreport $code'
+"""Run the arguments, kill all else, and report the exit code and how often memory ran out in the container."""
+
+RUN_BESIDE = f'{_FUNCTIONS}echo $$ >&2\n(exec "$@" 2>&1)\ncode=$?\nsweep $$ 2>/dev/null\nreport $code'
+"""Do the same, but kill only what is left of the command's own session: there are programs that are to stay."""
+
+STAY = 'echo $$ >&2\nexec "$@" 2>&1'
+"""Report the number of the session, and become the arguments."""
+
+STAY_APART = 'echo $$ >&2\nexec "$@"'
+"""Do the same, but keep their stderr apart: it follows the number's line."""
+
+END = f'{_FUNCTIONS}echo $$ >&2\nsweep "$1" 2>/dev/null\nreport 0'
+"""Kill a session, or `all`."""
+
 
 class ExecStream:
-    """A started command. What it writes comes in frames: 1 byte stream, 3 bytes 0, 4 bytes length, payload.
+    """A started script. What it writes comes in frames: 1 byte stream, 3 bytes 0, 4 bytes length, payload.
 
     Format: "Attach to a container", section "Stream format", of the Docker Engine API. Spoken here and not through the
     SDK, whose sockets block, and which loses what comes in one packet with the response's header.
@@ -26,7 +74,7 @@ class ExecStream:
         self._stream, self._left = 0, 0
 
     async def read(self) -> tuple[int, bytes]:
-        """The next piece and the stream it is of; no bytes at the end."""
+        """Return the next piece and the stream it is of, 1 or 2; no bytes at the end."""
         try:
             while not self._left:
                 header = await self._reader.readexactly(_HEADER_BYTES)
@@ -38,7 +86,7 @@ class ExecStream:
         return self._stream, piece
 
     async def pieces(self) -> AsyncIterator[tuple[int, bytes]]:
-        """All that comes, to the end."""
+        """Yield all that comes, to the end."""
         while (found := await self.read())[1]:
             yield found
 
@@ -48,7 +96,7 @@ class ExecStream:
         await self._writer.drain()
 
     async def finish(self, data: bytes) -> None:
-        """Send to its stdin, and end that. A command that does not read it is none of the caller's business."""
+        """Send to its stdin, and end that. A script that does not read it is none of the caller's business."""
         try:
             await self.write(data)
             self._writer.write_eof()
@@ -56,7 +104,7 @@ class ExecStream:
             return
 
     async def close(self) -> None:
-        """Ends the connection, with what was not sent: nobody may be there to take it. The command goes on."""
+        """End the connection, with what was not sent: nobody may be there to take it. The script may go on."""
         self._writer.transport.abort()
         try:
             await self._writer.wait_closed()

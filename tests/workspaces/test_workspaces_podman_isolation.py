@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_engine_support import called, containers_at, in_cli_container
+from podman_support import called, containers_at, in_podman
 from support.docker_here import IMAGE
 from support.other_user import needs_root
 from support.podman_here import PodmanLacks, podman
@@ -63,14 +63,14 @@ def test_what_a_command_may(tmp_path: Path, real_podman: str) -> None:
         names = {line.partition("=")[0] for line in environment.output.splitlines()}
         assert names <= {"HOME", "LANG", "TERM", "PATH", "PWD", "container", "HOSTNAME"}
 
-    in_cli_container(tmp_path, real_podman, act, mounts=[Mount(tmp_path / "control", "/control")])
+    in_podman(tmp_path, real_podman, act, mounts=[Mount(tmp_path / "control", "/control")])
 
 
 def test_sockets_of_other_families_in_podman(tmp_path: Path, real_podman: str) -> None:
     async def act(sandbox: Sandbox) -> str:
         return (await sandbox.exec(["python3", "-c", OPEN_FAMILIES], seconds=20)).output
 
-    assert {*in_cli_container(tmp_path, real_podman, act).split("\n")} - {""} <= ALLOWED_FAMILIES
+    assert {*in_podman(tmp_path, real_podman, act).split("\n")} - {""} <= ALLOWED_FAMILIES
 
 
 def test_how_it_is_made(tmp_path: Path, real_podman: str) -> None:
@@ -78,7 +78,7 @@ def test_how_it_is_made(tmp_path: Path, real_podman: str) -> None:
         [found] = containers_at(real_podman, tmp_path)
         return called(real_podman, "inspect", found)
 
-    [made] = json.loads(in_cli_container(tmp_path, real_podman, act, memory_mb=64, processes=100))
+    [made] = json.loads(in_podman(tmp_path, real_podman, act, memory_mb=64, processes=100))
     host = made["HostConfig"]
     assert (host["NetworkMode"], host["ReadonlyRootfs"], host["LogConfig"]["Type"]) == ("none", True, "none")
     assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (64 * 2**20, 64 * 2**20, 116)
@@ -93,7 +93,7 @@ def test_a_broken_limit_of_memory(tmp_path: Path, real_podman: str) -> None:
         assert (hog.exit_code, hog.killed) == (None, "memory"), hog
         assert (await sandbox.exec(["echo", "again"], seconds=30)).output == "again\n"
 
-    in_cli_container(tmp_path, real_podman, act, memory_mb=64)
+    in_podman(tmp_path, real_podman, act, memory_mb=64)
 
 
 @pytest.mark.parametrize("wrecking", ["kill -9 -1", "kill -9 $PPID", "kill -9 1", "kill -STOP $PPID; kill -CONT $PPID"])
@@ -104,7 +104,7 @@ def test_a_command_cannot_end_its_own_sandbox(tmp_path: Path, real_podman: str, 
         names = await sandbox.exec(["sh", "-c", "cat /proc/[0-9]*/comm"], seconds=20)
         assert sorted(names.output.split()) == ["sh", "sh", "sh", "sleep"]  # two that wait, two of this question
 
-    in_cli_container(tmp_path, real_podman, act)
+    in_podman(tmp_path, real_podman, act)
 
 
 @needs_root

@@ -20,13 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.compose_file import ComposeBuild, ComposeFile, ComposeService, load_compose
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.containers.images import Image
-from pytest_agentbench.workspaces.containers.labels import SERVICE
-from pytest_agentbench.workspaces.containers.making import KEEPING, OWN_PROCESSES
-from pytest_agentbench.workspaces.docker.bounds import ServiceBounds
-from pytest_agentbench.workspaces.docker.container import NO_RESOLVER, security_options
-from pytest_agentbench.workspaces.docker.daemon import Daemon
-from pytest_agentbench.workspaces.docker.images import Images, build_digest
+from pytest_agentbench.workspaces.containers.bounds import SERVICE, ServiceBounds
+from pytest_agentbench.workspaces.containers.commands import KEEP_ALIVE_SECONDS
+from pytest_agentbench.workspaces.containers.container import NO_RESOLVER, OWN_PROCESSES, security_options
+from pytest_agentbench.workspaces.containers.daemon import Daemon
+from pytest_agentbench.workspaces.containers.images import Image, Images, build_digest
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.seccomp import profile_file
 
@@ -45,14 +43,14 @@ _KEEPER_BYTES = 64 * 2**20
 
 
 def compose_problem() -> str | None:
-    """Why services cannot be run here, with what to do; None where they can. Asked once."""
+    """Return why services cannot be run here, with what to do; None where they can. Asked once."""
     if _program() is None:
         return "neither `docker compose` nor `docker-compose` works here; install the compose plugin of docker"
     return None
 
 
 def compose_digest(path: Path, *, network: bool) -> str:
-    """SHA-256 of what the services are, with what their images are built from. Raises ConfigError."""
+    """Return the SHA-256 of what the services are, with what their images are built from. Raises ConfigError."""
     file = load_compose(path)
     built = {name: build_digest(found, network=network) for name, found in _dockerfiles(path, file).items()}
     return hashlib.sha256(json.dumps([file.model_dump(), built], sort_keys=True).encode()).hexdigest()
@@ -67,12 +65,12 @@ class Project:
 
     @property
     def network(self) -> str:
-        """The network that its services are in."""
+        """Return the network that its services are in."""
         return f"{self.name}_default"
 
 
 def service_images(images: Images, spec: SandboxSpec) -> dict[str, Image]:
-    """The image of each service of `spec.compose`, on this machine. For threads: it may take minutes.
+    """Return the image of each service of `spec.compose`, on this machine. For threads: it may take minutes.
 
     Raises ConfigError for a file that asks for too much, UnavailableError, SandboxError.
     """
@@ -104,7 +102,7 @@ def start_services(
         own = images.get(spec.image, spec.dockerfile, build_network=spec.build_network, limits=spec.limits)
         _make_volumes(daemon, own, spec.limits, project, {name for each in volumes.values() for name in each.values()})
     with tempfile.TemporaryDirectory(prefix="agentbench-compose-") as folder:
-        made = _document(file, given, volumes, spec, project, daemon.cpus, profile_file(Path(folder)))
+        made = _document(file, given, volumes, spec, project, daemon.info["NCPU"], profile_file(Path(folder)))
         document = Path(folder, "compose.json")
         document.write_text(json.dumps(made), encoding="utf-8")
         options = ["--project-name", project.name, "--project-directory", folder, "--file", str(document)]
@@ -118,7 +116,7 @@ def start_services(
 
 
 def _volumes(file: ComposeFile, images: Mapping[str, Image], project: Project) -> dict[str, dict[str, str]]:
-    """The volume at each path of each service: those that it names, and those that its image wants."""
+    """Return the volume at each path of each service: those that it names, and those that its image wants."""
     found: dict[str, dict[str, str]] = {}
     for name, service in file.services.items():
         places = {path: f"{project.name}_{volume}" for volume, path, _ in _named(service)}
@@ -132,7 +130,7 @@ def _volumes(file: ComposeFile, images: Mapping[str, Image], project: Project) -
 
 
 def _named(service: ComposeService) -> Iterator[tuple[str, str, bool]]:
-    """The name of each volume that it names, its path, and whether it is only read."""
+    """Yield the name of each volume that it names, its path, and whether it is only read."""
     for volume in service.volumes:
         name, path, *mode = volume.replace("$$", "$").split(":")
         yield name, normpath(path), mode == ["ro"]
@@ -150,7 +148,7 @@ def _make_volumes(daemon: Daemon, image: Image, limits: ResourceLimits, project:
         daemon.client.volumes.create(name, driver="local", driver_opts=options, labels=dict(project.labels))
     daemon.client.containers.run(
         image.image_id,
-        [str(KEEPING)],
+        [str(KEEP_ALIVE_SECONDS)],
         entrypoint=["sleep"],
         user="65534:65534",
         detach=True,
@@ -209,7 +207,7 @@ def _document(
 
 
 def _literal(text: str) -> str:
-    """The text so that Compose takes it as it is."""
+    """Return the text so that Compose takes it as it is."""
     return text.replace("$", "$$")
 
 
@@ -232,7 +230,7 @@ def _bounds(limits: ResourceLimits, cpus: int, profile: Path | None) -> dict[str
 
 
 def _dockerfiles(path: Path, file: ComposeFile) -> dict[str, Path]:
-    """The Dockerfiles of the services that are built, by their names."""
+    """Return the Dockerfiles of the services that are built, by their names."""
     builds = {name: service.build for name, service in file.services.items() if service.build is not None}
     given = {
         name: build if isinstance(build, ComposeBuild) else ComposeBuild(context=build)
@@ -243,7 +241,7 @@ def _dockerfiles(path: Path, file: ComposeFile) -> dict[str, Path]:
 
 
 def _environment(daemon: Daemon, folder: Path) -> dict[str, str]:
-    """Of compose, which would fill it into the file: nothing of this process's but where programs are.
+    """Return what compose gets, which would fill it into the file: nothing of this process's but where programs are.
 
     Its configuration is an empty one: the user's names proxies, with passwords, that services would be given.
     """
@@ -282,7 +280,7 @@ def _up(command: list[str], environment: Mapping[str, str], bounds: ServiceBound
 
 
 def _go_on(bounds: ServiceBounds, ended: threading.Event) -> None:
-    """Waits a moment. Raises SandboxError where the session has ended, or a service took too much."""
+    """Wait a moment. Raises SandboxError where the session has ended, or a service took too much."""
     if ended.wait(_LOOK_SECONDS):
         raise SandboxError("the session ended")
     bounds.check()
@@ -302,7 +300,7 @@ def _wait(daemon: Daemon, project: Project, bounds: ServiceBounds, ended: thread
 
 
 def _is_ready(container: Container) -> bool:
-    """Raises SandboxError for a service that failed."""
+    """Return whether it runs, and is healthy where it says what that is. Raises SandboxError where it failed."""
     container.reload()
     state = container.attrs["State"]
     if state["Status"] == "exited" and state["ExitCode"] == 0:

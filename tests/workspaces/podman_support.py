@@ -1,4 +1,4 @@
-"""Sandboxes of an engine that is driven by its command line, in a session that ends with the test."""
+"""Sandboxes of podman, in a session that ends with the test."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 T = TypeVar("T")
 
 
-def cli_spec(sandboxes: Sandboxes, engine: str, image: str = IMAGE, **settings: Any) -> SandboxSpec:
+def podman_spec(sandboxes: Sandboxes, engine: str, image: str = IMAGE, **settings: Any) -> SandboxSpec:
     return sandboxes.container(image, SandboxSettings(**settings), engine)
 
 
-def in_cli_container(
+def in_podman(
     base: Path, engine: str, act: Callable[[Sandbox], Awaitable[T]], *, mounts: Sequence[Mount] = (), **settings: Any
 ) -> T:
     """What `act` returns, given a fresh container; settings as in a run profile."""
 
     async def with_sandbox(sandboxes: Sandboxes) -> T:
-        spec = replace(cli_spec(sandboxes, engine, **settings), mounts=tuple(mounts))
+        spec = replace(podman_spec(sandboxes, engine, **settings), mounts=tuple(mounts))
         await sandboxes.prepare(spec)
         sandbox = await sandboxes.start(spec, sandboxes.workspace(spec, "case"))
         try:

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import SandboxError
-from pytest_agentbench.workspaces.containers.cell import pids_file
-from pytest_agentbench.workspaces.containers.labels import SERVICE
-from pytest_agentbench.workspaces.docker.daemon import Daemon
+from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
 from pytest_agentbench.workspaces.sandboxes.watchdog import nameless_files
+
+SERVICE = "pytest-agentbench.service"
+"""The label of a container that a compose file's service has: its name there."""
 
 _LOOK_SECONDS = 0.05
 _SHARE_OF_TIME = 3
@@ -30,8 +31,22 @@ _ALIVE = ["created", "running"]
 _logger = logging.getLogger(__name__)
 
 
+def pids_file(pid: int, container_id: str) -> Path | None:
+    """Return what lists the pids of a container, one of which is given; None where this process cannot see them."""
+    try:
+        groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii")
+    except OSError:
+        return None
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("pids", "") and container_id in path:
+            file = Path("/sys/fs/cgroup", controllers, path.lstrip("/"), "cgroup.procs")
+            return file if file.exists() else None
+    return None
+
+
 class Bounds(ABC):
-    """Looks after containers from `begin` to `end`. `broken` says which limit was broken first."""
+    """Look after containers from `begin` to `end`. `broken` says which limit was broken first."""
 
     def __init__(self, daemon: Daemon, limits: ResourceLimits) -> None:
         self._daemon, self._limits = daemon, limits
@@ -44,7 +59,7 @@ class Bounds(ABC):
         self._thread.start()
 
     def end(self) -> None:
-        """Not any longer. May be called twice."""
+        """Look no longer. May be called twice."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -64,7 +79,7 @@ class Bounds(ABC):
         """Kill what took too much. What it raises is tried again at the next look."""
 
     def _listed(self, **filters: Any) -> list[dict[str, Any]]:
-        """Containers that live, with the bytes that each has written to its own file system."""
+        """Return containers that live, with the bytes that each has written to its own file system."""
         return list(self._daemon.client.api.containers(all=True, size=True, filters={"status": _ALIVE, **filters}))
 
     def _break(self, why: str, *containers: str) -> None:
@@ -78,7 +93,7 @@ class Bounds(ABC):
 
 
 class BuildBounds(Bounds):
-    """Of one build: what its layers hold together with what its command is writing, and the processes of each command.
+    """Bound one build: what its layers hold together with what its command is writing, and each command's processes.
 
     `extra_hosts` is to be given to the build: by that name, which nobody else has, the container of a RUN is found
     before it starts, as a rule, and gets the limit of processes that the builder does not take.
@@ -93,23 +108,23 @@ class BuildBounds(Bounds):
 
     @property
     def extra_hosts(self) -> dict[str, str]:
-        """A name that only the containers of this build know."""
+        """Return a name that only the containers of this build know."""
         return {self._mark: _NOWHERE}
 
     def begin(self) -> None:
         """Look from now on. Returns once nothing that is made escapes it."""
         made = {"type": "container", "event": "create"}
         self._made = self._daemon.client.api.events(filters=made, decode=True)
-        threading.Thread(target=self._follow, name="agentbench-bounds", daemon=True).start()
+        threading.Thread(target=self._follow_events, name="agentbench-bounds", daemon=True).start()
         super().begin()
 
     def end(self) -> None:
-        """As Bounds says."""
+        """Look no longer, at what is made neither."""
         self._made.close()
         super().end()
 
     def count(self, layer: str) -> bool:
-        """Count a layer that was made, by what it has more than the one below; whether there is room for more."""
+        """Count a layer that was made, by what it has more than the one below. Return whether there is room."""
         images = self._daemon.client.images
         with suppress(Exception):  # a command's own words
             about = images.get(layer).attrs
@@ -119,13 +134,14 @@ class BuildBounds(Bounds):
             self._break(f"its layers hold {self._megabytes}")
         return self.broken is None
 
-    def _follow(self) -> None:
+    def _follow_events(self) -> None:
         with suppress(Exception):  # the end of the stream is that of a connection which was cut
             for event in self._made:
                 with suppress(Exception):  # another's, which may be gone already
-                    self._meet(event["id"])
+                    self._limit_processes(event["id"])
 
-    def _meet(self, container: str) -> None:
+    def _limit_processes(self, container: str) -> None:
+        """Give a container of this build the limit of processes, which the SDK's `update_container` does not know."""
         api, most = self._daemon.client.api, self._limits.processes
         hosts = api.inspect_container(container)["HostConfig"].get("ExtraHosts") or ()
         if not any(host.startswith(f"{self._mark}:") for host in hosts):
@@ -148,7 +164,7 @@ class BuildBounds(Bounds):
 
 
 class ServiceBounds(Bounds):
-    """Of the services of one run, each: what it wrote outside of volumes, which have limits of their own.
+    """Bound the services of one run, each: what it wrote outside of volumes, which have limits of their own.
 
     Files that it deleted and holds open are counted where this process may look into it. All containers with the
     labels are killed together: the run has no use without its services.
@@ -166,13 +182,14 @@ class ServiceBounds(Bounds):
 
     def _look(self) -> None:
         for found in self._listed(label=[*self._labels, SERVICE]):
-            written = (found.get("SizeRw") or 0) + self._nameless(found["Id"])
+            written = (found.get("SizeRw") or 0) + self._deleted_bytes(found["Id"])
             if written > self._limits.workspace_bytes:
                 everything = self._daemon.client.api.containers(filters={"label": self._labels})
                 why = f"the service {found['Labels'][SERVICE]!r} wrote {self._megabytes}"
                 self._break(why, *(each["Id"] for each in everything))
 
-    def _nameless(self, container: str) -> int:
+    def _deleted_bytes(self, container: str) -> int:
+        """Return what deleted files hold that are open: no listing of the daemon counts them."""
         if self._pids.get(container) is None:
             state = self._daemon.client.api.inspect_container(container)["State"]
             self._pids[container] = pids_file(state["Pid"], container) if state["Running"] else None

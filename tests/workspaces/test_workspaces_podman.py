@@ -1,16 +1,20 @@
-"""What a run sees of a container that a program such as podman made."""
+"""What a run sees of a container that podman made."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
-from cli_engine_support import in_cli_container
 from docker_support import until
+from podman_support import in_podman
 from support.processes import running
 
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Mount, Sandbox
+
+OWN = f"76{os.getpid():07d}"
+"""What programs of this process's tests are known by on this machine, where other workers run the same tests."""
 
 
 def executed(base: Path, engine: str, *commands: str) -> list[ExecResult]:
@@ -19,7 +23,7 @@ def executed(base: Path, engine: str, *commands: str) -> list[ExecResult]:
     async def act(sandbox: Sandbox) -> list[ExecResult]:
         return [await sandbox.exec(["sh", "-c", each], seconds=20) for each in commands]
 
-    return in_cli_container(base, engine, act)
+    return in_podman(base, engine, act)
 
 
 @pytest.mark.slow
@@ -44,7 +48,7 @@ def test_its_folders_are_the_workspace_and_what_is_mounted(tmp_path: Path, engin
         assert await sandbox.get("/tmp/t", 100) == b"t\n"
         assert sandbox.workspace.kind("/tmp/home") == "folder"
 
-    in_cli_container(tmp_path, engine, act, mounts=[Mount(tmp_path / "a, b", "/run/agentbench")])
+    in_podman(tmp_path, engine, act, mounts=[Mount(tmp_path / "a, b", "/run/agentbench")])
 
 
 @pytest.mark.slow
@@ -63,7 +67,7 @@ def test_input_output_and_environment(tmp_path: Path, engine: str) -> None:
         assert cut.output.startswith("1\n2\n")
         assert cut.output.endswith("299999\n300000\n")
 
-    in_cli_container(tmp_path, engine, act)
+    in_podman(tmp_path, engine, act)
 
 
 @pytest.mark.slow
@@ -73,67 +77,67 @@ def test_arguments_reach_the_program_as_they_are(tmp_path: Path, engine: str) ->
     async def act(sandbox: Sandbox) -> ExecResult:
         return await sandbox.exec(["python3", "-c", "import sys; print(sys.argv[1:])", *odd], seconds=20)
 
-    assert in_cli_container(tmp_path, engine, act).output == f"{odd}\n"
+    assert in_podman(tmp_path, engine, act).output == f"{odd}\n"
 
 
 @pytest.mark.slow
 def test_a_time_limit_ends_everything_and_the_next_command_works(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
-        slow = await sandbox.exec(["sh", "-c", "setsid sleep 76410 & touch before; sleep 76411"], seconds=0.5)
+        slow = await sandbox.exec(["sh", "-c", f"setsid sleep {OWN}10 & touch before; sleep {OWN}11"], seconds=0.5)
         assert (slow.exit_code, slow.killed) == (None, "time-out")
-        assert not running("sleep 7641")
+        assert not running(f"sleep {OWN}1")
         again = await sandbox.exec(["ls"], seconds=20)
         assert again.output == "before\n"
 
-    in_cli_container(tmp_path, engine, act)
+    in_podman(tmp_path, engine, act)
 
 
 @pytest.mark.slow
 def test_nothing_of_a_command_is_left(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
-        daemon = "setsid sh -c 'sleep 76420 & sleep 76421' & sleep 76422 & echo started"
+        daemon = f"setsid sh -c 'sleep {OWN}20 & sleep {OWN}21' & sleep {OWN}22 & echo started"
         result = await sandbox.exec(["sh", "-c", daemon], seconds=20)
         assert (result.exit_code, result.output) == (0, "started\n")
-        assert not running("sleep 7642")
+        assert not running(f"sleep {OWN}2")
 
-    in_cli_container(tmp_path, engine, act)
+    in_podman(tmp_path, engine, act)
 
 
 @pytest.mark.slow
 def test_a_cancelled_command_is_ended(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
-        task = asyncio.ensure_future(sandbox.exec(["sh", "-c", "echo > begun; exec sleep 76430"], seconds=60))
+        task = asyncio.ensure_future(sandbox.exec(["sh", "-c", f"echo > begun; exec sleep {OWN}30"], seconds=60))
         await until(lambda: sandbox.workspace.kind("begun") == "file")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not running("sleep 76430")
+        assert not running(f"sleep {OWN}30")
 
-    in_cli_container(tmp_path, engine, act)
+    in_podman(tmp_path, engine, act)
 
 
 @pytest.mark.slow
 def test_output_without_end(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
-        result = await sandbox.exec(["yes", "76440"], seconds=60, output_limit=1000)
+        result = await sandbox.exec(["yes", f"{OWN}40"], seconds=60, output_limit=1000)
         assert (result.killed, result.truncated) == ("output", True)
         assert len(result.output) < 1200
-        assert not running("yes 76440")
+        assert not running(f"yes {OWN}40")
 
-    in_cli_container(tmp_path, engine, act)
+    in_podman(tmp_path, engine, act)
 
 
 @pytest.mark.slow
 def test_a_full_workspace(tmp_path: Path, engine: str) -> None:
     async def act(sandbox: Sandbox) -> None:
-        fill = "head -c 6000000 /dev/zero > /tmp/big; echo filled; sleep 76450"
+        fill = f"head -c 6000000 /dev/zero > /tmp/big; echo filled; sleep {OWN}50"
         result = await sandbox.exec(["sh", "-c", fill], seconds=60)
         assert (result.exit_code, result.killed) == (None, "disk")
-        assert not running("sleep 76450")
+        assert not running(f"sleep {OWN}50")
         sandbox.workspace.remove("/tmp/big")
         assert (await sandbox.exec(["echo", "again"], seconds=20)).output == "again\n"
 
-    in_cli_container(tmp_path, engine, act, workspace_mb=5)
+    in_podman(tmp_path, engine, act, workspace_mb=5)
 
 
 @pytest.mark.slow
@@ -148,4 +152,4 @@ def test_a_program_that_stays(tmp_path: Path, engine: str) -> None:
         assert program.errors() == "err\n"
         await program.stop()
 
-    in_cli_container(tmp_path, engine, act)
+    in_podman(tmp_path, engine, act)

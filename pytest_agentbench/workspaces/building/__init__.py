@@ -1,1 +1,0 @@
-"""Making images for later sessions, with whichever engine a user has."""

@@ -1,1 +1,0 @@
-"""Container engines that are told what to do by their command line, such as podman."""

@@ -1,0 +1,120 @@
+"""Images made for later sessions, by whichever engine a user has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_agentbench.errors import SandboxError, UnavailableError
+from pytest_agentbench.workspaces.containers import podman
+from pytest_agentbench.workspaces.containers.daemon import Daemon, docker_problem
+from pytest_agentbench.workspaces.containers.engines import find_engine
+from pytest_agentbench.workspaces.containers.images import BUILD_SECONDS, MADE_HERE, follow_build, pull_image
+
+CHECK_SECONDS = 120
+"""The longest that a program in the image may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalImage:
+    """An image that the engine has, under the id that the engine gave it."""
+
+    image_id: str
+    labels: Mapping[str, str]
+
+
+def image_builder(engine: str) -> ImageBuilder:
+    """Return the builder of an engine: `docker` by its daemon, others (podman, a path) as `docker_cli` names them.
+
+    Raises UnavailableError where no daemon answers, or the program has no use.
+    """
+    if engine != "docker":
+        find_engine(engine)
+        return ImageBuilder(Daemon(engine))
+    if (problem := docker_problem()) is not None:
+        raise UnavailableError(problem)
+    return ImageBuilder(Daemon())
+
+
+class ImageBuilder:
+    """The images of one daemon. Every method raises SandboxError where the daemon fails."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    def find(self, name: str) -> LocalImage | None:
+        """Return the image of that name, None where the engine has none. Nothing is pulled."""
+        from docker.errors import NotFound  # podman has no words for it by which the SDK knows ImageNotFound
+
+        with self._daemon.errors():
+            try:
+                found = self._daemon.client.images.get(name)
+            except NotFound:
+                return None
+            # podman's program gives ids without it, and images say by such a one what they were built on
+            image_id = str(found.id).removeprefix("sha256:") if self._daemon.is_podman else str(found.id)
+            return LocalImage(image_id, found.labels)
+
+    def pull(self, name: str) -> None:
+        """Get the image of that name from its registry. Raises UnavailableError where it is not to be had."""
+        with self._daemon.errors():
+            pull_image(self._daemon, name)
+
+    def build(self, folder: Path, name: str, labels: Mapping[str, str]) -> None:
+        """Build the folder's Dockerfile without network, from images that the engine has."""
+        with self._daemon.errors():
+            lines = self._daemon.client.api.build(
+                path=str(folder),
+                tag=name,
+                network_mode="none",
+                labels=dict(labels),
+                rm=True,
+                forcerm=True,
+                timeout=BUILD_SECONDS,
+                use_config_proxy=False,
+                decode=True,
+            )
+            problem, last = follow_build(lines)
+        if problem is not None:
+            raise SandboxError("\n".join([f"{name}: the image cannot be built: {problem}", *last.splitlines()]))
+
+    def run(self, name: str, program: str, arguments: Sequence[str]) -> tuple[int, str]:
+        """Return exit code and output of a program in a container of the image, read-only and without network."""
+        with self._daemon.errors():
+            api = self._daemon.client.api
+            host = api.create_host_config(network_mode="none", read_only=True)
+            if self._daemon.is_podman:
+                host["Ulimits"] = podman.own_limits()
+            made = api.create_container(
+                name,
+                list(arguments),
+                entrypoint=[program],
+                labels=dict(MADE_HERE),
+                use_config_proxy=False,
+                host_config=host,
+            )["Id"]
+            try:
+                api.start(made)
+                ended = api.wait(made, timeout=CHECK_SECONDS)
+                return int(ended["StatusCode"]), api.logs(made).decode("utf-8", "replace")
+            finally:
+                api.remove_container(made, force=True)
+
+    def tag(self, name: str, as_name: str) -> None:
+        """Give the image one more name, which an older image loses."""
+        repository, _, tag = as_name.rpartition(":")
+        with self._daemon.errors():
+            self._daemon.client.api.tag(name, repository, tag)
+
+    def remove(self, name: str) -> None:
+        """Take the name away, and the image with its last one. No such image is no error."""
+        from docker.errors import NotFound  # podman has no words for it by which the SDK knows ImageNotFound
+
+        with self._daemon.errors(), suppress(NotFound):
+            self._daemon.client.api.remove_image(name)
+
+    def close(self) -> None:
+        """End connections."""
+        self._daemon.close()

@@ -1,1 +1,0 @@
-"""Containers as sandboxes: one for each run, made ahead of need, never used twice."""
