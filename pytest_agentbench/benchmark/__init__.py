@@ -1,1 +1,4 @@
-"""The Python API of datasets: load, evaluate predictions, save (seed 001)."""
+"""The Python API of datasets: load, evaluate predictions, save (seed 001).
+
+Others use: benchmark, results
+"""

@@ -1,4 +1,4 @@
-"""What a check is and is given: its context and verdict, files by path, and JSON values."""
+"""Checks: their context and verdict, files by path, and JSON values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n(.*?)^[ \t]*```", re.DOTA
 
 
 def parse_json(text: str) -> Any:
-    """The text as JSON, or the last fenced block of it. Raises ValueError with the reason where there is none."""
+    """Return the text as JSON, or the last fenced block of it.
+
+    Raises ValueError with the reason where there is none.
+    """
     try:
         return loads(text)
     except ValueError as error:
@@ -54,7 +57,7 @@ def json_equal(one: Any, other: Any) -> bool:
 
 
 def includes(whole: Any, part: Any) -> bool:
-    """Whether `whole` has every pair of the mapping `part`, at any depth; other values must be equal."""
+    """Return whether `whole` has every pair of the mapping `part`, at any depth; other values must be equal."""
     if isinstance(part, Mapping):
         return isinstance(whole, Mapping) and all(
             key in whole and includes(whole[key], value) for key, value in part.items()
@@ -63,12 +66,12 @@ def includes(whole: Any, part: Any) -> bool:
 
 
 def compact(value: Any) -> str:
-    """The value on one line, for messages."""
+    """Return the value on one line, for messages."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def loads(text: str) -> Any:
-    """The text as JSON: no NaN, nothing that nests too deep. Raises ValueError."""
+    """Return the text as JSON: no NaN, nothing that nests too deep. Raises ValueError."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
@@ -88,7 +91,9 @@ _MAX_LINES = 8
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a check may look at. `workspace` is None where the run made none; `compat` is the profile's, for metrics.
+    """Facts that a check may look at.
+
+    `workspace` is None where the run made none; `compat` is the profile's, for metrics.
 
     `in_thread` runs what takes long off the event loop that all runs share.
     """
@@ -103,7 +108,7 @@ class CheckContext:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found. `message` is a sentence; `expected` and `actual` are short texts, never a transcript."""
+    """Verdict of a check. `message` is a sentence; `expected` and `actual` are short texts, never a transcript."""
 
     outcome: CheckOutcome
     message: str
@@ -159,7 +164,7 @@ def verdict(passed: bool, message: str, expected: str | None = None, actual: str
 
 
 def excerpt(text: str) -> str:
-    """The last lines of a text, where agents put their answer; `…` stands for what was left out."""
+    """Return the last lines of a text, where agents put their answer; `…` stands for what was left out."""
     kept = "\n".join(text.strip()[-_MAX_EXCERPT:].splitlines()[-_MAX_LINES:])
     return kept if len(kept) == len(text.strip()) else f"…{kept}"
 
@@ -170,7 +175,8 @@ def _short(text: str | None) -> str | None:
 
 # Where a check's path lies: in the workspace, where agents write, else in the case folder.
 #
-# A relative path is looked up in both, `/tmp/...` only in the run's private temporary folder. No path leads out of them.
+# A relative path is looked up in both, `/tmp/...` only in the run's private temporary folder. No path leads out of
+# them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +189,10 @@ class Place:
 
 
 def find(context: CheckContext, path: str) -> Place | None:
-    """What lies at the path. Raises ConfigError for a path that no check may look at, Unmet where the agent bars it."""
+    """Return what lies at the path.
+
+    Raises ConfigError for a path that no check may look at, Unmet where the agent bars it.
+    """
     absolute = path.startswith("/")
     if ".." in path.split("/") or "\0" in path or (absolute and not path.startswith("/tmp/")):  # noqa: S108
         raise ConfigError(
@@ -202,7 +211,7 @@ def find(context: CheckContext, path: str) -> Place | None:
 
 
 def read_text(context: CheckContext, path: str) -> tuple[str, str]:
-    """The file's text, and the file and its place as messages name it.
+    """Return the file's text, and the file and its place as messages name it.
 
     Raises Unmet where there is no such file, or the agent made it unreadable, ValueError where it is not UTF-8 or too
     large.
@@ -229,7 +238,7 @@ def read_text(context: CheckContext, path: str) -> tuple[str, str]:
 
 
 def missing(context: CheckContext, path: str) -> str:
-    """The sentence for a path where nothing lies."""
+    """Return the sentence for a path where nothing lies."""
     places = ["the workspace"] if context.workspace is not None else []
     if not path.startswith("/"):
         places.append("the case folder")

@@ -65,7 +65,7 @@ def final_response_present(spec: FinalResponsePresent, context: CheckContext) ->
 
 
 def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
-    """The pattern is found."""
+    """Pass where the pattern is found."""
     text, name = _text(spec.path, context)
     try:
         match = search_pattern(spec.pattern, text, REGEX_SECONDS, ignore_case=spec.ignore_case)
@@ -78,7 +78,9 @@ def regex_match(spec: RegexMatch, context: CheckContext) -> Verdict:
 
 
 def json_schema(spec: JsonSchema, context: CheckContext) -> Verdict:
-    """The text is JSON that satisfies the schema (draft 2020-12 unless `$schema` names another; nothing is fetched)."""
+    """Pass where the text is JSON that satisfies the schema (draft 2020-12 unless `$schema` names another; nothing is
+    fetched).
+    """
     value, name = _json(spec.path, context)
     try:
         problem = bounded_schema(spec.json_schema).best_error(value)
@@ -91,7 +93,7 @@ def json_schema(spec: JsonSchema, context: CheckContext) -> Verdict:
 
 
 def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
-    """The value at the JSONPath equals `value`; where the path selects several values, their list does."""
+    """Pass where the value at the JSONPath equals `value`; where the path selects several values, their list."""
     value, name = _json(spec.path, context)
     found: list[Any] = select_values(spec.json_path, value)
     equal = json_equal(found, spec.value) or (len(found) == 1 and json_equal(found[0], spec.value))
@@ -101,7 +103,7 @@ def json_path_equals(spec: JsonPathEquals, context: CheckContext) -> Verdict:
 
 
 async def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict:
-    """The metric of the text against `reference` reaches the threshold."""
+    """Pass where the metric of the text against `reference` reaches the threshold."""
     text, name = _text(spec.path, context)
     asked = MetricSpec(name=spec.name, threshold=spec.threshold, args=spec.args, compat=context.compat)
     computed = partial(measure, asked, spec.reference, text, context.metrics)
@@ -114,7 +116,7 @@ async def metric_at_least(spec: MetricAtLeast, context: CheckContext) -> Verdict
 
 
 def _text(path: str | None, context: CheckContext) -> tuple[str, str]:
-    """The text that a check reads, and its name."""
+    """Return the text that a check reads, and its name."""
     if path is not None:
         return read_text(context, path)
     output = context.artifact.final_output
@@ -139,7 +141,7 @@ def _last_message(context: CheckContext) -> str:
 
 
 def _key_output(context: CheckContext) -> str:
-    """The text of the first file in the workspace diff that is UTF-8; the one that the case expects comes first."""
+    """Return the text of the first UTF-8 file in the workspace diff; the one that the case expects comes first."""
     expected = context.case.expected_artifact
     for path in sorted(context.artifact.changed_files, key=lambda path: path != expected):
         try:
@@ -150,7 +152,7 @@ def _key_output(context: CheckContext) -> str:
 
 
 def file_exists(spec: FileExists, context: CheckContext) -> Verdict:
-    """A regular file lies at the path; a link is none."""
+    """Pass where a regular file lies at the path; a link is none."""
     place = find(context, spec.path)
     if place is None:
         raise Unmet(missing(context, spec.path))
@@ -167,14 +169,14 @@ def path_exists(spec: PathExists, context: CheckContext) -> Verdict:
 
 
 def file_contains(spec: FileContains, context: CheckContext) -> Verdict:
-    """The file's text holds `text`, case-sensitively."""
+    """Pass where the file's text holds `text`, case-sensitively."""
     text, name = read_text(context, spec.path)
     found = spec.text in text
     return verdict(found, f"{name} {'holds' if found else 'does not hold'} the text", spec.text, excerpt(text))
 
 
 def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) -> Verdict:
-    """An output artifact agrees with every field that is given."""
+    """Pass where an output artifact agrees with every field that is given."""
     wanted = spec.model_dump(exclude={"kind"}, exclude_none=True)
     artifacts = context.artifact.output_artifacts
     found = any(all(getattr(each, name) == value for name, value in wanted.items()) for each in artifacts)
@@ -190,13 +192,13 @@ def normalized(text: str) -> str:
 
 
 def status_is(spec: StatusIs, context: CheckContext) -> Verdict:
-    """The run ended with the status."""
+    """Pass where the run ended with the status."""
     status = context.artifact.status
     return verdict(status == spec.status, f"the run's status is {status}", spec.status, status)
 
 
 def tool_call_count(spec: ToolCallCount, context: CheckContext) -> Verdict:
-    """The trace holds exactly so many tool calls."""
+    """Pass where the trace holds exactly so many tool calls."""
     calls = context.artifact.tool_calls
     message = f"{len(calls)} tool calls: {_summary(calls)}"
     return verdict(len(calls) == spec.count, message, str(spec.count), str(len(calls)))
@@ -219,7 +221,7 @@ def tool_called(spec: ToolCalled, context: CheckContext) -> Verdict:
 
 
 def tool_not_called(spec: ToolNotCalled, context: CheckContext) -> Verdict:
-    """No call of the tool includes the arguments."""
+    """Pass where no call of the tool includes the arguments."""
     calls = context.artifact.tool_calls
     hits = _hits(calls, spec.name, spec.arguments)
     message = f"{len(hits)} calls of {spec.name} as described, expected none"
@@ -227,7 +229,7 @@ def tool_not_called(spec: ToolNotCalled, context: CheckContext) -> Verdict:
 
 
 def max_turns(spec: MaxTurns, context: CheckContext) -> Verdict:
-    """The runner's requests to the model; where it records none, the assistant's messages."""
+    """Count the runner's requests to the model; where it records none, the assistant's messages."""
     trace = context.artifact.trace
     turns = sum(isinstance(event, RunnerEvent) and event.name == "request" for event in trace)
     turns = turns or sum(isinstance(event, MessageEvent) and event.role == "assistant" for event in trace)
@@ -237,7 +239,7 @@ def max_turns(spec: MaxTurns, context: CheckContext) -> Verdict:
 
 
 def max_cost_usd(spec: MaxCostUsd, context: CheckContext) -> Verdict:
-    """The run's cost is known and within the limit."""
+    """Pass where the run's cost is known and within the limit."""
     cost = context.artifact.usage.cost_usd
     if cost is None:
         raise ValueError("the run's cost is unknown; give the model prices in models.yaml")
@@ -245,7 +247,7 @@ def max_cost_usd(spec: MaxCostUsd, context: CheckContext) -> Verdict:
 
 
 def max_seconds(spec: MaxSeconds, context: CheckContext) -> Verdict:
-    """The run's duration is within the limit."""
+    """Pass where the run's duration is within the limit."""
     took = context.artifact.duration_seconds
     return verdict(took <= spec.seconds, f"the run took {took:.3g} s", f"at most {spec.seconds:g} s", f"{took:.3g} s")
 
@@ -259,7 +261,7 @@ def _described(name: str, arguments: dict[str, Any]) -> str:
 
 
 def _summary(calls: Sequence[ToolCallEvent], name: str | None = None) -> str:
-    """The arguments of the calls of `name` where there are any, else how often each tool was called."""
+    """Return the arguments of the calls of `name` where there are any, else how often each tool was called."""
     own = [compact(call.arguments) for call in calls if call.name == name]
     if own:
         return f"{name} with {'; '.join(own)}"

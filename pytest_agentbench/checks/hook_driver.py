@@ -79,7 +79,7 @@ def _run(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(request: Mapping[str, Any], wanted: int) -> Iterator[Any]:
-    """The artifact and the context, as far as the hook wants them: making them takes most of a hook's time."""
+    """Yield the artifact and the context, as far as the hook wants them: making them takes most of a hook's time."""
     if wanted > 0:
         from pytest_agentbench.records.case import Case
         from pytest_agentbench.records.run import RunArtifact
@@ -111,7 +111,7 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _wanted(hook: Callable[..., Any]) -> int:
-    """How many of `(artifact, context)` the hook takes."""
+    """Return how many of `(artifact, context)` the hook takes."""
     kinds = [parameter.kind for parameter in inspect.signature(hook).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return 2
@@ -143,7 +143,7 @@ def _verdict(returned: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """A mapping as JSON has it; what JSON has no form for becomes its repr."""
+    """Return a mapping as JSON has it; what JSON has no form for becomes its repr."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -153,7 +153,7 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def _described(error: BaseException) -> str:
-    """The exception, and the line of the hook that it came from."""
+    """Describe the exception, with the line of the hook that it came from."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
     place = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
     return f"{type(error).__name__}: {error}{place}"
@@ -171,12 +171,12 @@ class _Reference(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """The modules by which hooks of the reference system name its records: they get ours, where it is not installed."""
 
     def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        """A package for each of its names."""
+        """Return the spec of a package for each of its names."""
         known = name in _REFERENCE_MODULES
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fills in the records."""
+        """Fill in the records."""
         if module.__name__ == "personal_agent_eval":
             return
         from pytest_agentbench.records import run

@@ -39,14 +39,15 @@ _OUTPUT_BYTES = 64_000
 
 
 def require_hooks(case: Case, policy: SecurityPolicy) -> None:
-    """Raises UnavailableError, with what to do, where the case has Python hooks that may run, but cannot here."""
+    """Raise UnavailableError, with what to do, where the case has Python hooks that may run, but cannot here."""
     may_run = policy.allow_local_python_hooks and any(check.python_hook is not None for check in case.checks)
     if may_run and (problem := _problem(policy)) is not None:
         raise UnavailableError(problem)
 
 
 async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) -> Verdict:
-    """The hook's verdict; `skipped` where the policy forbids hooks or cannot be kept here, `error` where it gives none.
+    """Return the hook's verdict: `skipped` where the policy forbids hooks or cannot be kept here, `error` where there
+    is none.
 
     Raises SandboxError where its process cannot be started.
     """
@@ -117,7 +118,7 @@ async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) 
 
 
 def _problem(policy: SecurityPolicy) -> str | None:
-    """Why hooks cannot be kept from the network here, and what to do; None where they can, or need not be."""
+    """Return why hooks cannot be kept from the network here, and what to do; None where they can, or need not be."""
     if policy.network_access == "allow" or (problem := bubblewrap_problem()) is None:
         return None
     return (
@@ -127,7 +128,8 @@ def _problem(policy: SecurityPolicy) -> str | None:
 
 
 def _readable(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
-    """What a hook sees beside the system's folders and Python: its case, its own code, the workspace, this package."""
+    """Yield what a hook sees beside the system's folders and Python: its case, its own code, the workspace, this
+    package."""
     yield _PACKAGE
     yield context.case.path.parent
     if hook.path is not None:
@@ -139,7 +141,7 @@ def _readable(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
 
 
 def _package(import_path: str) -> Iterator[Path]:
-    """Where the top-level package or module of an import path lies, as this process finds it."""
+    """Yield where the top-level package or module of an import path lies, as this process finds it."""
     try:
         found = importlib.util.find_spec(import_path.partition(".")[0])
     except (ImportError, ValueError):
@@ -185,7 +187,8 @@ def _verdict(done: Isolated, key: str) -> Verdict:
 
 
 def _reply(done: Isolated, key: str) -> tuple[dict[str, Any] | None, str]:
-    """What the driver reported, or what is wrong with it: it counts only where it is one, and the driver ended well."""
+    """Return what the driver reported, or what is wrong with it: it counts only where it is one, and the driver ended
+    well."""
     if done.ended.killed is not None:
         return None, f"was stopped {_why(done.ended.killed)} and gave no verdict"
     if done.ended.exit_code != 0 or done.result == b"":

@@ -1,4 +1,4 @@
-"""All checks of a case on one run: the registry of kinds, and the loop."""
+"""Run all checks of a case: the registry of kinds, and the loop."""
 
 from __future__ import annotations
 
@@ -87,7 +87,10 @@ BEYOND_ANSWERS = frozenset(
 async def run_checks(
     context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckKind] = BUILTIN_CHECKS
 ) -> tuple[CheckResult, ...]:
-    """The results of the case's checks, in its order. Never raises for what a check does: that is an `error` result."""
+    """Return the results of the case's checks, in its order.
+
+    Never raises for what a check does: that is an `error` result.
+    """
     return tuple([await _run(check, context, policy, kinds) for check in context.case.checks])
 
 

@@ -1,4 +1,7 @@
-"""The `agentbench` command: what needs no pytest session."""
+"""The `agentbench` command: what needs no pytest session.
+
+Others use: commands, dataset_guesses, list, merge, output, places, schema, servers
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DatasetGuess:
-    """What rows are made of. Fields are dotted paths from the top of a row."""
+    """Guess of how rows become cases. Fields are dotted paths from the top of a row."""
 
     question: Found
     answer: Found | None = None
@@ -91,7 +91,7 @@ class DatasetGuess:
 
     @property
     def parts(self) -> dict[str, Found]:
-        """What was found, by the names that a descriptor's `fields` have."""
+        """Return what was found, by the names that a descriptor's `fields` have."""
         found = {
             "question": self.question,
             "answer": self.answer,
@@ -103,7 +103,7 @@ class DatasetGuess:
 
 
 def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
-    """What the rows' fields are for; None where no field holds a text that could be asked."""
+    """Guess what the rows' fields are for; None where no field holds a text that could be asked."""
     columns, count = columns_of(rows), len(rows)
     exchange = first_exchange(columns, count)
     choices = find_choices(columns, count)
@@ -179,7 +179,7 @@ def _answer(columns: Mapping[str, Values], count: int, taken: set[str], exchange
 def _chosen(
     columns: Mapping[str, Values], answer: Found | None, choices: Choices | None, taken: Collection[str]
 ) -> tuple[Found | None, bool]:
-    """The field that says which choice is right, and whether there is one; of lettered choices that is a letter."""
+    """Return the field that says which choice is right, and whether there is one; a letter for lettered choices."""
     if choices is None or answer is None:
         return answer, False
     if choices.lettered:
@@ -229,7 +229,7 @@ def _splits(values: Values) -> tuple[str, ...]:
 
 
 def _told(columns: Mapping[str, Values], count: int, names: Sequence[str], taken: Collection[str]) -> str | None:
-    """A text that each row has beside its question."""
+    """Return a text that each row has beside its question."""
 
     def tells(values: Values) -> bool:
         return len(values) == count and all(isinstance(value, str) for value in values.values())
@@ -238,7 +238,7 @@ def _told(columns: Mapping[str, Values], count: int, names: Sequence[str], taken
 
 
 def _unshown(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> str | None:
-    """A context of lists or objects, which no prompt shows well."""
+    """Return a context of lists or objects, which no prompt shows well."""
 
     def nested(values: Values) -> bool:
         return len(values) >= _MOSTLY * count and all(isinstance(value, list | dict) for value in values.values())
@@ -247,7 +247,7 @@ def _unshown(columns: Mapping[str, Values], count: int, taken: Collection[str]) 
 
 
 def _groups(columns: Mapping[str, Values], taken: Collection[str]) -> tuple[str, ...]:
-    """Fields with 2 to 20 short values, no more than half as many as rows; known names first, 4 at most."""
+    """Return fields with 2 to 20 short values, no more than half as many as rows; known names first, 4 at most."""
     found = []
     for path, values in columns.items():
         name = last(path)
@@ -319,7 +319,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def describe(guess: DatasetGuess, file: str, rows: int) -> str:
-    """The text of the descriptor of the data file `file`, guessed from its first `rows` rows."""
+    """Return the text of the descriptor of the data file `file`, guessed from its first `rows` rows."""
     parts = [f"# Guessed from the first {rows} rows of {shown(file)}: read it, and change what is wrong.\n"]
     for key, value, comments in _blocks(guess, file):
         parts += [f"# {comment}\n" for comment in comments]
@@ -329,18 +329,18 @@ def describe(guess: DatasetGuess, file: str, rows: int) -> str:
 
 
 def to_yaml(value: object) -> str:
-    """The value as YAML for people."""
+    """Return the value as YAML for people."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return text
 
 
 def shown(name: str) -> str:
-    """A name from the data fit for one line of text: others' line breaks and control characters are escaped."""
+    """Return a name from the data fit for one line of text: others' line breaks and control characters are escaped."""
     return name if name.isprintable() else repr(name)[1:-1]
 
 
 def metric_of(guess: DatasetGuess) -> dict[str, Any] | None:
-    """The metric as the descriptor has it; None where there is no answer to compare with."""
+    """Return the metric as the descriptor has it; None where there is no answer to compare with."""
     if guess.answer is None:
         return None
     name, threshold, _ = _METRICS[guess.answers_are]
@@ -395,7 +395,7 @@ def _prompt(guess: DatasetGuess) -> str | None:
 
 
 def _shows_answer(fields: Sequence[str], guess: DatasetGuess) -> bool:
-    """Whether the answer is part of a field, or the field of the answer."""
+    """Return whether the answer is part of a field, or the field of the answer."""
     if guess.answer is None:
         return False
     answer = f"{guess.answer.field}."

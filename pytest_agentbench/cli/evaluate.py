@@ -31,7 +31,7 @@ _ANY_WIDTH = 10_000
 def scorecard(
     spec: MetricSpec, items: Sequence[BenchmarkItem], results: Sequence[EvaluationResult], summary: dict[str, Any]
 ) -> dict[str, Any]:
-    """The summary with intervals, pass rate, what is missing or failed, and the breakdown. None: unknown.
+    """Return the summary with intervals, pass rate, what is missing or failed, and the breakdown; None is unknown.
 
     `items` are those that count, `judged` those of them that have a score.
     """
@@ -58,7 +58,7 @@ def scorecard(
 
 
 def print_scorecard(card: dict[str, Any], *, counted: bool) -> None:
-    """Prints it. `counted` says that missing predictions count as 0."""
+    """Print a scorecard. `counted` says that missing predictions count as 0."""
     from rich.console import Console
     from rich.text import Text
 
@@ -72,7 +72,7 @@ def print_scorecard(card: dict[str, Any], *, counted: bool) -> None:
 
 
 def _print_table(card: dict[str, Any]) -> None:
-    """All items and each group. What does not fit a terminal is left out, intervals first; names are folded."""
+    """Print all items and each group. What does not fit a terminal is left out, intervals first; names are folded."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -95,13 +95,13 @@ def _print_table(card: dict[str, Any]) -> None:
 
 
 def first_few(texts: Sequence[str]) -> str:
-    """The first ten, and how many more there are."""
+    """Return the first ten, and how many more there are."""
     more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
     return printable(", ".join(texts[:_SHOWN])) + more
 
 
 def _passed(result: EvaluationResult, threshold: float | None) -> bool | None:
-    """A row's own evaluator has the last word; what has no score is neither passed nor failed."""
+    """Return whether a row passed: its own evaluator has the last word; what has no score did neither."""
     if result.score is None or threshold is None:
         return None
     own = result.details.get("passed") if "evaluator" in result.details else None
@@ -127,7 +127,7 @@ def _counts(card: dict[str, Any], *, counted: bool) -> str:
 
 
 class _Column(NamedTuple):
-    """Of those that do not fit, the one with the highest rank is left out first."""
+    """Column of a table: of those that do not fit, the one with the highest rank is left out first."""
 
     title: str
     rank: int
@@ -159,7 +159,7 @@ def _fitting(columns: list[_Column], room: int) -> list[_Column]:
 
 
 def _items(group: dict[str, Any]) -> str:
-    """With how many of them have a score, where that is not all."""
+    """Return how many items there are, and how many of them have a score where that is not all."""
     items, judged = group["items"], group["judged"]
     return f"{items:,}" if judged == items else f"{judged:,} of {items:,}"
 
@@ -198,7 +198,7 @@ _USAGE = 2
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "evaluate",
         help="score a file of predictions against a dataset",
@@ -243,7 +243,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a table for each metric; problems of the input go to stderr."""
+    """Print a table for each metric; problems of the input go to stderr."""
     for path in (args.data, args.predictions):
         if not path.is_file():
             return _refuse(f"{path}: {_no_file(path)}")
@@ -283,7 +283,7 @@ def run(args: argparse.Namespace) -> int:
 def _evaluated(
     benchmark: Benchmark, spec: MetricSpec, predictions: Any, args: argparse.Namespace, *, alone: bool
 ) -> dict[str, Any]:
-    """The scorecard of one metric, its results saved where that is asked for."""
+    """Return the scorecard of one metric, after saving its results where that is asked for."""
     from pytest_agentbench.errors import ConfigError, InfrastructureError
     from pytest_agentbench.store.files import slug
 
@@ -328,7 +328,7 @@ def _is_below(card: dict[str, Any], fail_under: float | None) -> bool:
 
 
 def _gated(card: dict[str, Any]) -> float | None:
-    """What --fail-under looks at."""
+    """Return the rate that --fail-under looks at."""
     value: float | None = card["average_score"] if card["threshold"] is None else card["pass_rate"]
     return value
 
@@ -362,7 +362,7 @@ def _require_file_order(benchmark: Benchmark, predictions: Path) -> None:
 
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr where that is a terminal."""
+    """Show a bar on stderr where that is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

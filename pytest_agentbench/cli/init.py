@@ -52,7 +52,7 @@ GitHub reads the workflows of a repository's own folder: move .github there, and
 
 
 def begin_project(folder: Path) -> None:
-    """Writes the files and prints what to do next. Raises ConfigError where one of them is there already."""
+    """Write the files and prints what to do next. Raises ConfigError where one of them is there already."""
     texts = _texts(folder)
     _refuse(folder, texts)
     try:
@@ -72,14 +72,14 @@ def begin_project(folder: Path) -> None:
 
 
 def _below_repository(folder: Path) -> Path | None:
-    """The folder as seen from that of the git repository around it; None where there is none, or it is that."""
+    """Return the folder as seen from that of the git repository around it; None where there is none, or it is that."""
     here = folder.resolve()
     above = next((parent for parent in (here, *here.parents) if os.path.lexists(parent / ".git")), here)
     return None if above == here else here.relative_to(above)
 
 
 def _refuse(folder: Path, names: Iterable[str]) -> None:
-    """Raises ConfigError where something would be overwritten."""
+    """Raise ConfigError where something would be overwritten."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(
             f"{folder}: found a file, expected a new folder; agentbench init dataset FILE describes a file of questions"
@@ -92,7 +92,7 @@ def _refuse(folder: Path, names: Iterable[str]) -> None:
 
 
 def _texts(folder: Path) -> dict[str, str]:
-    """Every file of the project, by its place in it."""
+    """Return every file of the project, by its place in it."""
     texts = {name: (_TEMPLATES / source).read_text(encoding="utf-8") for name, source in _FILES.items()}
     project = texts["pyproject.toml"].replace("{name}", _project_name(folder))
     texts["pyproject.toml"] = project.replace("{requirement}", _requirement())
@@ -115,7 +115,7 @@ def _requirement() -> str:
 
 
 def _project_name(folder: Path) -> str:
-    """The folder's name as a Python project may be called (PyPA, "Names and normalization")."""
+    """Return the folder's name as a Python project may be called (PyPA, "Names and normalization")."""
     name = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
     return name or "benchmark"
 
@@ -126,7 +126,7 @@ ROWS = 200
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with what it can begin."""
+    """Add the command with what it can begin."""
     parser = subparsers.add_parser(
         "init",
         help="begin a project, or a dataset's descriptor",
@@ -148,7 +148,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Begins what is asked for and prints what it says; without anything, prints the help."""
+    """Begin what is asked for and prints what it says; without anything, prints the help."""
     if args.what is None:
         args.show_help()
     elif args.what == DATASET:
@@ -184,7 +184,7 @@ def _begin_dataset(given: Path, to: Path | None) -> None:
 
 
 def _first_rows(file: Path) -> list[dict[str, Any]]:
-    """The first objects of the file. Raises ConfigError where there is none."""
+    """Return the first objects of the file. Raises ConfigError where there is none."""
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.json_files import BadItem, read_items
 
@@ -206,7 +206,7 @@ def _first_rows(file: Path) -> list[dict[str, Any]]:
 
 
 def _guess(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
-    """Raises ConfigError where nothing could be a question, or the rows stand below a key."""
+    """Raise ConfigError where nothing could be a question, or the rows stand below a key."""
     from pytest_agentbench.cli.dataset_guesses import guess_dataset
     from pytest_agentbench.errors import ConfigError
 
@@ -226,7 +226,7 @@ def _guess(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
 
 
 def _refuse_second(file: Path) -> None:
-    """Raises ConfigError where a descriptor lists the file already: with two, none would hold."""
+    """Raise ConfigError where a descriptor lists the file already: with two, none would hold."""
     from pytest_agentbench.cli.places import root_around
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.dataset import open_dataset
@@ -237,7 +237,7 @@ def _refuse_second(file: Path) -> None:
 
 
 def _output(file: Path, given: Path | None) -> Path:
-    """Where the descriptor goes. Raises ConfigError for what is there already, or could not be a descriptor."""
+    """Return where the descriptor goes. Raises ConfigError for what is there already, or could not be a descriptor."""
     from pytest_agentbench.config.dataset_file import is_descriptor_name
     from pytest_agentbench.errors import ConfigError
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_tools_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "tools",
         help="list the tools of servers, or say why a server does not answer",
@@ -38,7 +38,7 @@ def add_tools_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """What every command has that starts servers."""
+    """Add the options that every command has that starts servers."""
     parser.add_argument(
         "--profile", metavar="NAME", help="the run profile that says where servers run, and declares more of them"
     )
@@ -48,7 +48,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
 
 def print_tools(args: argparse.Namespace) -> int:
-    """Prints what the servers offer. Values of keys are never shown."""
+    """Print what the servers offer. Values of keys are never shown."""
     import asyncio
 
     from pytest_agentbench.cli.servers import declared_servers, is_servers_file, redactor_of, servers_of_file
@@ -67,7 +67,7 @@ def print_tools(args: argparse.Namespace) -> int:
 
 
 async def _list_tools(declared: DeclaredServers, name: str | None, output: Path, refresh: bool) -> list[Asked]:
-    """The server of that name; all of them where it is None."""
+    """Return the server of that name; all of them where it is None."""
     from pytest_agentbench.cli.servers import started_servers
 
     async with started_servers(declared, output) as servers:
@@ -112,7 +112,7 @@ def _shortened(text: str, width: int = 100) -> str:
 
 
 def _parameters(tool: ServerTool) -> Iterator[str]:
-    """The names of its arguments, those in brackets that may be left out."""
+    """Return the names of a tool's arguments, those in brackets that may be left out."""
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
     for name in properties if isinstance(properties, dict) else ():
         yield name if isinstance(required, list) and name in required else f"[{name}]"
@@ -134,7 +134,7 @@ _USAGE = "expected SERVER TOOL or SERVER:TOOL, and then a JSON object with the a
 
 @dataclass(frozen=True, slots=True)
 class _Called:
-    """What came of the call: `text` as an agent would read it. `fit` says how its arguments fit the tool's schema."""
+    """Result of a call: `text` as an agent would read it. `fit` says how its arguments fit the tool's schema."""
 
     text: str
     is_error: bool
@@ -143,7 +143,7 @@ class _Called:
 
 
 def add_call_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
 
     parser = subparsers.add_parser(
         "call",
@@ -162,7 +162,7 @@ def add_call_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPars
 
 
 def call_tool(args: argparse.Namespace) -> int:
-    """Prints what the tool answers. Values of keys are never shown."""
+    """Print what the tool answers. Values of keys are never shown."""
     import asyncio
 
     from pytest_agentbench.cli.servers import declared_servers, redactor_of
@@ -243,11 +243,11 @@ _COMMANDS = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its own commands."""
+    """Add the command with its own commands."""
     parser = subparsers.add_parser("mcp", help="MCP servers and tasks", description=__doc__)
     add_commands(parser, "mcp", find_commands(_COMMANDS, "mcp"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one of them."""
+    """Run one of them."""
     return run_chosen(find_commands(_COMMANDS, "mcp"), args)

@@ -25,7 +25,7 @@ _PROJECT = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", ".git")
 
 
 def existing(paths: Iterable[Path]) -> list[Path]:
-    """The paths, absolute.
+    """Return the paths, absolute.
 
     :raises ConfigError: one does not exist, or lies where this user may not look.
     """
@@ -41,7 +41,7 @@ def existing(paths: Iterable[Path]) -> list[Path]:
 
 
 def project_of(path: Path) -> Path:
-    """How far up a config root is looked for: the project's folder, else the path's own."""
+    """Return the folder up to which a config root is looked for: the project's, else the path's own."""
     start = path if path.is_dir() else path.parent
     for folder in (start, *start.parents):
         if any((folder / name).exists() for name in _PROJECT):
@@ -64,7 +64,10 @@ def session_roots(paths: Sequence[Path]) -> SessionRoots:
 
 
 def _pytest_ini(project: Path) -> dict[str, list[str]]:
-    """What pytest's configuration of a project says of config roots. Raises ConfigError where it cannot be read."""
+    """Return what pytest's configuration of a project says of config roots.
+
+    Raises ConfigError where it cannot be read.
+    """
     import configparser
     import shlex
     import tomllib

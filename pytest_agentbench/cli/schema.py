@@ -16,7 +16,7 @@ SCHEMAS = ".schemas"
 
 
 def schema_line(kind: str, path: Path) -> str:
-    """The first line of the YAML file to be written at `path`; empty where the project keeps no schema of the kind.
+    """Return the first line of the YAML file to be written at `path`; empty where the project keeps no such schema.
 
     `kind` is the schema's name: dataset, test_case, agent, ...
     """
@@ -28,7 +28,7 @@ def schema_line(kind: str, path: Path) -> str:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "schema",
         help="print JSON Schemas of cases, profiles, scripts and reports, for editors",
@@ -40,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints or writes the schemas."""
+    """Print or writes the schemas."""
     from pytest_agentbench.config.base import suggest
 
     schemas = all_schemas()
@@ -72,5 +72,5 @@ def all_schemas() -> dict[str, dict[str, Any]]:
 
 
 def schema_text(value: object) -> str:
-    """A schema, or an object with several, as a file holds it."""
+    """Return a schema, or an object with several, as the text of a file."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

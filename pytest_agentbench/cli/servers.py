@@ -44,7 +44,7 @@ class DeclaredServers:
     profile: RunProfile
 
     def named(self, name: str) -> McpServer:
-        """The server of this name. Raises ConfigError where none is declared."""
+        """Return the server of this name. Raises ConfigError where none is declared."""
         if name not in self.servers:
             raise ConfigError(
                 f"found {name!r}, expected a server that is declared in a servers.yaml or commands.json, or in the run "
@@ -54,12 +54,12 @@ class DeclaredServers:
 
 
 def is_servers_file(given: str) -> bool:
-    """Whether this is a file of servers, not the name of one."""
+    """Return whether this is a file of servers, not the name of one."""
     return given.endswith((".yaml", ".yml", ".json"))
 
 
 def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
-    """All servers of a servers.yaml or commands.json. Raises ConfigError where it cannot be read or has none."""
+    """Return all servers of a servers.yaml or commands.json. Raises ConfigError where it cannot be read or has none."""
     (path,) = existing([path])
     servers = read_commands(path) if path.suffix == ".json" else load(path, ServersFile).servers
     if not servers:
@@ -71,7 +71,8 @@ def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
 
 
 def declared_servers(profile: str | None) -> DeclaredServers:
-    """What can be named in the current folder: servers of its files and of those above it, and of a run profile.
+    """Return the servers that the current folder can name: those of its files and of those above it, and of a run
+    profile.
 
     Where there are none, those of the one config root just below it.
 
@@ -132,7 +133,7 @@ class StartedServers:
         self._connections: list[Connection] = []
 
     async def ask_all(self) -> list[Asked]:
-        """What every server says of itself now, in their order."""
+        """Return what every server says of itself now, in their order."""
         free = asyncio.Semaphore(_AT_ONCE)
 
         async def one(name: str) -> Asked:
@@ -142,7 +143,10 @@ class StartedServers:
         return await asyncio.gather(*map(one, self._declared.servers))
 
     async def ask(self, name: str, *, refresh: bool = False) -> Asked:
-        """The tools of a server, with `refresh` as it lists them now. Raises ConfigError where it is not declared."""
+        """Return the tools of a server, with `refresh` as it lists them now.
+
+        Raises ConfigError where it is not declared.
+        """
         server = self._declared.named(name)
         begun = time.perf_counter()
         try:
@@ -157,12 +161,17 @@ class StartedServers:
         return Asked(name, listing, seconds=time.perf_counter() - begun)
 
     def connect(self, name: str) -> Connection:
-        """The server. Raises ConfigError for its name, UnavailableError where something that it needs is missing."""
+        """Connect to the server.
+
+        Raises ConfigError for its name, UnavailableError where something that it needs is missing.
+
+        Raises ConfigError for its name, UnavailableError where something that it needs is missing.
+        """
         server = self._declared.named(name)
         return self._connection(name, server, self._spec(name, server))
 
     async def close(self) -> None:
-        """Ends what was started."""
+        """End what was started."""
         await asyncio.gather(*(connection.close() for connection in self._connections))
         await self._running.stop()
 
@@ -186,7 +195,7 @@ class StartedServers:
 
 @asynccontextmanager
 async def started_servers(declared: DeclaredServers, output: Path) -> AsyncIterator[StartedServers]:
-    """The servers, for as long as they are needed."""
+    """Start the servers, for as long as they are needed."""
     workspaces = Workspaces()
     sandboxes = Sandboxes(workspaces)
     servers = StartedServers(declared, output, sandboxes)
@@ -199,7 +208,7 @@ async def started_servers(declared: DeclaredServers, output: Path) -> AsyncItera
 
 
 def redactor_of(servers: Iterable[McpServer]) -> Redactor:
-    """Hides what they get from this process's environment, and their own variables that look like keys."""
+    """Hide what they get from this process's environment, and their own variables that look like keys."""
     known = list(servers)
     redactor = Redactor({**{name: value for server in known for name, value in server.env.items()}, **os.environ})
     redactor.know(name for server in known for name in server.env_from)

@@ -30,7 +30,7 @@ _NAMED = 5
 
 
 def find_stored_run(contents: Contents, name: str) -> tuple[Path, RunArtifact]:
-    """The run of this name with its path. Raises ConfigError where there is none or there are several.
+    """Return the run of this name with its path. Raises ConfigError where there is none or there are several.
 
     A path is relative to the current folder or to the output folder; that of a fingerprint_input.json names its run.
     """
@@ -55,7 +55,7 @@ def find_stored_run(contents: Contents, name: str) -> tuple[Path, RunArtifact]:
 
 
 def _match_digits(contents: Contents, digits: str) -> Iterator[tuple[Path, RunArtifact]]:
-    """The runs whose run_id or fingerprint begins so. What cannot be read has neither."""
+    """Yield the runs whose run_id or fingerprint begins so. What cannot be read has neither."""
     from pytest_agentbench.store.documents import load_run
 
     needles = [f'"{field}":"{digits}'.encode() for field in ("run_id", "fingerprint")]
@@ -85,7 +85,7 @@ def add_why_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_why(args: argparse.Namespace) -> int:
-    """Prints a line or a diff for each field that differs."""
+    """Print a line or a diff for each field that differs."""
     from pytest_agentbench.cli.output import differences, shown
     from pytest_agentbench.store.contents import Contents
 
@@ -122,7 +122,7 @@ def _conclusion(a: RunArtifact, b: RunArtifact, found: bool) -> Iterator[str]:
 
 
 def _covered(run: Path) -> dict[str, Any]:
-    """What a run's fingerprint covers, with its run profile's settings: both decide whether it is found."""
+    """Return what a run's fingerprint covers, with its run profile's settings: both decide whether it is found."""
     from pytest_agentbench.store.artifacts import PROFILE_FILE
 
     covered: dict[str, Any] = _document(run.with_name(f"{run.name.removesuffix('.json')}.fingerprint_input.json"))
@@ -162,7 +162,7 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_prune(args: argparse.Namespace) -> int:
-    """Prints a line for each reason to remove something, and the sum."""
+    """Print a line for each reason to remove something, and the sum."""
     from pytest_agentbench.store.contents import Contents
     from pytest_agentbench.store.maintenance import is_at_work, remove, waste
 
@@ -193,23 +193,23 @@ def _readable(size: int) -> str:
 
 
 def _size(path: Path) -> int:
-    """Bytes; 0 for what is gone meanwhile."""
+    """Return a file's bytes; 0 for what is gone meanwhile."""
     try:
         return path.lstat().st_size
     except OSError:
         return 0
 
 
-VERIFY_DESCRIPTION = """Read every run, verdict, judge's reply, vote and archived workspace; compare fingerprints with what
-they cover, and files with the places where they lie. Exit status 1 where anything is wrong, a line for each."""
+VERIFY_DESCRIPTION = """Read every run, verdict, judge's reply, vote and archived workspace; compare fingerprints with
+what they cover, and files with the places where they lie. Exit status 1 where anything is wrong, a line for each."""
 
 
 def add_verify_options(parser: argparse.ArgumentParser) -> None:
-    """None beside `--output`."""
+    """Add nothing: `--output` is all it takes."""
 
 
 def run_verify(args: argparse.Namespace) -> int:
-    """Prints problems as it finds them, then what it has looked at."""
+    """Print problems as it finds them, then what it has looked at."""
     from pytest_agentbench.store.contents import Contents
     from pytest_agentbench.store.maintenance import Verification
 
@@ -234,7 +234,7 @@ def add_export_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_export(args: argparse.Namespace) -> int:
-    """Writes a line a run as it goes."""
+    """Write a line a run as it goes."""
     from pytest_agentbench.store.contents import Contents
 
     code = 0
@@ -273,7 +273,7 @@ def _lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterato
 def _verdicts(
     contents: Contents, folders: list[Folder], artifact: RunArtifact, complain: Callable[[Exception], None]
 ) -> Iterator[str]:
-    """Those in the folders that are on this run, as JSON."""
+    """Yield those in the folders that are on this run, as JSON."""
     from pytest_agentbench.errors import InfrastructureError
     from pytest_agentbench.store.contents import is_verdict_on
     from pytest_agentbench.store.documents import load_evaluation
@@ -294,7 +294,7 @@ def _verdicts(
 
 @contextmanager
 def _target(path: Path | None) -> Iterator[IO[str]]:
-    """Where lines go: stdout, or a file that is whole or not there. Raises InfrastructureError."""
+    """Open where lines go: stdout, or a file that is whole or not there. Raises InfrastructureError."""
     from pytest_agentbench.errors import InfrastructureError
 
     if path is None:
@@ -332,7 +332,7 @@ _COMMANDS = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its own commands."""
+    """Add the command with its own commands."""
     parser = subparsers.add_parser("store", help="look into the store of runs", description=__doc__)
     commands = parser.add_subparsers(dest="store_command", metavar="COMMAND", required=True)
     for name, (summary, description, add_options, _) in _COMMANDS.items():
@@ -344,5 +344,5 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs one of them: 0 all is well, 1 something is wrong with the store."""
+    """Run one of them: 0 all is well, 1 something is wrong with the store."""
     return _COMMANDS[args.store_command][3](args)

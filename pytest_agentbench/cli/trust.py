@@ -18,7 +18,7 @@ _NAMES = ("models", "servers", "commands")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     parser = subparsers.add_parser(
         "trust",
         help="let a folder of somebody else's name programs, models and more; list and revoke that",
@@ -67,7 +67,7 @@ def _grant(folder: Path) -> bool:
 
 
 def _description(folder: Path, files: Iterable[str]) -> list[str]:
-    """What lies there that can act, and what it asks for beyond what any guest may."""
+    """Describe what lies there that can act, and what it asks for beyond what any guest may."""
     from pytest_agentbench.cli.places import session_roots
     from pytest_agentbench.cli.validate import Checker
     from pytest_agentbench.config.session_roots import NO_TRUST, SessionRoots

@@ -1,1 +1,4 @@
-"""Collection: case × model × repetition become items, with ids, keywords and marks."""
+"""Collection: case × model × repetition become items, with ids, keywords and marks.
+
+Others use: items, marks, planning, selection, start
+"""

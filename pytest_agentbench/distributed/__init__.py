@@ -1,1 +1,4 @@
-"""One session over many processes: shares of xdist workers, shards, and the gateways between them."""
+"""One session over many processes: shares of xdist workers, shards, and the gateways between them.
+
+Others use: gateways, sharding, shares
+"""

@@ -2,4 +2,6 @@
 
 `judge` asks about a run, `ask_vote` whether an answer is correct; a reply outside the contract is asked for again,
 never trusted. `aggregate` is the arithmetic alone.
+
+Others use: asking, correctness, panel, prompt, verdicts
 """

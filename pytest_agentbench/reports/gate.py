@@ -1,4 +1,4 @@
-"""Which runs count for which case, and the gate: whether enough of them were judged, and enough passed."""
+"""The gate: which runs count for which case, whether enough of them were judged, and enough passed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERDICTS = frozenset(("passed", "failed"))
 
 
 def case_key(row: Mapping[str, Any]) -> CaseKey:
-    """The case that a row is of, whatever the model and the repetition.
+    """Return the case that a row is of, whatever the model and the repetition.
 
     A parametrized test by hand is a case for each of its `variant`s: they ask different things of a run.
     """
@@ -25,7 +25,10 @@ def case_key(row: Mapping[str, Any]) -> CaseKey:
 
 
 def has_verdict(row: Mapping[str, Any]) -> bool:
-    """Whether its run passed or failed. Others enter no rate and no mean, whatever was measured before they broke."""
+    """Return whether its run passed or failed.
+
+    Others enter no rate and no mean, whatever was measured before they broke.
+    """
     return row["outcome"] in _VERDICTS
 
 
@@ -54,18 +57,18 @@ class Counts:
 
     @classmethod
     def of(cls, outcomes: Iterable[str]) -> Counts:
-        """Counts of `passed`, `failed`, `error` and `skipped`."""
+        """Count `passed`, `failed`, `error` and `skipped` runs."""
         counted = Counter(outcomes)
         return cls(counted["passed"], counted["failed"], counted["error"], counted["skipped"])
 
     @property
     def runs(self) -> int:
-        """All of them, skipped ones too."""
+        """Return how many there are, skipped ones too."""
         return self.passed + self.failed + self.errors + self.skipped
 
     @property
     def judged(self) -> int:
-        """Those that passed or failed."""
+        """Return how many passed or failed."""
         return self.passed + self.failed
 
     @property
@@ -92,7 +95,7 @@ class Gate:
     reasons: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The `session.gate` of report.json."""
+        """Return the `session.gate` of report.json."""
         return {**asdict(self), "reasons": list(self.reasons)}
 
 
@@ -131,7 +134,10 @@ def _shortfalls(counts: Counts, fail_under: float | None, min_completion: float)
 
 
 def describe_shortfall(counts: Counts, min_completion: float) -> str | None:
-    """How far the completion is below what is wanted, the rest of a sentence that names it. None where it is not."""
+    """Return how far the completion is below what is wanted, the rest of a sentence that names it.
+
+    None where it is not.
+    """
     if counts.completion is None or counts.completion >= min_completion:
         return None
     share, wanted = apart(counts.completion, min_completion)
@@ -142,7 +148,8 @@ def describe_shortfall(counts: Counts, min_completion: float) -> str | None:
 
 
 def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each `cases[]` entry of report.json that must pass and did not, or misses its own threshold."""
+    """Return a sentence for each `cases[]` entry of report.json that must pass and did not, or misses its own
+    threshold."""
     sentences = []
     for case in cases:
         name, ran = f"{case['case_id']} [{case['model_id']}]", case["repetitions"] - case["skipped"]

@@ -38,7 +38,7 @@ HUMAN_FILE = "human.jsonl"
 
 
 class Label(Record):
-    """What one annotator says of one run.
+    """Label that one annotator gave one run.
 
     `judges` maps what judged the run (`judge`, or a metric's name) to the hash of that judge, `rubric` is the hash of
     what the run was measured by, both as report.json has them. `score` is 0-10, as judges score.
@@ -57,16 +57,19 @@ class Label(Record):
 
     @property
     def line(self) -> str:
-        """The label as a line of the file."""
+        """Return the label as a line of the file."""
         return json.dumps(self.model_dump(mode="json"), ensure_ascii=False) + "\n"
 
     def is_of(self, judged: Mapping[str, Any]) -> bool:
-        """Whether it was given for this judge and rubric; `judged` is an entry of a row's `judged`."""
+        """Return whether it was given for this judge and rubric; `judged` is an entry of a row's `judged`."""
         return (self.rubric, self.judges.get(judged["by"])) == (judged["rubric"], judged["judge"])
 
 
 def read_labels(path: Path) -> list[Label]:
-    """All labels in order. Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each."""
+    """Return all labels in order.
+
+    Raises ConfigError with up to 20 problems of the file, `file:line:column: ...` each.
+    """
     labels: list[Label] = []
     problems: list[str] = []
     if path.exists() and not path.is_file():
@@ -101,7 +104,7 @@ Said = dict[str, list[Label]]
 
 @dataclass(slots=True)
 class _Opinion:
-    """What people say of a run that a judge judged."""
+    """Opinions of people on a run that a judge judged."""
 
     row: Mapping[str, Any]
     judged: Mapping[str, Any]
@@ -109,20 +112,20 @@ class _Opinion:
 
     @property
     def passed(self) -> bool | None:
-        """What most of them say; None where as many say the one as the other."""
+        """Return the verdict of most people; None where as many say the one as the other."""
         votes = [1 if label.verdict == "passed" else -1 for label in self.labels]
         return None if sum(votes) == 0 else sum(votes) > 0
 
     @property
     def score(self) -> float | None:
-        """The mean of their scores, None where nobody gave one."""
+        """Return the mean of their scores, None where nobody gave one."""
         scores = [label.score for label in self.labels if label.score is not None]
         return fsum(scores) / len(scores) if scores else None
 
 
 @dataclass(slots=True)
 class _Judge:
-    """All that one judge judged and people have labelled for it."""
+    """Runs that one judge judged and people have labelled for it."""
 
     by: str
     judge: str
@@ -133,7 +136,7 @@ class _Judge:
 
 
 def add_session_labels(report: Report, folder: Path) -> None:
-    """Fills in the `human` of a session's report from the human.jsonl in `folder`; a broken one is a warning."""
+    """Fill in the `human` of a session's report from the human.jsonl in `folder`; a broken one is a warning."""
     path = folder / HUMAN_FILE
     if not path.is_file() or not any("judged" in row for row in report["runs"]):
         return
@@ -144,7 +147,7 @@ def add_session_labels(report: Report, folder: Path) -> None:
 
 
 def human_results(report: Mapping[str, Any], labels: Sequence[Label], file: str) -> dict[str, Any] | None:
-    """What the labels of `file` come to for the judges of a report; None where there is no label.
+    """Return how the labels of `file` agree with the judges of a report; None where there is no label.
 
     A label counts where its run is in the report and was judged by a judge and the rubric that it was given for. Of
     several by one annotator about one run for one judge the latest counts. `labels` is the sum of those that count and
@@ -170,18 +173,18 @@ def human_results(report: Mapping[str, Any], labels: Sequence[Label], file: str)
 
 
 def _counted(row: Mapping[str, Any], labels: Sequence[Label]) -> list[Label]:
-    """The labels of a run that count for any of its judges."""
+    """Return the labels of a run that count for any of its judges."""
     latest = {id(label) for judged in row["judged"] for label in _latest(judged, labels).values()}
     return [label for label in labels if id(label) in latest]
 
 
 def _latest(judged: Mapping[str, Any], labels: Sequence[Label]) -> dict[str, Label]:
-    """What each annotator said last of a run for one judge, of labels in order of time."""
+    """Return what each annotator said last of a run for one judge, of labels in order of time."""
     return {label.annotator: label for label in labels if label.is_of(judged)}
 
 
 def _left_out(rows: Mapping[str, Mapping[str, Any]], said: Said, counted: int) -> dict[str, int]:
-    """How many labels do not count, by reason."""
+    """Count the labels that do not count, by reason."""
     found = dict.fromkeys(("other_run", "other_judge", "other_rubric", "superseded"), 0)
     for run_id, labels in said.items():
         for label in labels:
@@ -199,7 +202,7 @@ def _why_left_out(label: Label, row: Mapping[str, Any] | None) -> str:
 
 
 def _judges(rows: Mapping[str, Mapping[str, Any]], said: Said) -> list[_Judge]:
-    """The judges of the report in its order, with people's opinions."""
+    """Return the judges of the report in its order, with people's opinions."""
     judges: dict[tuple[str, str], _Judge] = {}
     for run_id, row in rows.items():
         labels = said.get(run_id, [])
@@ -280,7 +283,10 @@ def _scores(opinions: Sequence[_Opinion]) -> dict[str, Any] | None:
 
 
 def _between(counted: Sequence[Sequence[Label]]) -> dict[str, Any] | None:
-    """How far annotators agree among themselves, over the runs that several have labelled; None where none has."""
+    """Return how far annotators agree among themselves, over the runs that several have labelled;
+
+    None where none has.
+    """
     of_runs = [{label.annotator: label for label in labels} for labels in counted]
     shared = [by_annotator for by_annotator in of_runs if len(by_annotator) > 1]
     if not shared:

@@ -1,1 +1,4 @@
-"""Pure arithmetic: intervals, tests, agreement. No reports, no files."""
+"""Pure arithmetic: intervals, tests, agreement. No reports, no files.
+
+Others use: agreement, estimates, paired
+"""

@@ -33,7 +33,7 @@ class ArchiveError(AgentbenchError):
 
 
 def pack(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = str) -> list[str]:
-    """Writes the files and folders of a workspace, its private `.tmp` too; the paths of all else, which is left out.
+    """Write the files and folders of a workspace, its private `.tmp` too; the paths of all else, which is left out.
 
     `redact` is applied to names and to files that are UTF-8 text. Left out are links, files with several hard links,
     FIFOs, sockets, what cannot be read, and what nobody could put back as its path is too long. Raises ArchiveError for
@@ -63,7 +63,7 @@ def pack(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = 
 
 
 def unpack(archive: Path, workspace: Workspace) -> None:
-    """Puts back what `pack` wrote. Raises ArchiveError for what is no such archive, SandboxError for want of room."""
+    """Put back what `pack` wrote. Raises ArchiveError for what is no such archive, SandboxError for want of room."""
     try:
         for member, content in read_tar(archive, MAX_ARCHIVE_BYTES, MAX_ENTRIES):
             if member.name.count("/") > MAX_DEPTH:
@@ -83,7 +83,12 @@ def unpack(archive: Path, workspace: Workspace) -> None:
 
 
 def _put_back(member: tarfile.TarInfo, content: IO[bytes] | None, workspace: Workspace) -> None:
-    """One folder or file, through the confined opens: no name leads out. Raises PathRefusedError where one would."""
+    """Put back one folder or file, through the confined opens: no name leads out.
+
+    Raises PathRefusedError where one would.
+
+    Raises PathRefusedError where one would.
+    """
     names = components(member.name.lstrip("/"))
     if not names:
         raise PathRefusedError(f"{member.name!r} names no file or folder")
@@ -100,7 +105,7 @@ def _put_back(member: tarfile.TarInfo, content: IO[bytes] | None, workspace: Wor
 
 
 def _give_all(workspace: Workspace) -> None:
-    """Makes all that a workspace holds its owner's."""
+    """Make all that a workspace holds its owner's."""
     if workspace.owner is None:
         return
     for found in walk(str(workspace.path), []):
@@ -119,7 +124,7 @@ def _found(workspace: Workspace, left_out: list[str]) -> Iterator[Found]:
 
 
 def _content(found: Found) -> tuple[bytes, os.stat_result] | None:
-    """A regular file with its facts; None for anything else. Raises ArchiveError for one that is too large."""
+    """Return a regular file with its facts; None for anything else. Raises ArchiveError for one that is too large."""
     try:
         file = os.fdopen(open_file(found.folder, found.names[-1]), "rb")
     except (OSError, PathRefusedError):

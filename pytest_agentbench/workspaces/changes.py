@@ -1,4 +1,4 @@
-"""What a run did to its workspace: facts before and after, changes of files, and of text as unified diffs."""
+"""Changes of a workspace by a run: facts before and after, changed files, and text as unified diffs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EMPTY = Snapshot({})
 
 
 def take_snapshot(folder: str) -> Snapshot:
-    """The facts of all that a folder holds, but for the private temporary folder in it.
+    """Return the facts of all that a folder holds, but for the private temporary folder in it.
 
     Files that cannot be read, and what comes after 512 MB of others, have no hash. Raises TreeError for too many files.
     """
@@ -77,12 +77,12 @@ def digest_snapshot(snapshot: Snapshot) -> str:
 
 
 def storable_text(name: str) -> str:
-    """A path or a link's target as text that can be stored: bytes that are no UTF-8 as escapes."""
+    """Return a path or a link's target as text that can be stored: bytes that are no UTF-8 as escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _hashed(found: Found, room: int) -> tuple[int, str | None]:
-    """How much there was to read, and its hash: None for what cannot be read, or grew beyond `room`."""
+    """Return how many bytes there were to read, and their hash: None for what cannot be read, or grew beyond `room`."""
     try:
         file = os.fdopen(open_file(found.folder, found.names[-1], linked=True), "rb", buffering=0)
     except (PathRefusedError, OSError):
@@ -126,7 +126,7 @@ Facts = Mapping[Names, FileFacts]
 def compare_snapshots(
     before: Snapshot, after: Snapshot, old: Path | None, new: Workspace, wanted: Collection[str] = ()
 ) -> tuple[list[FileChange], int]:
-    """The changes, sorted by path, and how many more there were. Those of `wanted` paths are told before any other.
+    """Return the changes, sorted by path, and how many more there were. Those of `wanted` paths come before any other.
 
     `new` is the workspace and `old` the folder it was a copy of: their texts are read where they are as the snapshots
     say.
@@ -171,7 +171,10 @@ def _path(names: Names) -> str:
 
 
 def _renamed(removed: Facts, added: Facts) -> list[tuple[Names, Names]]:
-    """Where files that are gone turned up again, each once. Empty files are all the same, so they tell nothing."""
+    """Return where files that are gone turned up again, each once.
+
+    Empty files are all the same, so they tell nothing.
+    """
     gone: dict[str, list[Names]] = defaultdict(list)
     for names, facts in sorted(removed.items(), key=_first, reverse=True):
         if facts.sha256 is not None and facts.size:
@@ -185,7 +188,7 @@ def _first(item: tuple[Names, FileFacts]) -> Names:
 
 
 def _kind(old: FileFacts, new: FileFacts) -> Change | None:
-    """How one path differs. A file without a hash may hold anything, so it counts as modified."""
+    """Return how one path differs. A file without a hash may hold anything, so it counts as modified."""
     unknown = new.kind == "file" and new.sha256 is None
     if unknown or (old.kind, old.size, old.sha256, old.target) != (new.kind, new.size, new.sha256, new.target):
         return "modified"
@@ -193,11 +196,11 @@ def _kind(old: FileFacts, new: FileFacts) -> Change | None:
 
 
 class _NoDiffError(Exception):
-    """Why there is no diff of a text."""
+    """Reason why there is no diff of a text."""
 
 
 def _with_diff(path: str, change: FileChange, old: Path | None, new: Workspace, room: int) -> FileChange:
-    """The change with its diff in at most `room` characters; links, folders and the like have none."""
+    """Return the change with its diff in at most `room` characters; links, folders and the like have none."""
     if not any(facts is not None and facts.kind == "file" for facts in (change.before, change.after)):
         return change
     if room <= 0:
@@ -214,7 +217,7 @@ def _with_diff(path: str, change: FileChange, old: Path | None, new: Workspace, 
 
 
 def _lines(path: str, facts: FileFacts | None, root: Path | None, *, linked: bool) -> list[str]:
-    """The lines of a text with their ends; with `linked` also of a file with several hard links.
+    """Return the lines of a text with their ends; with `linked` also of a file with several hard links.
 
     Raises _Untold for what is none, or not to be shown.
     """
@@ -248,7 +251,7 @@ def _content(root: Path, path: str, *, linked: bool) -> bytes:
 
 
 def _unified(old: list[str], new: list[str]) -> list[str]:
-    """The lines of a unified diff. Raises _Untold where finding it takes too long."""
+    """Return the lines of a unified diff. Raises _Untold where finding it takes too long."""
     before = _common(old, new)
     after = _common(old[before:][::-1], new[before:][::-1])
     ours, theirs = old[before : len(old) - after], new[before : len(new) - after]
@@ -278,13 +281,15 @@ def _hunk(group: Sequence[tuple[str, int, int, int, int]], old: list[str], new: 
 
 
 def _range(start: int, stop: int) -> str:
-    """Lines as a hunk's header counts them, from 1; of none it names the line before."""
+    """Return lines as a hunk's header counts them, from 1; of none it names the line before."""
     lines = stop - start
     return f"{start + 1}" if lines == 1 else f"{start + 1 if lines else start},{lines}"
 
 
 def _steps(old: list[str], new: list[str]) -> int:
-    """The most steps that difflib takes: for each block in common all pairs of equal lines, popular ones left out."""
+    """Return the most steps that difflib takes: for each block in common all pairs of equal lines, without popular
+    ones.
+    """
     popular = len(new) // 100 + 1 if len(new) >= 200 else len(new)
     there = Counter(old)
     pairs = sum(count * there[line] for line, count in Counter(new).items() if count <= popular)
@@ -292,7 +297,7 @@ def _steps(old: list[str], new: list[str]) -> int:
 
 
 def _common(one: list[str], other: list[str]) -> int:
-    """How many lines they begin with alike."""
+    """Return how many lines two texts have in common at their beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 

@@ -1,4 +1,4 @@
-"""Opening and removing paths below a folder so that nothing can lead out of it, whoever writes in the folder meanwhile."""
+"""Paths below a folder, opened and removed so that nothing leads out of it, whoever writes there meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class PathRefusedError(AgentbenchError):
 
 
 def components(path: str) -> list[str]:
-    """The names along a relative path, without `.` and empty ones. Raises PathRefusedError for a path that climbs."""
+    """Return the names along a relative path, without `.` and empty ones.
+
+    Raises PathRefusedError for a path that climbs.
+    """
     if "\0" in path or len(path) > _MAX_PATH:
         raise PathRefusedError(f"{path[:80]!r}: not a usable path (NUL byte, or over {_MAX_PATH} characters)")
     if path.startswith("/"):
@@ -47,7 +50,7 @@ def components(path: str) -> list[str]:
 
 @contextmanager
 def open_folder(root: str, names: Sequence[str], *, create: bool = False, owner: int | None = None) -> Iterator[int]:
-    """The descriptor of a folder below `root`; with `create`, missing ones are made (mode 0700), `owner`'s if given.
+    """Yield the descriptor of a folder below `root`; with `create`, missing ones are made (mode 0700, `owner`'s).
 
     Raises PathRefusedError for a link on the way, FileNotFoundError and NotADirectoryError as usual.
     """
@@ -63,7 +66,7 @@ def open_folder(root: str, names: Sequence[str], *, create: bool = False, owner:
 
 
 def open_file(folder: int, name: str, *, write: bool = False, owner: int | None = None, linked: bool = False) -> int:
-    """The descriptor of the regular file `name`; with `write` it is made where missing, and emptied, and `owner`'s.
+    """Return the descriptor of the regular file `name`; with `write` made where missing, emptied, and `owner`'s.
 
     Raises PathRefusedError for links (symbolic, or a second hard one unless `linked` allows it), FIFOs, devices and
     sockets, IsADirectoryError for folders, FileNotFoundError for nothing.
@@ -89,7 +92,7 @@ def open_file(folder: int, name: str, *, write: bool = False, owner: int | None 
 
 
 def give_ownership(opened: int, owner: int | None) -> None:
-    """Makes what is open `owner`'s, user and group; None leaves it as it is."""
+    """Make what is open `owner`'s, user and group; None leaves it as it is."""
     if owner is not None:
         os.fchown(opened, owner, owner)
 
@@ -150,7 +153,10 @@ def remove_entry(folder: int, name: str) -> None:
 
 
 def _remove_tree(parent: int, name: str) -> None:
-    """Folders below are moved up before they are emptied: so no depth needs more than three descriptors."""
+    """Remove a folder with all below it.
+
+    Folders in it are moved up before they are emptied, so that no depth needs more than three descriptors.
+    """
     with _opened(parent, name) as root:
         while waiting := _folders_left(root):
             for each in waiting:
@@ -163,7 +169,7 @@ def _remove_tree(parent: int, name: str) -> None:
 
 
 def _folders_left(folder: int) -> list[str]:
-    """The names of the folders in a folder, of which all else is removed."""
+    """Remove all but the folders in a folder, and return their names."""
     return [name for name in os.listdir(folder) if not _unlink(folder, name)]
 
 
@@ -177,7 +183,7 @@ def _unlink(folder: int, name: str) -> bool:
 
 @contextmanager
 def _opened(parent: int, name: str) -> Iterator[int]:
-    """A folder, in which its owner may do everything from now on."""
+    """Open a folder, in which its owner may do everything from now on."""
     try:
         folder = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
     except PermissionError:
@@ -192,7 +198,7 @@ def _opened(parent: int, name: str) -> Iterator[int]:
 
 
 def _open_up(parent: int, name: str) -> None:
-    """Makes a folder readable that even its owner may not open; `chmod` by its name would follow a link."""
+    """Make a folder readable that even its owner may not open; `chmod` by its name would follow a link."""
     folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{folder}", stat.S_IRWXU)

@@ -1,4 +1,4 @@
-"""Workspaces: one fresh folder a run, each with a user of its own, below one folder a session, and what dead sessions left."""
+"""Workspaces: a fresh folder for each run, each with a user of its own; what dead sessions left is removed."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Owners:
             self._first += _EACH * secrets.randbelow((end - first) // _EACH)
 
     def of(self, number: int) -> int | None:
-        """The user and group id for the session's workspace of that number; None: this process's own."""
+        """Return the user and group id for the session's workspace of that number; None: this process's own."""
         return self._first + number % self._size if self._size else None
 
 
 def _range() -> tuple[int, int]:
-    """The ids to take from, empty where this process cannot give files to others."""
+    """Return the ids to take from, empty where this process cannot give files to others."""
     if os.getuid() != 0:
         return 0, 0
     for first, end in ((_FIRST, 2**31), (_SMALL_FIRST, _SMALL_END)):
@@ -54,7 +54,7 @@ def _range() -> tuple[int, int]:
 
 
 def _maps(name: str, first: int, end: int) -> bool:
-    """Whether this process's user namespace has all of these ids."""
+    """Return whether this process's user namespace has all of these ids."""
     try:
         lines = Path(f"/proc/self/{name}").read_text(encoding="ascii").splitlines()
     except OSError:  # no Linux
@@ -77,7 +77,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Workspaces:
-    """All workspaces of one session, below one folder (mode 0700) that `close` removes. Safe to use from any thread."""
+    """Workspaces of one session, below one folder (mode 0700) that `close` removes. Safe to use from any thread."""
 
     def __init__(self, base: Path | None = None) -> None:
         """`base` is where that folder is made, at the first workspace; None: the system's temporary folder."""
@@ -90,7 +90,7 @@ class Workspaces:
         self._owners = Owners()
 
     def session_folder(self) -> str:
-        """The session's folder, made at first use; then those of dead sessions are removed. Raises OSError."""
+        """Return the session's folder, made at first use; then those of dead sessions are removed. Raises OSError."""
         with self._lock:
             if self._parent is None:
                 base = os.path.realpath(self._base or tempfile.gettempdir())
@@ -100,7 +100,7 @@ class Workspaces:
             return self._parent
 
     def create(self, case_id: str) -> Workspace:
-        """A fresh, empty folder (mode 0700) for one run. Raises SandboxError where it cannot be made."""
+        """Make a fresh, empty folder (mode 0700) for one run. Raises SandboxError where it cannot be made."""
         name = re.sub(r"[^a-z0-9_-]+", "-", case_id.lower())[:40]
         number = next(self._numbers)
         owner = self._owners.of(number)
@@ -142,7 +142,7 @@ class Workspaces:
 
 
 def session_is_dead(folder: str) -> bool:
-    """Whether the session that has the folder has ended: the folder is gone, or nobody holds its lock any more.
+    """Return whether the session that has the folder has ended: the folder is gone, or nobody holds its lock any more.
 
     False where that cannot be known: it is another user's, or its file system has no locks.
     """
@@ -162,7 +162,7 @@ def session_is_dead(folder: str) -> bool:
 
 
 def host_mark() -> str:
-    """The same for this user's sessions that see the same temporary folder on the same machine, 16 hex digits.
+    """Return 16 hex digits, the same for this user's sessions that see the same temporary folder on the same machine.
 
     Sessions of other containers and machines have another one, though they may use the same docker daemon: nothing is
     known of their folders here.
@@ -178,7 +178,10 @@ def host_mark() -> str:
 
 
 def _make_session(base: str) -> tuple[str, int]:
-    """A session's folder and the descriptor that holds its lock. Under its name the lock is never seen free."""
+    """Make a session's folder and return it with the descriptor that holds its lock.
+
+    Under its name the lock is never seen free.
+    """
     folder = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
     held = os.open(f"{folder}/{_LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -190,7 +193,9 @@ def _make_session(base: str) -> tuple[str, int]:
 
 
 def _take(folder: str) -> int | None:
-    """The descriptor that holds a dead session's lock; None for one that lives. Raises OSError where there is none.
+    """Take a dead session's lock and return its descriptor; None for one that lives.
+
+    Raises OSError where there is none.
 
     While it is held the folder says that its session is dead.
     """
@@ -213,7 +218,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _sweep(base: str, own: str) -> None:
-    """Removes what this user's dead sessions left in a temporary folder."""
+    """Remove what this user's dead sessions left in a temporary folder."""
     for folder in _sessions(base):
         if folder == own:
             continue
@@ -229,7 +234,7 @@ def _sweep(base: str, own: str) -> None:
 
 
 def _end_left(folder: str) -> None:
-    """Ends what a dead session was about to start: bwrap ends with its parent, but for a moment while it sets up."""
+    """End what a dead session was about to start: bwrap ends with its parent, but for a moment while it sets up."""
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):  # it ended meanwhile, or is another user's
@@ -254,7 +259,7 @@ def _sessions(base: str) -> Iterator[str]:
 
 
 def _clear(folder: str) -> None:
-    """Removes a session's folder with all workspaces but those to keep. The lock goes last: a stop here is made up."""
+    """Remove a session's folder with all workspaces but those to keep. The lock goes last: a stop here is made up."""
     if os.path.islink(folder) or not os.path.isdir(folder):
         _remove_tree(folder)
         return
@@ -267,7 +272,7 @@ def _clear(folder: str) -> None:
 
 
 def _kept(folder: str) -> set[str]:
-    """The names of the workspaces to keep that are still there."""
+    """Return the names of the workspaces to keep that are still there."""
     try:
         with open(f"{folder}/{_KEPT}", encoding="utf-8") as file:
             names = set(file.read().splitlines())

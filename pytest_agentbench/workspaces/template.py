@@ -25,7 +25,7 @@ _CHUNK = 2**20
 
 
 def copy_tree(source: Path, target: Workspace) -> list[str]:
-    """Copies all that `source` holds; the paths of what was left out: FIFOs, sockets, devices, what cannot be read.
+    """Copy all that `source` holds; the paths of what was left out: FIFOs, sockets, devices, what cannot be read.
 
     What is there at the target's paths must be of the same kind; files are replaced. Raises TreeError where the source
     holds too much, PathRefusedError and OSError for what stands in the way, and for want of room.
@@ -58,7 +58,7 @@ def _open(found: Found) -> int | None:
 
 
 def _copy_file(found: Found, opened: int, target: Workspace, room: int) -> int:
-    """How many bytes it has. Raises TreeError where these are more than there is `room` for."""
+    """Copy a file and return how many bytes it has. Raises TreeError where these are more than there is `room` for."""
     size = 0
     with (
         os.fdopen(opened, "rb", buffering=0) as content,
@@ -90,7 +90,7 @@ def _copy_link(found: Found, target: Workspace) -> None:
 
 
 def _like(opened: int, there: os.stat_result) -> None:
-    """Gives what is open the permission bits and the time of what it is a copy of."""
+    """Give what is open the permission bits and the time of what it is a copy of."""
     os.fchmod(opened, stat.S_IMODE(there.st_mode) & 0o777)
     os.utime(opened, ns=(there.st_atime_ns, there.st_mtime_ns))
 
@@ -119,7 +119,7 @@ def template_digest(template: Path) -> str:
 
 
 def fill_workspace(workspace: Workspace, template: Path) -> Snapshot:
-    """Copies the folder into a fresh workspace; the facts of what that holds now. Takes its time: for a thread.
+    """Copy the folder into a fresh workspace; the facts of what that holds now. Takes its time: for a thread.
 
     Raises ConfigError as `template_digest` does, SandboxError for want of room.
     """

@@ -34,7 +34,7 @@ _MAX_ENTRIES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a folder holds: `size` in bytes, for files only."""
+    """Entry of a folder: `size` in bytes, for files only."""
 
     name: str
     kind: Kind
@@ -56,20 +56,20 @@ class Workspace:
     owner: int | None = None
 
     def open_read(self, relative: str) -> BinaryIO:
-        """A regular file, open for reading bytes."""
+        """Open a regular file for reading bytes."""
         names = self._names(relative)
         with open_folder(str(self.path), names[:-1]) as folder:
             return os.fdopen(open_file(folder, _last(names, relative)), "rb")
 
     def open_write(self, relative: str) -> BinaryIO:
-        """A regular file, emptied and open for writing bytes; it and its folders are made where missing."""
+        """Open a regular file, emptied, for writing bytes; it and its folders are made where missing."""
         names = self._names(relative)
         name = _last(names, relative)
         with open_folder(str(self.path), names[:-1], create=True, owner=self.owner) as folder:
             return os.fdopen(open_file(folder, name, write=True, owner=self.owner), "wb")
 
     def read_bytes(self, relative: str, limit: int = MAX_FILE_BYTES) -> bytes:
-        """The whole file; PathRefusedError where it holds more than `limit` bytes."""
+        """Return the whole file; PathRefusedError where it holds more than `limit` bytes."""
         with self.open_read(relative) as file:
             content = file.read(limit + 1)
         if len(content) > limit:
@@ -77,7 +77,7 @@ class Workspace:
         return content
 
     def read_text(self, relative: str, limit: int = MAX_FILE_BYTES) -> str:
-        """The whole file as UTF-8; UnicodeDecodeError where it is none."""
+        """Return the whole file as UTF-8; UnicodeDecodeError where it is none."""
         return self.read_bytes(relative, limit).decode("utf-8")
 
     def write_bytes(self, relative: str, content: bytes) -> None:
@@ -102,7 +102,7 @@ class Workspace:
             return
 
     def kind(self, relative: str) -> Kind | None:
-        """What lies at the path, None for nothing. A link is a `link`, whatever it leads to."""
+        """Return the kind of what lies at the path, None for nothing. A link is a `link`, whatever it leads to."""
         names = self._names(relative)
         if not names:
             return "folder"
@@ -113,19 +113,19 @@ class Workspace:
             return None
 
     def entries(self, relative: str = ".") -> list[Entry]:
-        """What one folder holds, sorted by name (the first 10,000 entries), the private temporary folder left out."""
+        """Return the entries of one folder, sorted by name (the first 10,000), without the private temporary folder."""
         names = self._names(relative)
         with open_folder(str(self.path), names) as folder, os.scandir(folder) as found:
             items = [_entry(item) for item in islice(found, _MAX_ENTRIES) if names or item.name != PRIVATE_TMP]
         return sorted(items, key=lambda entry: entry.name)
 
     def private_tmp(self) -> Path:
-        """The private temporary folder, made now if need be: what the agent calls `/tmp`."""
+        """Return the private temporary folder, made now if need be: what the agent calls `/tmp`."""
         with open_folder(str(self.path), [PRIVATE_TMP], create=True, owner=self.owner):
             return self.path / PRIVATE_TMP
 
     def _names(self, path: str) -> list[str]:
-        """The components below the workspace; absolute paths count under the private view only."""
+        """Return the components below the workspace; absolute paths count under the private view only."""
         if path.startswith("/"):
             for own in (f"{self.path}/", f"{WORKSPACE}/"):
                 if f"{path}/" == own or path.startswith(own):
@@ -146,7 +146,7 @@ def _last(names: list[str], path: str) -> str:
 
 
 def kind_of(found: os.stat_result) -> Kind:
-    """What it is; a link is a `link`."""
+    """Return the kind of an entry; a link is a `link`."""
     if stat.S_ISREG(found.st_mode):
         return "file"
     if stat.S_ISDIR(found.st_mode):

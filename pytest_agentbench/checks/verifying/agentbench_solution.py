@@ -29,7 +29,9 @@ class Ended(NamedTuple):
 
 
 class Solution:
-    """What the agent left. Each call and run is a process of its own, of which nothing is left when it has ended.
+    """Solution that the agent left.
+
+    Each call and run is a process of its own, of which nothing is left when it has ended.
 
     `seconds` is how long each may take, `pythonpath` are the folders that functions are imported from.
     """

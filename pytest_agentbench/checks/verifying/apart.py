@@ -36,7 +36,7 @@ _MAX_FILE = 8 * 2**20
 
 
 class _Refused(Exception):
-    """What the verifier is told in place of a result."""
+    """Text that the verifier is told in place of a result."""
 
 
 class Asked:

@@ -78,7 +78,10 @@ def _shut_off() -> None:
 
 
 def _watch(child: int, sources: tuple[int, int, int], deadline: float, heard: _Heard) -> dict[str, Any]:
-    """What the tests' process reports until it has ended. It is killed at the deadline, and where it says too much."""
+    """Return what the tests' process reports until it has ended.
+
+    It is killed at the deadline, and where it says too much.
+    """
     events, output, wake = sources
     selector = selectors.DefaultSelector()
     for source in sources:
@@ -109,7 +112,7 @@ def _watch(child: int, sources: tuple[int, int, int], deadline: float, heard: _H
 
 
 class _Heard:
-    """What the tests' process has said so far. Nothing of it is trusted to have a form, or an end."""
+    """Report of the tests' process so far. Nothing of it is trusted to have a form, or an end."""
 
     def __init__(self, key: bytes) -> None:
         self._key, self._signed = key, 0
@@ -189,7 +192,7 @@ class _Heard:
 
 
 def _text(value: Any) -> str:
-    """A text that UTF-8 can carry. Raises TypeError for another thing."""
+    """Return the value as a text that UTF-8 can carry. Raises TypeError for another thing."""
     if not isinstance(value, str):
         raise TypeError(value)
     return value.encode("utf-8", "replace").decode("utf-8")
@@ -211,7 +214,7 @@ def _kill(child: int) -> None:
 
 
 def _exit_code(status: int) -> int:
-    """The exit code, -n for signal n."""
+    """Return the exit code, -n for signal n."""
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
@@ -334,7 +337,7 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
 
 
 def _root_and_shadow(path: str) -> tuple[str, str | None]:
-    """The folder that a test's file is imported from, and what would be imported in place of it or of its packages."""
+    """Return the folder that a test's file is imported from, and what would be imported instead of it."""
     if os.path.basename(path) == "__init__.py":
         path = os.path.dirname(path)
     while True:
@@ -349,7 +352,7 @@ def _root_and_shadow(path: str) -> tuple[str, str | None]:
 
 
 def _is_wanted(name: str, wanted: tuple[str, ...]) -> bool:
-    """Whether a test is named: itself, its function, its class, its file or a folder above."""
+    """Return whether a test is named: itself, its function, its class, its file or a folder above."""
     return any(name == each or name.startswith((each + "[", each + "::", each.rstrip("/") + "/")) for each in wanted)
 
 

@@ -29,7 +29,7 @@ VERIFY = "verify"
 
 
 async def run_verifiers(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec) -> tuple[CheckResult, ...]:
-    """The results of the case's verifiers, in its order, each from a fresh sandbox as `spec` says, without network.
+    """Return the results of the case's verifiers in its order, each from a fresh sandbox by `spec`, without network.
 
     What the agent's work comes to is `passed` or `failed`; `error` is what kept a verifier from telling. Never raises.
     """
@@ -37,7 +37,7 @@ async def run_verifiers(context: CheckContext, sandboxes: Sandboxes, spec: Sandb
 
 
 def no_workspace(case: Case) -> tuple[CheckResult, ...]:
-    """The results where the answers are predictions."""
+    """Return the results where the answers are predictions."""
     found = Verdict("error", "predictions are answers only: there is no workspace to verify")
     return tuple(_result(verifier, found) for verifier in case.verify)
 
@@ -103,7 +103,7 @@ async def _run(
 
 
 def _changed(verifier: Verifier, target: Workspace, hidden: Content) -> str | None:
-    """What became of a hidden file that is not what it was, None where all are."""
+    """Return what became of a hidden file that is not what it was, None where all are."""
     try:
         now = hidden_content(verifier, target)
     except TreeError as error:

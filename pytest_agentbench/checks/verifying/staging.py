@@ -38,7 +38,7 @@ Content = Mapping[str, str]
 
 
 def stage(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> Content:
-    """Fills the empty folder `target` from what the run has `left`, None for nothing. Takes its time: for a thread.
+    """Fill the empty folder `target` from what the run has `left`, None for nothing. Takes its time: for a thread.
 
     Files that steer Python or pytest, and tests that the verifier names, are as in the case's template, or gone; the
     agent's private /tmp is not copied. Then the hidden files are put in, whatever the agent had in their place, and
@@ -65,7 +65,7 @@ def copy_left(left: Workspace, target: Workspace) -> None:
 
 
 def hidden_content(verifier: Verifier, target: Workspace) -> Content:
-    """What lies now where the hidden files were put."""
+    """Return what lies now where the hidden files were put."""
     found: dict[str, str] = {}
     for hidden in verifier.files:
         path = _normal(hidden.target)
@@ -91,7 +91,7 @@ def source_digest(hidden: HiddenFile) -> str:
 
 
 def _held(folder: Path) -> Content:
-    """The files and links below a folder; not the caches that Python makes."""
+    """Return the files and links below a folder; not the caches that Python makes."""
     facts = take_snapshot(str(folder)).facts
     return {
         "/".join(names): f"{each.kind} {each.sha256} {each.target} {each.mode & stat.S_IXUSR}"
@@ -101,7 +101,7 @@ def _held(folder: Path) -> Content:
 
 
 def _take_over(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> None:
-    """Copies what the run has left, but for what the agent has no say in."""
+    """Copy what the run has left, but for what the agent has no say in."""
     if left is not None:
         copy_left(left, target)
     template = () if case.workspace is None else tuple(_steering(case.workspace))
@@ -116,7 +116,8 @@ def _take_over(case: Case, verifier: Verifier, left: Workspace | None, target: W
 
 
 def _decisive(verifier: Verifier, root: Path) -> Iterator[str]:
-    """The paths of the tests that the verifier names, of its configuration, and of packages that only tests import."""
+    """Yield the paths of the tests that the verifier names, of its configuration, and of packages that only tests
+    import."""
     if verifier.pytest is None:
         return
     tests = {_normal(name.partition("::")[0]) for name in verifier.pytest.ids}
@@ -135,7 +136,7 @@ def _normal(path: str) -> str:
 
 
 def _unlock(root: Path) -> None:
-    """Lets this process write in all folders of a copy, whatever the agent allowed in its own."""
+    """Let this process write in all folders of a copy, whatever the agent allowed in its own."""
     for folder, folders, _ in os.walk(root):
         for name in folders:
             path = os.path.join(folder, name)
@@ -144,7 +145,7 @@ def _unlock(root: Path) -> None:
 
 
 def _steering(root: Path) -> Iterator[str]:
-    """The paths below `root` of all that has such a name, outermost only. Links are not followed."""
+    """Yield the paths below `root` of all that has such a name, outermost only. Links are not followed."""
     for folder, folders, files in os.walk(root):
         below = os.path.relpath(folder, root)
         named = [name for name in [*folders, *files] if _STEERING.fullmatch(name) or _COMPILED.fullmatch(name)]
@@ -153,7 +154,7 @@ def _steering(root: Path) -> Iterator[str]:
 
 
 def _put(source: Path, path: str, target: Workspace) -> None:
-    """A file or folder in place of whatever lies at the path; what is no folder on the way becomes one."""
+    """Put a file or folder in place of whatever lies at the path; what is no folder on the way becomes one."""
     _make_way(path, target)
     names = path.split("/")
     if source.is_dir():
@@ -197,7 +198,7 @@ def _end_of(path: str, root: Path) -> str:
 
 
 def _make_way(path: str, target: Workspace) -> None:
-    """Removes what lies at the path, and on the way to it what is no folder: a link is never followed."""
+    """Remove what lies at the path, and on the way to it what is no folder: a link is never followed."""
     names = path.split("/")
     for depth in range(1, len(names)):
         above = target.path.joinpath(*names[:depth])

@@ -29,7 +29,7 @@ class _Unreadable(Exception):
 
 
 def plain_environment(sandbox: Sandbox) -> dict[str, str]:
-    """Variables that keep a verifier's programs from obeying what lies in the workspace."""
+    """Return variables that keep a verifier's programs from obeying what lies in the workspace."""
     return {
         "HOME": private_path(sandbox, ""),
         "PYTHONNOUSERSITE": "1",
@@ -39,13 +39,13 @@ def plain_environment(sandbox: Sandbox) -> dict[str, str]:
 
 
 def private_path(sandbox: Sandbox, name: str) -> str:
-    """A path in the sandbox's /tmp as its programs see it."""
+    """Return a path in the sandbox's /tmp as its programs see it."""
     folder = str(sandbox.workspace.private_tmp()) if sandbox.kind == "local" else "/tmp"  # noqa: S108 - its own
     return f"{folder}/{name}".rstrip("/")
 
 
 async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping[str, str]) -> Verdict:
-    """What the verifier's command finds. Raises SandboxError where the sandbox fails."""
+    """Return the verdict of the verifier's command. Raises SandboxError where the sandbox fails."""
     assert verifier.command is not None
     name = f"result-{secrets.token_hex(16)}.json"
     ended = await sandbox.exec(
@@ -66,19 +66,19 @@ async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping
 
 
 def printed(output: str) -> dict[str, str]:
-    """What a verifier printed, as evidence: nothing is read from it but what the case asks for."""
+    """Return what a verifier printed, as evidence: nothing is read from it but what the case asks for."""
     return {"printed": output} if output.strip() else {}
 
 
 def killed_for(ended: ExecResult, verifier: Verifier) -> str:
-    """The sentence for a verifier that was killed."""
+    """Return the sentence for a verifier that was killed."""
     if ended.killed == "time-out":
         return f"the verifier had not ended after {verifier.timeout_seconds:g} s"
     return f"the verifier was killed: it broke the sandbox's limit of {ended.killed}"
 
 
 async def _result(sandbox: Sandbox, name: str) -> dict[str, Any] | None:
-    """What the command wrote to its file, None where it wrote none."""
+    """Return what the command wrote to its file, None where it wrote none."""
     try:
         found = loads((await sandbox.get(f"/tmp/{name}", _MAX_RESULT)).decode("utf-8"))  # noqa: S108 - the sandbox's
     except FileNotFoundError:
@@ -117,7 +117,7 @@ _FAULT = 300
 
 
 def python_of(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
-    """The Python that runs tests in such a sandbox, the image's or else this one; and the sandbox with it in sight."""
+    """Return the Python that runs tests in such a sandbox, the image's or else this one, and the sandbox showing it."""
     plain = replace(spec, network=False)
     if spec.kind == "docker":
         return "python3", plain
@@ -128,7 +128,7 @@ def python_of(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
 
 
 async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str, environment: Mapping[str, str]) -> Verdict:
-    """What the tests say. Raises SandboxError where the sandbox fails.
+    """Return what the tests say. Raises SandboxError where the sandbox fails.
 
     They import what lies in the folder that PYTHONPATH of the `environment` names, too.
     """
@@ -162,7 +162,7 @@ def _driver() -> str:
 
 
 def _said(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
-    """Whether the driver has begun, and its reply: of what may have been written, the lines that have the token."""
+    """Return whether the driver has begun, and its reply: only lines that have the token count."""
     lines = [line for line in output.split("\n") if token in line]
     try:
         found = [json.loads(line) for line in lines]
@@ -172,7 +172,9 @@ def _said(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
 
 
 def _no_reply(ended: ExecResult, verifier: Verifier, *, begun: bool) -> Verdict:
-    """What ends a driver that has begun comes from the code under test. All else is the sandbox's fault."""
+    """Return the verdict where a driver ended without reply: the code under test ends one that has begun, all else is
+    the sandbox's fault.
+    """
     how = killed_for(ended, verifier) if ended.killed is not None else f"exit code {ended.exit_code}"
     if begun:
         return Verdict("failed", f"what runs the tests was ended before it could tell: {how}")
@@ -200,7 +202,7 @@ def _judged(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -
 
 
 def _faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Iterator[str]:
-    """Every reason not to count what was reported as passed."""
+    """Yield every reason not to count what was reported as passed."""
     tests: dict[str, dict[str, Any]] = reply["tests"]
     if reply["stopped"] == "time-out":
         yield f"they had not ended after {verifier.timeout_seconds:g} s"
@@ -222,12 +224,12 @@ def _faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -
 
 
 def is_named(test: str, name: str) -> bool:
-    """Whether the node id is that of a test, or below a function, class, file or folder, of that name."""
+    """Return whether the node id is that of a test, or below a function, class, file or folder, of that name."""
     return test == name or test.startswith((f"{name}[", f"{name}::", f"{name}/"))
 
 
 def _evidence(reply: Mapping[str, Any]) -> str | None:
-    """Of the first message that there is, what pytest marks as the error, on one line; or else its end."""
+    """Return what pytest marks as the error in the first message that there is, on one line; else the message's end."""
     messages: Sequence[str] = [message for _, message in reply["problems"]]
     messages = [*messages, *(each.get("message", "") for each in reply["tests"].values())]
     message = next(filter(None, messages), None)
@@ -238,6 +240,6 @@ def _evidence(reply: Mapping[str, Any]) -> str | None:
 
 
 def _normal(name: str) -> str:
-    """A test's name as pytest says it: its path without `.` and needless slashes."""
+    """Return a test's name as pytest says it: its path without `.` and needless slashes."""
     path, colons, rest = name.partition("::")
     return "/".join(part for part in path.split("/") if part not in ("", ".")) + colons + rest

@@ -1,4 +1,7 @@
-"""Import: case files of other tools become cases and datasets of ours."""
+"""Import: case files of other tools become cases and datasets of ours.
+
+Others use: nothing
+"""
 
 from pytest_agentbench.cli.commands import Command
 

@@ -15,7 +15,7 @@ _TOOLS = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with the tools that it knows."""
+    """Add the command with the tools that it knows."""
     parser = subparsers.add_parser(
         "import",
         help="turn case files of DeepEval, Inspect or promptfoo into cases",
@@ -32,7 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the cases; what did not come along goes to stderr."""
+    """Write the cases; what did not come along goes to stderr."""
     from pytest_agentbench.cli.places import existing
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.packs.importers.drafts import Gathered

@@ -20,7 +20,7 @@ _USED = {"input", "expected_output", "actual_output", "expected_tools", "expecta
 
 
 def read(path: Path) -> Gathered:
-    """The goldens of a file. Raises ConfigError where it cannot be read at all."""
+    """Return the goldens of a file. Raises ConfigError where it cannot be read at all."""
     gathered = Gathered()
     for number, row in enumerate(read_rows(path, gathered), 1):
         _golden(row, number, gathered)
@@ -66,7 +66,7 @@ def _golden(row: Row, number: int, gathered: Gathered) -> None:
 
 
 def _reason_against(golden: Mapping[str, Any]) -> str | None:
-    """Why a golden becomes no case; None where it does."""
+    """Return why a golden becomes no case; None where it does."""
     if filled(golden.get("scenario")) is not None:
         return "scenario: a conversation with a simulated user; there is none here, write its messages to a test.yaml"
     if filled(golden.get("input")) is None:
@@ -92,7 +92,7 @@ def _is_list_of(value: Any, fits: Any) -> bool:
 
 
 def _said(expectations: Mapping[str, Any]) -> list[str]:
-    """The keys of an `expectations` object that hold statements."""
+    """Return the keys of an `expectations` object that hold statements."""
     return [name for name in ("must", "must_not", "mustNot") if expectations.get(name)]
 
 
@@ -116,7 +116,7 @@ def _note_judge(said: Mapping[str, Any] | None, place: Place, gathered: Gathered
 
 
 def _metadata(golden: Mapping[str, Any]) -> dict[str, Any]:
-    """What the agent is not shown and nothing is decided by; the arguments of expected tools too."""
+    """Return what the agent is not shown and nothing is decided by; the arguments of expected tools too."""
     kept = {name: value for name, value in golden.items() if name not in _USED and value not in (None, "", [], {})}
     if golden["expected_tools"]:
         kept["expected_tools"] = golden["expected_tools"]

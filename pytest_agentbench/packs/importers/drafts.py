@@ -1,4 +1,4 @@
-"""What readers of other tools' files hand to the writer of ours: drafts of cases, and the rows behind them."""
+"""Drafts of cases, with the rows behind them: readers of other tools' files hand them to the writer of ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_DEPTH = 50
 
 @dataclass(frozen=True)
 class Place:
-    """Where something stands in a foreign file; `line` and `column` count from 1."""
+    """Place in a foreign file; `line` and `column` count from 1."""
 
     file: str
     line: int = 1
@@ -61,20 +61,20 @@ class Draft:
 
     @property
     def decided(self) -> bool:
-        """Whether something can fail it."""
+        """Return whether something can fail it."""
         return bool(self.reference is not None or self.checks or self.expectations)
 
 
 @dataclass
 class Gathered:
-    """What a file holds: `drafts`, rows that become no case (`lost`), and what cases come without (`notes`)."""
+    """Contents of a file: `drafts`, rows that become no case (`lost`), and what cases come without (`notes`)."""
 
     drafts: list[Draft] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def lose(self, place: object, reason: str) -> None:
-        """A row that becomes no case, and why."""
+        """Add a row that becomes no case, and why."""
         self.lost.append(f"{place}: not imported: {reason}")
 
     def note(self, place: object, text: str) -> None:
@@ -91,7 +91,7 @@ SUFFIXES = (".json", ".jsonl", ".csv")
 
 @dataclass(frozen=True)
 class Row:
-    """One object of a file."""
+    """Object of a file, with its place."""
 
     place: Place
     value: dict[str, Any]
@@ -100,7 +100,7 @@ class Row:
 def read_rows(
     path: Path, gathered: Gathered, inside: str = "items", only: Collection[str] | None = None
 ) -> Iterator[Row]:
-    """Every object of the file, with the keys `only`; what is none goes to `gathered` as lost.
+    """Yield every object of the file, with the keys `only`; what is none goes to `gathered` as lost.
 
     A JSON document may hold its list below the key `inside`. Raises ConfigError where the file cannot be read at all.
     """
@@ -117,7 +117,7 @@ def read_rows(
 
 
 def fit_row(place: Place, value: Any, gathered: Gathered, only: Collection[str] | None = None) -> Iterator[Row]:
-    """The row of a value, or none where it can be no row: that is lost."""
+    """Yield the row of a value, or none where it can be no row: that is lost."""
     if only is not None and isinstance(value, dict):
         value = {key: each for key, each in value.items() if key in only}
     reason = _unfit(value)
@@ -128,7 +128,7 @@ def fit_row(place: Place, value: Any, gathered: Gathered, only: Collection[str] 
 
 
 def _unfit(value: Any) -> str | None:
-    """Why a value cannot be a row that is written again; None where it can."""
+    """Return why a value cannot be a row that is written again; None where it can."""
     if not isinstance(value, dict):
         return f"found {json.dumps(value)[:40]}, expected an object"
     if lies_deep(value, MAX_DEPTH):
@@ -143,7 +143,7 @@ def _unfit(value: Any) -> str | None:
 
 
 def _table(path: Path, gathered: Gathered) -> Iterator[Row]:
-    """The rows of a CSV file by its header."""
+    """Yield the rows of a CSV file by its header."""
     try:
         text = read_bytes(path, MAX_TABLE).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -189,12 +189,12 @@ def _large_cells() -> Iterator[None]:
 
 
 def whole(path: Path, limit: int) -> Any:
-    """A JSON document's value. Raises ConfigError where it is none, or larger than `limit` bytes."""
+    """Return a JSON document's value. Raises ConfigError where it is none, or larger than `limit` bytes."""
     return parsed(read_bytes(path, limit), str(path))
 
 
 def parsed(content: bytes, file: str) -> Any:
-    """The same of bytes that a file holds."""
+    """Parse the bytes of a file as JSON. Raises ConfigError where they are none."""
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
@@ -204,12 +204,15 @@ def parsed(content: bytes, file: str) -> Any:
 
 
 def filled(value: Any) -> str | None:
-    """A text that is not blank; None for everything else."""
+    """Return a text that is not blank; None for everything else."""
     return value if isinstance(value, str) and value.strip() else None
 
 
 def from_cell(value: Any) -> Any:
-    """What a cell of a table holds as JSON, an empty one as None; everything else as it is. Raises ValueError."""
+    """Return the JSON value of a table's cell, None for an empty one; everything else as it is.
+
+    Raises ValueError.
+    """
     if not isinstance(value, str):
         return value
     return json.loads(value) if value.strip() else None

@@ -25,7 +25,7 @@ _OF_A_LOG = (*_OF_A_CASE, "output", "error", "attachments")
 
 
 def read(path: Path) -> Gathered:
-    """The samples of a file. Raises ConfigError where it cannot be read at all."""
+    """Return the samples of a file. Raises ConfigError where it cannot be read at all."""
     gathered = Gathered()
     if path.suffix == ".eval":
         _add_archive(path, gathered)
@@ -43,7 +43,7 @@ def _name(sample: Mapping[str, Any], number: int) -> str:
 
 
 def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gathered: Gathered) -> None:
-    """One draft for each sample, with the answers of all its epochs."""
+    """Add one draft for each sample, with the answers of all its epochs."""
     task = _task(header, Place(str(path)), gathered)
     answers: dict[str, list[str]] = {}
     for number, row in enumerate(samples, 1):
@@ -88,7 +88,10 @@ def _task(header: Mapping[str, Any], place: Place, gathered: Gathered) -> Task:
 
 
 def _objects(header: Mapping[str, Any], part: str, name: str, place: Place) -> list[dict[str, Any]]:
-    """A list of objects in a part of the log, empty where it is not there. Raises ConfigError for what is none."""
+    """Return a list of objects in a part of the log, empty where it is not there.
+
+    Raises ConfigError for what is none.
+    """
     given = header.get(part)
     found = given.get(name) if isinstance(given, dict) else given
     if found is None:
@@ -105,7 +108,7 @@ def _answers(sample: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _attached(value: Any, sample: Mapping[str, Any]) -> Any:
-    """The value with the texts that the log keeps apart from it put back. Raises Unfit where one is missing."""
+    """Put the texts back that the log keeps apart from a value. Raises Unfit where one is missing."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         attachments = sample.get("attachments")
         text = attachments.get(value.removeprefix(_ATTACHMENT)) if isinstance(attachments, dict) else None
@@ -118,7 +121,7 @@ def _attached(value: Any, sample: Mapping[str, Any]) -> Any:
 
 
 def _add_archive(path: Path, gathered: Gathered) -> None:
-    """The same of an .eval file, which is a zip archive: one sample after the other is held whole."""
+    """Add the drafts of an .eval file, which is a zip archive: one sample after the other is held whole."""
     try:
         archive = ZipReader(path, MAX_LOG)
     except (OSError, ArchiveRefusedError) as error:
@@ -143,7 +146,7 @@ def _samples(archive: ZipReader, names: Iterable[str], path: Path, gathered: Gat
 
 
 def _member(archive: ZipReader, name: str, path: Path) -> dict[str, Any]:
-    """A JSON object of the archive."""
+    """Return a JSON object of the archive."""
     file = f"{path}!{name}"
     try:
         content = archive.read(name, MAX_MEMBER)

@@ -36,12 +36,12 @@ _GRADED = ("model_graded_qa", "model_graded_fact")
 
 
 class Unfit(Exception):
-    """Why a sample becomes no case."""
+    """Reason why a sample becomes no case."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a log says of all its samples: the scorer (with its options), and messages that solvers put in front."""
+    """Facts that a log has of all its samples: the scorer (with options), and messages that solvers put in front."""
 
     scorer: str | None = None
     options: Mapping[str, Any] | None = None
@@ -49,7 +49,7 @@ class Task:
 
 
 def left_out(task: Task) -> Iterator[str]:
-    """What the scorer does that its counterpart here does not."""
+    """Yield what the scorer does that its counterpart here does not."""
     options = task.options or {}
     if task.scorer is None:
         return
@@ -72,7 +72,7 @@ def add_sample(
     gathered: Gathered,
     task: Task = Task(),
 ) -> Draft | None:
-    """Adds the draft of a sample, whose files may lie in or below `folder`. None where it becomes no case."""
+    """Add the draft of a sample, whose files may lie in or below `folder`. None where it becomes no case."""
     try:
         draft = _draft(sample, place, name, folder, gathered, task)
     except Unfit as error:
@@ -136,7 +136,7 @@ def _decided(targets: tuple[str, ...], choices: tuple[str, ...], task: Task) -> 
 
 
 def _pattern(targets: tuple[str, ...], location: str, task: Task) -> dict[str, Any]:
-    """What `match` and `includes` look for: one of the targets, at an end but for punctuation, or anywhere."""
+    """Return what `match` and `includes` look for: one of the targets, at an end but for punctuation, or anywhere."""
     any_of = "|".join(regex.escape(_inner(target, task.scorer), literal_spaces=True) for target in targets)
     pattern = {
         "begin": rf"\A{_SKIPPED}(?:{any_of})",
@@ -148,7 +148,7 @@ def _pattern(targets: tuple[str, ...], location: str, task: Task) -> dict[str, A
 
 
 def _inner(target: str, scorer: str | None) -> str:
-    """What of a target the scorer compares."""
+    """Return what of a target the scorer compares."""
     if scorer == "includes":
         return target
     return (scorer is not None and target.strip(_IGNORED)) or target.strip()
@@ -190,7 +190,7 @@ def _targets(given: Any) -> tuple[str, ...]:
 
 
 def _choices(given: Any) -> tuple[str, ...]:
-    """As Inspect reads them: a list, or a text with commas (else spaces) between them."""
+    """Return the choices as Inspect reads them: a list, or a text with commas (else spaces) between them."""
     if isinstance(given, str):
         given = [part for part in (given.split(",") if "," in given else given.split()) if part.strip()]
     if given is None:
@@ -240,7 +240,7 @@ def _refuse_clashes(paths: Sequence[PurePosixPath]) -> None:
 
 
 def _content(path: str, text: str, folder: Path) -> bytes:
-    """A file's bytes: of a data URL, of a file in or below `folder`, else the text itself."""
+    """Return a file's bytes: of a data URL, of a file in or below `folder`, else the text itself."""
     head, comma, data = text.partition(",")
     if head.startswith("data:") and head.endswith(";base64") and comma:
         try:
@@ -254,7 +254,7 @@ def _content(path: str, text: str, folder: Path) -> bytes:
 
 
 def beside(text: str, folder: Path) -> Path | None:
-    """The file that a text names, None where it names none; Unfit where it lies outside of the folder.
+    """Return the file that a text names, None where it names none; Unfit where it lies outside of the folder.
 
     Inspect takes a text for a path where such a file is there, else for the content.
     """
@@ -277,7 +277,7 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def _sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
-    """The Dockerfile, and whether there is a sandbox; a text says what a person has to do for it."""
+    """Return the Dockerfile, and whether there is a sandbox; a text says what a person has to do for it."""
     if isinstance(given, dict):  # in a log
         given = [given.get("type"), given.get("config")] if given.get("config") else given.get("type")
     if isinstance(given, str) and given.lstrip().startswith("["):
@@ -298,5 +298,5 @@ def _sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
 
 
 def _tools(files: bool, sandboxed: bool) -> tuple[str, ...]:
-    """In Inspect a solver brings the tools; files and a sandbox are of no use without any."""
+    """Name the tools a case gets: a solver brings them in Inspect; files and a sandbox are of no use without any."""
     return (*(("exec_shell",) if sandboxed else ()), *(("read_file", "write_file", "list_files") if files else ()))

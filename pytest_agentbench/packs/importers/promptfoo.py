@@ -43,7 +43,7 @@ class _Config:
 
 
 def read(path: Path) -> Gathered:
-    """The tests of a config. Raises ConfigError where it cannot be read at all."""
+    """Return the tests of a config. Raises ConfigError where it cannot be read at all."""
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ConfigError(f"{path}: expected promptfooconfig.yaml (or .json); a config that is code is not run")
     spot = top(path)
@@ -84,7 +84,7 @@ def _note_left_out(test: Spot, gathered: Gathered) -> None:
 
 
 def _add(test: Spot, name: str, config: _Config, gathered: Gathered) -> None:
-    """The drafts of a test."""
+    """Add the drafts of a test."""
     _note_left_out(test, gathered)
     wanted = test.below("prompts") if test.value.get("prompts") is not None else config.default.below("prompts")
     references = [str(each.value) for each in wanted.each()]
@@ -112,7 +112,7 @@ def _add(test: Spot, name: str, config: _Config, gathered: Gathered) -> None:
 def _add_draft(
     test: Spot, name: str, prompt: Prompt, values: Mapping[str, Any], config: _Config, gathered: Gathered
 ) -> None:
-    """Adds the draft of one prompt with one combination of values. Raises TemplateError where it becomes no case."""
+    """Add the draft of one prompt with one combination of values. Raises TemplateError where it becomes no case."""
     options = {**_object(config.default.value.get("options")), **_object(test.value.get("options"))}
     before, after = (str(options.get(key) or "") for key in ("prefix", "suffix"))
     values = resolved(values)
@@ -149,7 +149,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _assertions(test: Spot, gathered: Gathered) -> Iterator[Spot]:
-    """The assertions of a test; those of a set stand for themselves."""
+    """Yield the assertions of a test; those of a set stand for themselves."""
     for spot in test.below("assert").each():
         if isinstance(spot.value, dict) and spot.value.get("type") == _SET:
             for name in ("threshold", "weight"):
@@ -176,7 +176,7 @@ def _decide(spot: Spot, values: Mapping[str, Any], decided: Decided, config: _Co
 
 
 def _value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
-    """What an assertion compares with: texts with their variables, the contents of files, everything else as it is."""
+    """Return the value that an assertion compares with: variables and the contents of files are put in."""
     if isinstance(value, list):
         return [_value(each, values, folder) if isinstance(each, str) else each for each in value]
     if not isinstance(value, str):
@@ -187,7 +187,7 @@ def _value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
 
 
 def _template(reference: Any, config: Spot) -> dict[str, Any]:
-    """What `#/assertionTemplates/name` names."""
+    """Return what `#/assertionTemplates/name` names."""
     found: Any = config.value
     for part in str(reference).removeprefix("#/").split("/"):
         found = found.get(part) if isinstance(found, dict) else None

@@ -26,7 +26,7 @@ _SPACES = r"\s\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 
 
 def python_pattern(pattern: str) -> tuple[str, str]:
-    r"""The flags (a text to put in front) and the pattern that find in Python what this one finds in JavaScript.
+    r"""Return the flags (a text to put in front) and the pattern that find in Python what this one finds in JavaScript.
 
     There `$` is the very end, `\d`, `\w` and `\b` know ASCII alone, and braces that count nothing stand for themselves.
 
@@ -56,7 +56,7 @@ _AS = {"brace": r"\{", "end": r"\Z", "bracket": r"\["}
 
 
 def _with_spaces(pieces: list[str]) -> list[str]:
-    """The pieces with the white space of Unicode named, which ASCII leaves out and JavaScript does not."""
+    """Return the pieces with the white space of Unicode named, which ASCII leaves out and JavaScript does not."""
     within, named = False, []
     for piece in pieces:
         within = (within and piece != "]") or piece in ("[", "[^")
@@ -74,12 +74,12 @@ _DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 
 
 class Unmapped(Exception):
-    """Why an assertion has no counterpart."""
+    """Reason why an assertion has no counterpart."""
 
 
 @dataclass
 class Decided:
-    """What decides a case."""
+    """Checks, metrics and expectations that decide a case."""
 
     checks: list[dict[str, Any]] = field(default_factory=list)
     expectations: list[dict[str, Any]] = field(default_factory=list)
@@ -97,7 +97,8 @@ class _Assertion:
     weight: Any
 
     def texts(self) -> list[str]:
-        """The value as texts, none of them empty; several where the type takes several: a list, or between commas."""
+        """Return the value as texts, none of them empty; several where the type takes several: a list, or between
+        commas."""
         several = self.kind.endswith(("-all", "-any"))
         value = self.value
         if isinstance(value, str):
@@ -112,21 +113,24 @@ class _Assertion:
         return texts
 
     def text(self) -> str:
-        """The value as one text that is not blank."""
+        """Return the value as one text that is not blank."""
         texts = self.texts()
         if len(texts) != 1 or not texts[0].strip():
             raise Unmapped(f"found the value {self.value!r:.60}, expected a text")
         return texts[0]
 
     def number(self, what: str) -> float:
-        """The threshold."""
+        """Return the threshold as a number."""
         if not isinstance(self.threshold, int | float) or isinstance(self.threshold, bool) or self.threshold < 0:
             raise Unmapped(f"found the threshold {self.threshold!r}, expected {what}")
         return float(self.threshold)
 
 
 def from_text(text: str) -> dict[str, Any]:
-    """An assertion as a cell of a table has it: `contains: x`, `not-icontains: x`, `similar(0.8): x`; or a text"""
+    """Return an assertion as a cell of a table has it:
+
+    `contains: x`, `not-icontains: x`, `similar(0.8): x`; or a text
+    """
     text = text.strip()
     head, _, rest = text.partition(":")
     if head in ("fn", "eval"):
@@ -141,7 +145,7 @@ def from_text(text: str) -> dict[str, Any]:
 
 
 def decide(assertion: Mapping[str, Any], value: Any, decided: Decided) -> list[str]:
-    """Adds what stands for an assertion, whose `value` is filled in. Returns what its counterpart comes without.
+    """Add what stands for an assertion, whose `value` is filled in. Returns what its counterpart comes without.
 
     :raises Unmapped: it has none.
     """
@@ -251,7 +255,7 @@ def _json(decided: Decided, schema: Mapping[str, Any]) -> None:
 
 
 def _has_format(schema: Any) -> bool:
-    """Whether the keyword `format` is anywhere in it; a property of that name has no text."""
+    """Return whether the keyword `format` is anywhere in it; a property of that name has no text."""
     if isinstance(schema, dict):
         return isinstance(schema.get("format"), str) or any(map(_has_format, schema.values()))
     return isinstance(schema, list) and any(map(_has_format, schema))
@@ -308,7 +312,7 @@ def _tool_used(found: _Assertion, decided: Decided) -> None:
 
 
 def _between_commas(text: str) -> list[str]:
-    """The texts between commas; one in double quotes may hold commas, and quotes that are doubled or escaped."""
+    """Return the texts between commas; one in double quotes may hold commas, and quotes that are doubled or escaped."""
     text = text.rstrip(", \t\r\n")
     cells, at = [], 0
     while at < len(text):

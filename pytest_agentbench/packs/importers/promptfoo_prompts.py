@@ -25,11 +25,11 @@ _CODE = re.compile(r"\{\{.{0,60}?\}\}|\{%.{0,60}?%\}|\{#|\{\{|\{%", re.DOTALL)
 
 
 class TemplateError(Exception):
-    """Why a text cannot be made."""
+    """Reason why a text cannot be made."""
 
 
 def filled_in(text: str, variables: Mapping[str, Any]) -> str:
-    """The text with the values of its variables; objects and lists as JSON.
+    """Return the text with the values of its variables; objects and lists as JSON.
 
     :raises TemplateError: a variable is missing, or the text needs filters or statements.
     """
@@ -42,7 +42,7 @@ def filled_in(text: str, variables: Mapping[str, Any]) -> str:
 
 
 def resolved(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables, those put in whose texts name others. Raises TemplateError where that is not enough."""
+    """Return the variables, those put in whose texts name others. Raises TemplateError where that is not enough."""
     return {name: filled_in(value, variables) if isinstance(value, str) else value for name, value in variables.items()}
 
 
@@ -79,12 +79,12 @@ class Prompt:
     messages: tuple[Mapping[str, str], ...]
 
     def is_named(self, reference: str) -> bool:
-        """Whether a test means it: by its label, by what stands before a colon or an asterisk of it."""
+        """Return whether a test means it: by its label, by what stands before a colon or an asterisk of it."""
         before = reference[:-1] if reference.endswith("*") else f"{reference}:"
         return self.label == reference or self.label.startswith(before)
 
     def asked(self, variables: Mapping[str, Any], before: str, after: str) -> tuple[dict[str, str], ...]:
-        """The messages with the variables' values; texts before and after go around the last message.
+        """Return the messages with the variables' values; texts before and after go around the last message.
 
         :raises TemplateError: a text needs more than values, or nothing is asked.
         """
@@ -100,7 +100,7 @@ class Prompt:
 
 
 def prompts_of(config: Spot, folder: Path, gathered: Gathered) -> list[Prompt]:
-    """The prompts of a config; those that cannot be used go to `gathered` as lost."""
+    """Return the prompts of a config; those that cannot be used go to `gathered` as lost."""
     given = config.below("prompts")
     if given.value is None:
         return [_prompt("{{prompt}}", "")]
@@ -152,7 +152,7 @@ def _of_file(path: Path, label: str) -> Iterator[Prompt]:
 
 
 def _prompt(text: str, label: str) -> Prompt:
-    """A text; a JSON list of messages stands for these."""
+    """Return the prompt of a text; a JSON list of messages stands for these."""
     if text.lstrip().startswith("["):
         try:
             data = json.loads(text)

@@ -30,7 +30,7 @@ _CONFIGURED = re.compile(r"__config:__expected(\d*):threshold")
 
 
 def tests_of(config: Spot, folder: Path, gathered: Gathered) -> Iterator[Spot]:
-    """Each test of a config; files that cannot be read go to `gathered` as lost."""
+    """Yield each test of a config; files that cannot be read go to `gathered` as lost."""
     given = config.below("tests")
     if given.value is None and config.value.get("scenarios") is None:
         yield Spot({}, ("tests",), config.locate)  # the prompts alone, once
@@ -69,7 +69,7 @@ def _of_file(reference: str, folder: Path, gathered: Gathered) -> Iterator[Spot]
 
 
 def _of_scenario(scenario: Spot, gathered: Gathered) -> Iterator[Spot]:
-    """Each test of a scenario with each of its configs' variables."""
+    """Yield each test of a scenario with each of its configs' variables."""
     if not isinstance(scenario.value, dict):
         gathered.lose(scenario.where, f"found {scenario.value!r:.40}, expected an object; write it here")
         return
@@ -85,7 +85,7 @@ def _of_scenario(scenario: Spot, gathered: Gathered) -> Iterator[Spot]:
 
 
 def _merged(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
-    """A test with what a scenario's config adds to it: fields over fields, and the assertions of both.
+    """Return a test with what a scenario's config adds to it: fields over fields, and the assertions of both.
 
     :raises BadReference: the two cannot be put together.
     """
@@ -102,7 +102,7 @@ def _merged(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_cells(cells: dict[str, str]) -> dict[str, Any]:
-    """A row of a table as the test that it stands for; `__` begins the columns that are no variables."""
+    """Return a row of a table as the test that it stands for; `__` begins the columns that are no variables."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
     thresholds: dict[int, float] = {}
     for name, cell in cells.items():
@@ -142,7 +142,7 @@ def _list(cell: str) -> list[str]:
 
 
 def variables_of(test: Spot, default: Spot, folder: Path) -> dict[str, Any]:
-    """A test's variables over the default ones; both may stand in files.
+    """Return a test's variables over the default ones; both may stand in files.
 
     :raises BadReference: a file cannot be used.
     """
@@ -157,7 +157,7 @@ def variables_of(test: Spot, default: Spot, folder: Path) -> dict[str, Any]:
 
 
 def combinations(variables: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """Every combination of values: a list of texts stands for each of them, a file for its text.
+    """Return every combination of values: a list of texts stands for each of them, a file for its text.
 
     :raises BadReference: a file cannot be used.
     :raises TemplateError: there are too many.

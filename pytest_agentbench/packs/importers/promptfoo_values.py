@@ -40,7 +40,7 @@ class Spot:
         return f"{self.place}: {name}" if name else str(self.place)
 
     def below(self, part: int | str) -> Spot:
-        """What a key or an index leads to; None as its value where there is nothing."""
+        """Return what a key or an index leads to; None as its value where there is nothing."""
         value = self.value
         if isinstance(value, dict):
             found = value.get(str(part))
@@ -49,7 +49,7 @@ class Spot:
         return Spot(found, (*self.loc, part), self.locate)
 
     def each(self) -> Iterator[Spot]:
-        """The elements of a list; the value itself where it is none, and nothing where there is none."""
+        """Yield the elements of a list; the value itself where it is none, and nothing where there is none."""
         if isinstance(self.value, list):
             yield from (self.below(at) for at in range(len(self.value)))
         elif self.value is not None:
@@ -57,7 +57,7 @@ class Spot:
 
 
 def top(path: Path) -> Spot:
-    """A YAML or JSON file as a whole.
+    """Read a YAML or JSON file as a whole.
 
     :raises ConfigError: it cannot be read, or has duplicate keys or tags.
     """
@@ -68,7 +68,7 @@ def top(path: Path) -> Spot:
 
 
 def as_promptfoo_reads(document: Document) -> Any:
-    """The data by YAML 1.2: only `true` and `false` are booleans, `yes` is a text, as are `12:30` and 017; 1.0 is 1."""
+    """Return the data by YAML 1.2: only `true` and `false` are booleans; `yes`, `12:30` and 017 are texts; 1.0 is 1."""
     return document.data if document.node is None else _by_yaml_1_2(document.node, document.data)
 
 
@@ -85,7 +85,7 @@ def _by_yaml_1_2(node: Node, data: Any) -> Any:
 
 
 def of_row(value: Any, place: Place) -> Spot:
-    """A row of a table: everything of it stands at the row's place."""
+    """Return a row of a table as a value: everything of it stands at the row's place."""
     return Spot(value, (), lambda _: place)
 
 
@@ -102,21 +102,21 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 class BadReference(Exception):
-    """Why a reference cannot be followed."""
+    """Reason why a reference cannot be followed."""
 
 
 def is_reference(value: Any) -> bool:
-    """Whether a value names a file."""
+    """Return whether a value names a file."""
     return isinstance(value, str) and value.startswith(SCHEME)
 
 
 def is_code(reference: str) -> bool:
-    """Whether a reference names a program, or a function in one."""
+    """Return whether a reference names a program, or a function in one."""
     return reference.removeprefix(SCHEME).partition(":")[0].lower().endswith(_CODE)
 
 
 def named_files(reference: str, folder: Path) -> list[Path]:
-    """The files that a reference names, by a glob pattern too; at least one.
+    """Return the files that a reference names, by a glob pattern too; at least one.
 
     :raises BadReference: it names code, nothing, or something outside of the folder.
     """
@@ -144,7 +144,7 @@ def named_files(reference: str, folder: Path) -> list[Path]:
 
 
 def _matching(pattern: str, top: Path) -> Iterator[Path]:
-    """The files below a folder; `**` follows no links, which may lead around in circles."""
+    """Yield the files below a folder; `**` follows no links, which may lead around in circles."""
     if (top / pattern).is_file():
         yield top / pattern
     elif _MAGIC.search(pattern):
@@ -153,7 +153,7 @@ def _matching(pattern: str, top: Path) -> Iterator[Path]:
 
 
 def named_file(reference: str, folder: Path) -> Path:
-    """The one file that a reference names."""
+    """Return the one file that a reference names."""
     found = named_files(reference, folder)
     if len(found) > 1:
         raise BadReference(f"{reference} names {len(found)} files, expected one")
@@ -161,7 +161,7 @@ def named_file(reference: str, folder: Path) -> Path:
 
 
 def text_of(path: Path) -> str:
-    """A file's text without white space around it."""
+    """Return a file's text without white space around it."""
     try:
         return read_bytes(path).decode("utf-8-sig").strip()
     except ConfigError as error:
@@ -171,7 +171,7 @@ def text_of(path: Path) -> str:
 
 
 def data_of(path: Path) -> Any:
-    """A YAML or JSON file's value; another file's text."""
+    """Return the value of a YAML or JSON file; another file's text."""
     if path.suffix.lower() not in _YAML:
         return text_of(path)
     try:

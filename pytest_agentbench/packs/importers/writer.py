@@ -29,7 +29,7 @@ PREDICTIONS = "predictions.jsonl"
 
 @dataclass(frozen=True)
 class Written:
-    """What a folder holds now: numbers of cases as files and as rows of datasets, of answers, of cases for a judge."""
+    """Contents of a folder: numbers of cases as files and as rows of datasets, of answers, of cases for a judge."""
 
     files: int
     rows: int
@@ -38,7 +38,7 @@ class Written:
 
 
 def write(gathered: Gathered, folder: Path, stem: str) -> Written:
-    """Writes all drafts below `folder`, whose files' names begin with `stem`; all or nothing.
+    """Write all drafts below `folder`, whose files' names begin with `stem`; all or nothing.
 
     :raises ConfigError: the folder holds something, or cannot be written.
     """
@@ -93,7 +93,7 @@ def _write_all(gathered: Gathered, folder: Path, stem: str) -> Written:
 
 
 def slug(name: str) -> str:
-    """What is left of a name that an id may have; a hash where nothing is, or where it is cut."""
+    """Return what is left of a name that an id may have; a hash where nothing is, or where it is cut."""
     plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")
     if plain and len(plain) <= _LONGEST_NAME:
         return plain
@@ -102,7 +102,7 @@ def slug(name: str) -> str:
 
 
 def _named(drafts: Iterable[Draft]) -> Iterable[tuple[str, Draft]]:
-    """Each draft with a name of its own."""
+    """Yield each draft with a name of its own."""
     seen: set[str] = set()
     for draft in drafts:
         first = name = slug(draft.name)
@@ -115,7 +115,7 @@ def _named(drafts: Iterable[Draft]) -> Iterable[tuple[str, Draft]]:
 
 
 def _is_row(draft: Draft) -> bool:
-    """Whether a dataset's row can say all of it."""
+    """Return whether a dataset's row can say all of it."""
     asks = [message["role"] for message in draft.messages] == ["user"]
     more = draft.title or draft.expectations or draft.tools or draft.files or draft.dockerfile or draft.unfinished
     one = len(draft.checks) + (draft.reference is not None and draft.compared) == 1
@@ -174,13 +174,13 @@ def _metadata(draft: Draft) -> dict[str, Any]:
 
 
 def _base(file: str) -> str:
-    """The file's name, with the member of an archive."""
+    """Return the file's name, with the member of an archive."""
     archive, mark, member = file.partition("!")
     return f"{Path(archive).name}{mark}{member}"
 
 
 def _guessed(drafts: Sequence[Draft]) -> dict[str, Any] | None:
-    """The metric for references that no scorer came with."""
+    """Guess the metric for references that no scorer came with."""
     rows = [
         {"id": str(at), "question": draft.messages[-1]["content"], "answer": draft.reference}
         for at, draft in enumerate(drafts)
@@ -193,7 +193,7 @@ def _guessed(drafts: Sequence[Draft]) -> dict[str, Any] | None:
 def _write_case(
     draft: Draft, name: str, folder: Path, stem: str, guessed: dict[str, Any] | None, gathered: Gathered
 ) -> bool:
-    """Writes a `test.yaml` and what belongs to it; False where it would be too large."""
+    """Write a `test.yaml` and what belongs to it; False where it would be too large."""
     case = _case(draft, f"{stem}-{name}", guessed)
     text = to_yaml(case)
     if len(text.encode()) > _LARGEST_CASE:
@@ -256,7 +256,7 @@ def _compared(draft: Draft, guessed: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _asked(draft: Draft) -> Iterable[Mapping[str, str]]:
-    """The messages; the last user message shows the choices."""
+    """Return the messages; the last user message shows the choices."""
     if not draft.choices:
         return draft.messages
     last = max(at for at, message in enumerate(draft.messages) if message["role"] == "user")

@@ -1,4 +1,7 @@
-"""MCP-Bench (seed 004): tasks for MCP servers, the planner that runs them, how tool use is judged, and its tables."""
+"""MCP-Bench (seed 004): tasks for MCP servers, the planner that runs them, how tool use is judged, and its tables.
+
+Others use: judge, judge_prompts, planner, planner_settings, scores, tasks
+"""
 
 from pytest_agentbench.cli.commands import Command
 

@@ -1,4 +1,7 @@
-"""OpenClaw (seed 002): agents, their container, conversation and image."""
+"""OpenClaw (seed 002): agents, their container, conversation and image.
+
+Others use: agents, container, program, runner, runs
+"""
 
 from pytest_agentbench.cli.commands import Command
 

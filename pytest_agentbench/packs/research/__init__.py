@@ -1,4 +1,7 @@
-"""Research reports (seed 003): queries, criteria, RACE, FACT, POET; items and commands."""
+"""Research reports (seed 003): queries, criteria, RACE, FACT, POET; items and commands.
+
+Others use: cases, grading, items, records, reports_file, session
+"""
 
 from pytest_agentbench.cli.commands import Command
 

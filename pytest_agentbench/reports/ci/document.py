@@ -30,7 +30,7 @@ _TITLES = ("model", "cases", "before", "now", "difference", "95 % interval", "p"
 def comparison(
     found: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], places: Places, reasons: Sequence[str] = ()
 ) -> list[Block]:
-    """The `comparison` of report.json. `rows` are its runs by node id: where cases stand.
+    """Return the `comparison` of report.json. `rows` are its runs by node id: where cases stand.
 
     What the gate's `reasons` say already is not said again.
     """
@@ -88,7 +88,7 @@ def _change(
 
 
 def _unpaired(found: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each model and case that is on one side alone, or has no verdict on one."""
+    """Return a line for each model and case that is on one side alone, or has no verdict on one."""
     for side, where in (("only_baseline", "before"), ("only_current", "now")):
         yield from (f"- model {code(name)}: only {where}" for name in found[side])
         for model in found["models"]:
@@ -100,7 +100,7 @@ def _unpaired(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cases(changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
-    """How many cases they are, on however many models."""
+    """Count cases, on however many models."""
     number = len({change["case"] for change, _ in changes})
     return f"{number:,} case{'' if number == 1 else 's'}"
 
@@ -112,7 +112,7 @@ MARKER = "<!-- agentbench -->"
 
 
 def comparison_markdown(found: Mapping[str, Any], report: Mapping[str, Any], places: Places) -> str:
-    """A comparison (report.json's `comparison`) alone; `report` is the current side's."""
+    """Return a comparison (report.json's `comparison`) alone; `report` is the current side's."""
     rows = {row["nodeid"]: row for row in report["runs"]}
     reasons = [f"- {code(reason, SENTENCE)}" for reason in found["failures"]]
     blocks = [*comparison(found, rows, places), *listed("❌ **It fails**", reasons, sections.SHOWN, "more reasons")]
@@ -120,7 +120,7 @@ def comparison_markdown(found: Mapping[str, Any], report: Mapping[str, Any], pla
 
 
 def markdown(report: Mapping[str, Any], places: Places, limit: int = COMMENT) -> str:
-    """The verdict, the models, what changed, what failed and why, in at most `limit` bytes of UTF-8.
+    """Return the verdict, the models, what changed, what failed and why, in at most `limit` bytes of UTF-8.
 
     Parts come in the order of their weight: where it gets tight, the last ones are cut first, and say so.
     """

@@ -20,7 +20,7 @@ SUMMARY = 1_000_000
 
 
 def job_summary(report: Mapping[str, Any], places: Places, path: Path) -> None:
-    """Adds the report to the step's summary ($GITHUB_STEP_SUMMARY), beside what others wrote there.
+    """Add the report to the step's summary ($GITHUB_STEP_SUMMARY), beside what others wrote there.
 
     Raises UnwritableError, also where those have left no room.
     """
@@ -36,7 +36,7 @@ def job_summary(report: Mapping[str, Any], places: Places, path: Path) -> None:
 
 
 def write_annotations(terminal: Terminal, report: Mapping[str, Any], root: Path) -> None:
-    """Prints the annotations of a session in GitHub Actions; `root` is pytest's root directory."""
+    """Print the annotations of a session in GitHub Actions; `root` is pytest's root directory."""
     if on_github():
         for line in case_annotations(report, Places(root)):
             terminal.write_line(line)
@@ -62,7 +62,7 @@ def _gate_notes(report: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]
 
 
 def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One for each case file that could not be read, at the first line that is wrong."""
+    """Yield one for each case file that could not be read, at the first line that is wrong."""
     for file, problems in by_file(report["session"].get("uncollected") or ()).items():
         path, line = places.in_repository(file), problems[0]["line"]
         said = "\n".join(_problem(problem, line) for problem in problems)
@@ -70,18 +70,18 @@ def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[s
 
 
 def _problem(problem: Mapping[str, Any], shown: int | None) -> str:
-    """What is wrong, with its line unless that is where it is `shown`."""
+    """Describe what is wrong, with its line unless that is where it is `shown`."""
     line = problem["line"]
     return problem["message"] if line in (None, shown) else f"line {line}: {problem['message']}"
 
 
 def _place(path: str, line: int | None) -> dict[str, Any]:
-    """Where GitHub shows it: at a line of the repository, else at none."""
+    """Return where GitHub shows it: at a line of the repository, else at none."""
     return {} if is_outside(path) else {"file": path, "line": line}
 
 
 def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One for each case, over all models: failures first, then errors."""
+    """Yield one for each case, over all models: failures first, then errors."""
     for outcome, said in (("failed", "failed"), ("error", "ended in an error")):
         for found in troubles(report, outcome):
             row = found[0].row

@@ -27,36 +27,38 @@ class Places:
         self._tree = _tree(environ)
 
     def path(self, row: Mapping[str, Any]) -> str:
-        """The file of the run's case: from the repository's folder where CI names it, else from pytest's."""
+        """Return the file of the run's case: from the repository's folder where CI names it, else from pytest's."""
         return self.in_repository(row["nodeid"].partition("::")[0])
 
     def in_repository(self, file: str) -> str:
-        """The same of a file that is named from pytest's root directory."""
+        """Return the path in the repository of a file that is named from pytest's root directory."""
         return file if self._above is None else os.path.normpath(os.path.join(self._above, file)).replace(os.sep, "/")
 
     def line(self, row: Mapping[str, Any]) -> int | None:
-        """The line of the case, from 1; None where an older version wrote the report."""
+        """Return the line of the case, from 1; None where an older version wrote the report."""
         line: int | None = row.get("line")
         return line
 
     def link(self, row: Mapping[str, Any]) -> str | None:
-        """The address of that line at the tested commit, None outside of GitHub and GitLab and of the repository."""
+        """Return the address of the case's line at the tested commit; None outside of GitHub, GitLab and the
+        repository.
+        """
         return self.address(self.path(row), self.line(row))
 
     def address(self, path: str, line: int | None) -> str | None:
-        """The same of a path in the repository."""
+        """Return the address of a path in the repository."""
         if self._tree is None or self._above is None or is_outside(path):
             return None
         return f"{self._tree}/{quote(path)}" + ("" if line is None else f"#L{line}")
 
 
 def is_outside(path: str) -> bool:
-    """Whether a path, as `Places` gives it, leads out of the repository."""
+    """Return whether a path, as `Places` gives it, leads out of the repository."""
     return path.startswith(("../", "/"))
 
 
 def _tree(environ: Mapping[str, str]) -> str | None:
-    """The address below which the tested commit's files are."""
+    """Return the address below which the tested commit's files are."""
     if environ.get("GITHUB_REPOSITORY") and environ.get("GITHUB_SHA"):
         server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
         return f"{server}/{environ['GITHUB_REPOSITORY']}/blob/{environ['GITHUB_SHA']}"
@@ -69,12 +71,12 @@ _LONGEST = 1_000
 
 
 def on_github(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this is a job of GitHub Actions."""
+    """Return whether this is a job of GitHub Actions."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
 def command(name: str, message: str, **properties: str | int | None) -> str:
-    """A workflow command on one line. Nothing in message and properties can end it or begin another one."""
+    """Return a workflow command on one line. Nothing in message and properties can end it or begin another one."""
     given = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value is not None)
     return f"::{name}{' ' if given else ''}{given}::{_data(message)}"
 
@@ -93,7 +95,7 @@ class CommandFreeTerminal:
         self._terminal.write(defuse_ci_commands(content), flush=flush, **markup)
 
     def write_line(self, line: str, **markup: bool) -> None:
-        """A line of its own."""
+        """Write a line of its own."""
         self._terminal.write_line(defuse_ci_commands(line), **markup)
 
 

@@ -33,7 +33,7 @@ _MEANT = re.compile(r"[\\`*_{}\[\]<>#!|~&@:$^]|(?<=www)\.", re.IGNORECASE)
 
 
 def code(text: str, limit: int = NAME) -> str:
-    """The text in `<code>`, on one line, also in a table's cell.
+    """Return the text in `<code>`, on one line, also in a table's cell.
 
     What Markdown could read as markup becomes character references, which never are. GitHub and GitLab look for
     mentions, issues and emoji in the finished page, but not in `<code>`; for mail addresses even there, in texts that
@@ -60,7 +60,7 @@ class Block:
     tail: str = ""
 
     def within(self, room: int) -> str | None:
-        """The block in at most `room` bytes; None where its head and one line do not fit."""
+        """Return the block in at most `room` bytes; None where its head and one line do not fit."""
         kept, left = [], room - _size(self.head) - _size(self.tail) - _NOTE
         for item in self.items:
             left -= _size(item) + 1
@@ -76,14 +76,14 @@ class Block:
 
 
 def table(head: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Block:
-    """A table below a heading; all columns but the first are flush right. Cells are Markdown already."""
+    """Return a table below a heading; all columns but the first are flush right. Cells are Markdown already."""
     rule = f"|---|{'---:|' * (len(titles) - 1)}"
     above = f"{head}\n\n" if head else ""
     return Block(f"{above}{_line(titles)}\n{rule}", [_line(row) for row in rows])
 
 
 def folded(summary: str, block: Block) -> Block:
-    """The block behind a line that opens it."""
+    """Fold the block behind a line that opens it."""
     return Block(
         f"<details>\n<summary>{summary}</summary>\n\n{block.head}".rstrip("\n") + ("" if block.head else "\n"),
         block.items,
@@ -92,7 +92,8 @@ def folded(summary: str, block: Block) -> Block:
 
 
 def listed(head: str, items: Sequence[str], shown: int, rest: str) -> list[Block]:
-    """A list of which the first `shown` items are open, and the others behind a line that says how many they are."""
+    """Return a list of which the first `shown` items are open, and the others behind a line that says how many they
+    are."""
     if not items:
         return []
     blocks = [Block(f"{head}\n" if head else "", items[:shown])]
@@ -102,7 +103,10 @@ def listed(head: str, items: Sequence[str], shown: int, rest: str) -> list[Block
 
 
 def joined(blocks: Iterable[Block], last: str, limit: int) -> str:
-    """The blocks with `last` at their end, in at most `limit` bytes of UTF-8. A block that does not fit is left out."""
+    """Join the blocks, `last` at their end, in at most `limit` bytes of UTF-8. A block that does not fit is left out.
+
+    A block that does not fit is left out.
+    """
     room = limit - _size(last) - 1 - _NOTE
     texts, dropped = [], 0
     for block in blocks:
@@ -135,18 +139,18 @@ class Trouble:
 
     @property
     def often(self) -> str:
-        """How often it came to that, empty where the case ran once."""
+        """Return how often it came to that, empty where the case ran once."""
         return "" if self.ran == 1 else f"{self.runs} of {self.ran} runs"
 
     @property
     def reason(self) -> str:
-        """What the first such run says of it."""
+        """Return what the first such run says of it."""
         message: str | None = self.row["message"]
         return message or "no reason is known"
 
 
 def troubles(report: Mapping[str, Any], outcome: str) -> list[list[Trouble]]:
-    """The cases with runs of this outcome (`failed` or `error`), in the report's order: what each model made of one."""
+    """Return the cases with runs of this outcome (`failed` or `error`), in the report's order, each with its models."""
     ran: dict[tuple[CaseKey, str], int] = defaultdict(int)
     found: dict[tuple[CaseKey, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in report["runs"]:
@@ -168,7 +172,7 @@ _ICONS = {True: "✅", False: "❌", None: "⚠️"}
 
 
 def verdict(report: Mapping[str, Any]) -> list[Block]:
-    """Whether all is well, in one line, and why not."""
+    """Return whether all is well, in one line, and why not."""
     session, totals = report["session"], report["totals"]
     gate = session["gate"]
     passed = gate["passed"] if gate["passed"] is not None else _exit_verdict(session)
@@ -190,13 +194,13 @@ def verdict(report: Mapping[str, Any]) -> list[Block]:
 
 
 def _exit_verdict(session: Mapping[str, Any]) -> bool | None:
-    """As pytest decided; None where the session was killed before it could."""
+    """Return the verdict that pytest's exit status says; None where the session was killed before it could."""
     status: int | None = session["exit_status"]
     return None if status is None else status == 0
 
 
 def uncollected(report: Mapping[str, Any], places: Places) -> list[Block]:
-    """The case files that could not be collected as a whole, with what is wrong in them."""
+    """Return the case files that could not be collected as a whole, with what is wrong in them."""
     found = by_file(report["session"].get("uncollected") or ())
     head = f"### Collection errors in {_counted(len(found), 'file')}"
     lines = [_unread(file, problems, places) for file, problems in found.items()]
@@ -204,7 +208,7 @@ def uncollected(report: Mapping[str, Any], places: Places) -> list[Block]:
 
 
 def _unread(file: str, problems: Sequence[Mapping[str, Any]], places: Places) -> str:
-    """A file, with a line for each of its first problems."""
+    """Return a file, with a line for each of its first problems."""
     path = places.in_repository(file)
     told = []
     for problem in problems[:_REASONS]:
@@ -217,7 +221,7 @@ def _unread(file: str, problems: Sequence[Mapping[str, Any]], places: Places) ->
 
 
 def models(report: Mapping[str, Any]) -> list[Block]:
-    """Models side by side."""
+    """Return the table of models side by side."""
     found = report["models"]
     if not found:
         return []
@@ -240,21 +244,21 @@ def models(report: Mapping[str, Any]) -> list[Block]:
 
 
 def failures(report: Mapping[str, Any], places: Places) -> list[Block]:
-    """The cases that agents failed, with what was wrong, where they stand and where the run is kept."""
+    """Return the cases that agents failed, with what was wrong, where they stand and where the run is kept."""
     found = troubles(report, "failed")
     head = f"### {_counted(len(found), 'case')} failed"
     return listed(head, [_case(each, "❌", places) for each in found], SHOWN, "more failed")
 
 
 def errors(report: Mapping[str, Any], places: Places) -> list[Block]:
-    """The cases that infrastructure kept from a verdict."""
+    """Return the cases that infrastructure kept from a verdict."""
     found = troubles(report, "error")
     head = f"### {_counted(len(found), 'case')} ended in errors\n\nThese say nothing about the agent."
     return listed(head, [_case(each, "⚠️", places) for each in found], SHOWN, "more ended in errors")
 
 
 def skips(report: Mapping[str, Any]) -> list[Block]:
-    """Why runs were skipped."""
+    """Return why runs were skipped."""
     reasons: dict[str, int] = defaultdict(int)
     for row in report["runs"]:
         if row["outcome"] == "skipped":
@@ -264,7 +268,7 @@ def skips(report: Mapping[str, Any]) -> list[Block]:
 
 
 def datasets(report: Mapping[str, Any]) -> list[Block]:
-    """Each dataset on each model."""
+    """Return the table of each dataset on each model."""
     rows = [
         [
             code(each["dataset"]),
@@ -282,13 +286,13 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
 
 
 def _scored(dataset: Mapping[str, Any]) -> str:
-    """How many of its items a dataset's mean score is about, where that is not all."""
+    """Return how many of its items a dataset's mean score is about, where that is not all."""
     found, items = dataset.get("scored"), dataset["items"]
     return "" if found in (None, items) else f" ({found} of {items})"
 
 
 def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
-    """Cases × models: how each case went on each model."""
+    """Return the table of cases × models: how each case went on each model."""
     names = [model["model_id"] for model in report["models"]]
     cells: dict[CaseKey, dict[str, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for row in report["runs"]:
@@ -308,7 +312,7 @@ def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
 
 
 def facts(report: Mapping[str, Any]) -> str:
-    """When, how long, what it cost, and by what: the last line."""
+    """Return the last line: when, how long, what it cost, and by what."""
     session = report["session"]
     parts = [
         code(session["started_at"]) if session["started_at"] else "",
@@ -323,13 +327,13 @@ def facts(report: Mapping[str, Any]) -> str:
 
 
 def case_link(row: Mapping[str, Any], places: Places) -> str:
-    """The case's id, linked to its place where that has an address."""
+    """Return the case's id, linked to its place where that has an address."""
     name, link = code(row["case_id"]), places.link(row)
     return name if link is None else f"[{name}]({link})"
 
 
 def _case(found: Sequence[Trouble], icon: str, places: Places) -> str:
-    """A case that did not pass, with a line for each model."""
+    """Return a case that did not pass, with a line for each model."""
     row = found[0].row
     line = places.line(row)
     place = f"{places.path(row)}:{line}" if line is not None else places.path(row)
@@ -349,7 +353,7 @@ def _model_name(model: Mapping[str, Any]) -> str:
 
 
 def _cell(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One mark where all runs went alike, else how many of the judged passed."""
+    """Return one mark where all runs went alike, else how many of the judged passed."""
     outcomes = {row["outcome"] for row in rows}
     if len(outcomes) == 1:
         return {"passed": "✅", "failed": "❌", "error": "⚠️", "skipped": STYLE.dash}[outcomes.pop()]

@@ -37,7 +37,7 @@ _KEPT = {*(f"--agentbench-{name}" for name in _DECIDING), *_OF_PYTEST}
 
 
 def deciding_options(command: Sequence[str]) -> str:
-    """Of a session's arguments the options that a single run needs too, as a shell takes them."""
+    """Return those of a session's arguments that a single run needs too, as a shell takes them."""
     return shlex.join(_kept(command))
 
 
@@ -60,8 +60,8 @@ def _kept(command: Sequence[str]) -> Iterator[str]:
 # far as they go; who shows them must not rely on their form. NaN and infinities are null.
 #
 # Of long texts the beginning stands for the whole: `{"cut": text, "of": characters}`. Of a list that is too long the
-# first items do, then `{"cut": items shown, "of": items}`; of a trace the first and the last events, with such a mark in
-# between.
+# first items do, then `{"cut": items shown, "of": items}`; of a trace the first and the last events, with such a mark
+# in between.
 
 
 Detail = dict[str, Any]
@@ -78,7 +78,7 @@ _USAGES = ("usage", "judge_usage")
 
 
 def run_detail(row: Row, output: Path | None, room: int = ROOM) -> Detail:
-    """The detail of a row of report.json, of about `2 * room` characters at most. Never raises.
+    """Return the detail of a row of report.json, of about `2 * room` characters at most. Never raises.
 
     `output` is the output folder that the row's paths are relative to, None where nobody knows it.
     """
@@ -98,7 +98,7 @@ Stored = tuple[dict[str, Any], int]
 
 
 def _run(row: Row, output: Path | None, notes: list[str]) -> Stored | None:
-    """The stored run of a row: in its place, or aside where another one has taken that since."""
+    """Return the stored run of a row: in its place, or aside where another one has taken that since."""
     path, wanted = row.get("artifact"), row.get("fingerprint")
     if not isinstance(path, str):
         if row.get("outcome") != "skipped":
@@ -118,7 +118,7 @@ def _run(row: Row, output: Path | None, notes: list[str]) -> Stored | None:
 
 
 def _is_that_draw(row: Row, run: Mapping[str, Any]) -> bool:
-    """Whether a stored run is the row's own: a second run of the same fingerprint takes the place of the first."""
+    """Return whether a stored run is the row's own: a second run of the same fingerprint takes a first one's place."""
     if (of := row.get("run_id")) is not None:
         return bool(of == run.get("run_id"))
     seconds = row.get("duration_seconds")
@@ -126,7 +126,7 @@ def _is_that_draw(row: Row, run: Mapping[str, Any]) -> bool:
 
 
 def _evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | None, notes: list[str]) -> Stored | None:
-    """The stored verdict of a row, if it is on this run."""
+    """Return the stored verdict of a row, if it is on this run."""
     if "evaluation" not in row:
         if row.get("status") is not None:
             notes.append("The report was written by an older version, which does not say where the verdict is stored.")
@@ -148,7 +148,7 @@ def _evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | None, no
 
 
 def _read(path: str, output: Path | None, notes: list[str]) -> Stored | None:
-    """The JSON object in a file below the output folder. What keeps it from being shown is noted."""
+    """Return the JSON object in a file below the output folder. What keeps it from being shown is noted."""
     if output is None:
         notes.append(f"{path}: not shown, as the page was made without the output folder.")
         return None
@@ -180,14 +180,14 @@ def _read(path: str, output: Path | None, notes: list[str]) -> Stored | None:
 
 
 class _Room:
-    """What is left of a detail's characters: below 0 for the beginnings of texts, below `floor` for nothing."""
+    """Characters that a detail has left: below 0 for the beginnings of texts, below `floor` for nothing."""
 
     def __init__(self, characters: int) -> None:
         self.left = characters
         self.floor = -characters
 
     def evaluation(self, document: dict[str, Any], size: int) -> dict[str, Any]:
-        """A stored verdict without what its judges' providers said of their usage."""
+        """Return a stored verdict without what its judges' providers said of their usage."""
         _drop_raw(document)
         judge = document.get("judge")
         if isinstance(judge, dict):
@@ -197,7 +197,8 @@ class _Room:
         return document if self._has_room_for(size) else self._members(document)
 
     def run(self, document: dict[str, Any], size: int) -> dict[str, Any]:
-        """A stored run: where it is long, room goes to its answer first, then to what it changed, then to its trace."""
+        """Return a stored run: where it is long, room goes to its answer first, then to what it changed, then to its
+        trace."""
         _drop_raw(document)
         if self._has_room_for(size):
             return document
@@ -211,14 +212,14 @@ class _Room:
         return {**rest, **shown}
 
     def _has_room_for(self, size: int) -> bool:
-        """Whether a document of so many bytes fits as it is: then nothing in it has to be looked at."""
+        """Return whether a document of so many bytes fits as it is: then nothing in it has to be looked at."""
         if size > TEXT or size > self.left:
             return False
         self.left -= size
         return True
 
     def _events(self, trace: list[Any]) -> Iterator[Any]:
-        """The events of a trace; of one that is too long the first and the last, and between them a mark."""
+        """Yield the events of a trace; of one that is too long the first and the last, and between them a mark."""
         last = max(0, len(trace) - LAST_EVENTS)
         for at, event in enumerate(trace):
             if at < last and (at >= FIRST_EVENTS or self.left < self.floor // 2):
@@ -266,7 +267,7 @@ def _objects(values: Any) -> list[dict[str, Any]]:
 
 
 def _drop_raw(document: dict[str, Any]) -> None:
-    """Leaves out what a provider said of the usage: the sums are shown."""
+    """Leave out what a provider said of the usage: the sums are shown."""
     for name in _USAGES:
         if isinstance(usage := document.get(name), dict):
             usage.pop("raw", None)
@@ -291,14 +292,14 @@ _NAME = re.compile(r"runs-[0-9a-f]{16}\.js")
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where the details of a page's runs are. `facts` tells its script, `blocks` are what the page holds, by id."""
+    """Details of a page's runs in their place. `facts` tells its script, `blocks` are what the page holds, by id."""
 
     facts: dict[str, Any]
     blocks: dict[str, str]
 
 
 def place_details(report: Report, page: Path, output: Path | None) -> Placed:
-    """Reads the details of a report's runs and puts them into blocks, or into files in `<page>_files`.
+    """Read the details of a report's runs and puts them into blocks, or into files in `<page>_files`.
 
     `facts`: `kind` ("embedded" or "chunks"), `starts` (the number of each chunk's first run), `blocks` or `files` (ids,
     or addresses relative to the page), `output` (the output folder as it was given) and `base` (its address relative to
@@ -332,7 +333,7 @@ def place_details(report: Report, page: Path, output: Path | None) -> Placed:
 
 
 def remove_earlier(page: Path, placed: Placed) -> None:
-    """Removes the chunks of an earlier page in this place, and their folder where nothing is left in it.
+    """Remove the chunks of an earlier page in this place, and their folder where nothing is left in it.
 
     To be called once the page is written: until then the earlier one needs them.
     """
@@ -348,7 +349,7 @@ def remove_earlier(page: Path, placed: Placed) -> None:
 
 
 def _chunks(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, str]]:
-    """Chunks, each with the number of its first run; threads pack them while the next are read."""
+    """Pack chunks, each with the number of its first run; threads pack them while the next are read."""
     with ThreadPoolExecutor(_THREADS) as pool:
         packing: deque[tuple[int, Future[str]]] = deque()
         for first, details in _groups(rows, output):
@@ -361,7 +362,7 @@ def _chunks(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, str
 
 
 def _groups(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, list[bytes]]]:
-    """The details of some runs each, as JSON, with the number of the first."""
+    """Yield the details of some runs each, as JSON, with the number of the first."""
     room = max(50 * LEAST, min(ROOM, TOTAL // max(1, len(rows))))
     first, group, size = 0, list[bytes](), 0
     for number, row in enumerate(rows):
@@ -380,7 +381,7 @@ def _packed(details: Iterable[bytes]) -> str:
 
 
 def _write(folder: Path, chunks: Iterable[str]) -> list[str]:
-    """The names of the files that hold the chunks: equal ones have equal names."""
+    """Write the chunks and return the names of their files: equal ones have equal names."""
     names: list[str] = []
     for text in chunks:
         name = f"runs-{hashlib.sha256(text.encode()).hexdigest()[:16]}.js"
@@ -403,7 +404,7 @@ def _folder(page: Path) -> Path:
 
 
 def _base(page: Path, output: Path | None) -> str | None:
-    """The output folder's address relative to the page; None where it has none, as on another drive."""
+    """Return the output folder's address relative to the page; None where it has none, as on another drive."""
     if output is None:
         return None
     try:

@@ -26,7 +26,7 @@ _EXPORT = re.compile(r"^export ((?:async )?(?:function|const|class) (\w+))", re.
 
 @cache
 def joined(entry: str = "main") -> str:
-    """The module and all that it imports, each in a scope of its own, after what it imports itself.
+    """Join the module and all that it imports, each in a scope of its own, after what it imports itself.
 
     Modules import names only, as they are, on one line each. Raises ValueError where modules import in a circle.
     """
@@ -37,7 +37,7 @@ def joined(entry: str = "main") -> str:
 
 @cache
 def static(name: str) -> str:
-    """A file of the page."""
+    """Return the text of a file of the page."""
     from importlib.resources import files
 
     return (files(__package__) / "static" / name).read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def write_page(
 
 
 def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> PageData:
-    """What the page's script reads: `{report, comparison, charts, details}`, JSON values only.
+    """Return what the page's script reads: `{report, comparison, charts, details}`, JSON values only.
 
     `report` lacks the comparison and the runs' single votes. `charts` are those of `reports.charts`; `details` says
     where the runs' details are, None: nowhere.
@@ -92,13 +92,13 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
 
 
 def page_text(data: PageData, blocks: Mapping[str, str] | None = None) -> str:
-    """The page with its data. `blocks` are packed texts by element id, which the script reads on demand."""
+    """Return the page with its data. `blocks` are packed texts by element id, which the script reads on demand."""
     chunks = (data["details"] or {}).get("kind") == "chunks"
     return _render({"data": _packed(_json(data)), **(blocks or {})}, chunks=chunks, live=False)
 
 
 def live_page() -> str:
-    """The page without data: its script asks for `data.json` (see `page_data`) beside it, again and again."""
+    """Return the page without data: its script asks for `data.json` (see `page_data`) beside it, again and again."""
     return _render({}, chunks=False, live=True)
 
 

@@ -34,7 +34,7 @@ class ExecResult:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """What a command with all it starts may take. `processes` are threads too.
+    """Limits of a command with all it starts. `processes` are threads too.
 
     `cpu_seconds` and `file_bytes` hold for each process and each file. `workspace_bytes` is what the workspace may
     hold with its private temporary folder; `cpus` is a share of time that only docker enforces.
@@ -58,7 +58,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """What kind of sandbox a run needs; equal specs may share a warm pool.
+    """Kind of sandbox that a run needs; equal specs may share a warm pool.
 
     `cli` is the command of another container engine than docker's daemon, such as podman; it needs kind docker.
 
@@ -92,11 +92,11 @@ class Process(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """What it wrote since the last call, at least one byte; nothing at its end."""
+        """Return the output since the last call, at least one byte; nothing at its end."""
         ...
 
     def errors(self) -> str:
-        """The end of what it wrote to stderr so far, 16 KiB at most, where that is kept apart; else nothing."""
+        """Return the end of its stderr so far, 16 KiB at most, where that is kept apart; else nothing."""
         ...
 
     async def stop(self) -> None:
@@ -105,19 +105,19 @@ class Process(Protocol):
 
 
 class Sandbox(Protocol):
-    """Where the commands of one run are executed. It has the run's workspace, and nothing of the machine's own.
+    """Place where the commands of one run are executed. It has the run's workspace, and nothing of the machine's own.
 
     Every method raises SandboxError where the sandbox itself fails, never for what a command does.
     """
 
     @property
     def kind(self) -> SandboxKind:
-        """Which kind it is."""
+        """Return the kind of sandbox."""
         ...
 
     @property
     def workspace(self) -> Workspace:
-        """The run's workspace, on this machine."""
+        """Return the run's workspace, on this machine."""
         ...
 
     async def exec(
@@ -147,7 +147,7 @@ class Sandbox(Protocol):
         ...
 
     async def get(self, path: str, limit: int) -> bytes:
-        """A file of the workspace, or below /tmp; PathRefusedError where it holds more than `limit` bytes."""
+        """Return a file of the workspace, or below /tmp; PathRefusedError where it holds more than `limit` bytes."""
         ...
 
     async def stop(self) -> None:
@@ -161,9 +161,9 @@ class SharedFolder:
     workspace: Workspace
 
     async def put(self, path: str, content: bytes) -> None:
-        """As the protocol says."""
+        """Put a file into the workspace, on this machine."""
         self.workspace.write_bytes(path, content)
 
     async def get(self, path: str, limit: int) -> bytes:
-        """As the protocol says."""
+        """Return a file of the workspace, on this machine."""
         return self.workspace.read_bytes(path, limit)

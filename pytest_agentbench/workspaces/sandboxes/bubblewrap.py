@@ -1,4 +1,4 @@
-"""Commands in bubblewrap: the system's folders read-only, the run's workspace, programs shown on request, and nothing else."""
+"""Commands in bubblewrap: the system's folders read-only, the workspace, programs shown on request, nothing else."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ class BubblewrapProgram(Program):
 
     @property
     def root(self) -> int | None:
-        """As Program says."""
+        """Return the pid of the namespace's first process."""
         return None if self._first is None else self._first[0]
 
     def kill(self) -> None:
-        """As Program says."""
+        """Kill the first process of the namespace, and with it all others."""
         with self._lock:
             if self._closed:
                 return
@@ -122,7 +122,7 @@ class BubblewrapProgram(Program):
                 self._doomed = True
 
     def exit_code(self) -> int:
-        """As Program says: only what bwrap reports is the command's."""
+        """Return the exit code that bwrap reports: only that is the command's."""
         for line in self._told.splitlines():
             code = json.loads(line).get("exit-code")
             if isinstance(code, int):
@@ -221,7 +221,7 @@ def _popen(
 
 
 def _holding(content: bytes, opened: ExitStack) -> int:
-    """A pipe that holds the content, which is less than a pipe's capacity; closed with `opened`."""
+    """Make a pipe that holds the content, which is less than a pipe's capacity; closed with `opened`."""
     reads, writes = os.pipe()
     opened.callback(os.close, reads)
     try:
@@ -232,7 +232,7 @@ def _holding(content: bytes, opened: ExitStack) -> int:
 
 
 def _opened(report: dict[str, int]) -> tuple[int, int] | None:
-    """The first process of a sandbox and a descriptor of it; None where it has ended already."""
+    """Return the first process of a sandbox and a descriptor of it; None where it has ended already."""
     pid = report["child-pid"]
     try:
         descriptor = os.pidfd_open(pid)
@@ -248,7 +248,7 @@ def _opened(report: dict[str, int]) -> tuple[int, int] | None:
 
 
 async def _wait_for_end(process: int) -> None:
-    """Waits for the end of a namespace's first process, which comes after that of all others in it."""
+    """Wait for the end of a namespace's first process, which comes after that of all others in it."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(process, ended.set)
     try:
@@ -259,7 +259,7 @@ async def _wait_for_end(process: int) -> None:
 
 @functools.cache
 def bubblewrap_problem() -> str | None:
-    """Why commands cannot run in bubblewrap here, and what to do; None where they can. Tries it, once."""
+    """Return why commands cannot run in bubblewrap here, and what to do; None where they can. Tries it, once."""
     if sys.platform != "linux":
         return f"bubblewrap needs Linux, this is {sys.platform}: use docker"
     try:
@@ -275,7 +275,7 @@ def bubblewrap_problem() -> str | None:
 
 
 def _try_it() -> tuple[bytes, int]:
-    """What `true` in bubblewrap says, and its exit code."""
+    """Return what `true` in bubblewrap says, and its exit code."""
     view = View(("--dir", WORKSPACE, "--dir", "/tmp"), WORKSPACE, Owners().of(0))  # noqa: S108 - the sandbox's own
     status, reports = os.pipe()
     try:
@@ -308,7 +308,8 @@ class Shown:
 
 
 def shown_program(command: str, path: str | None, folder: str | None = None) -> Shown:
-    """How bubblewrap runs a command: from its own PATH, else from `path`, of this machine; or the file of that name.
+    """Return how bubblewrap runs a command: from its own PATH, else from `path` of this machine, or the file of that
+    name.
 
     The interpreter of a script is shown too; what lies in `folder` is shown anyway. Raises LookupError where the
     program cannot be had there.
@@ -335,7 +336,7 @@ def _own_path() -> tuple[str, ...]:
 
 
 def _files(program: str, path: str) -> list[str]:
-    """The program, what it leads to as a link, and the interpreters of it, each by all names it goes by."""
+    """Return the program, what it leads to as a link, and the interpreters of it, each by all names it goes by."""
     found: dict[str, None] = {}
     waiting = [os.path.abspath(program)]
     while waiting and len(found) < _MAX_FILES:
@@ -351,7 +352,7 @@ def _files(program: str, path: str) -> list[str]:
 
 
 def _interpreter(file: str, path: str) -> Iterator[str]:
-    """What runs a script, by its first line; nothing for what is no script."""
+    """Yield what runs a script, by its first line; nothing for what is no script."""
     with open_file(file, limit=None) as script:
         first = script.read(_FIRST_LINE_BYTES).partition(b"\n")[0]
     words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
@@ -363,7 +364,7 @@ def _interpreter(file: str, path: str) -> Iterator[str]:
 
 
 def _parts(file: str) -> list[str]:
-    """The file with what it was installed with."""
+    """Return the file with what it was installed with."""
     before, packages, _ = file.partition("/node_modules/")
     if packages:
         return [before + packages.rstrip("/")]

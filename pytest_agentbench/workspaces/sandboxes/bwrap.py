@@ -64,7 +64,7 @@ SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/s
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a program sees beside the system's folders.
+    """Files that a program sees beside the system's folders.
 
     `mounts` are bwrap's own arguments, in order, for the rest of the file system. `user` is the user and group id that
     it runs as, None: this process's own. `path` are folders of programs, beside the system's. `reads_all`: where this
@@ -91,7 +91,7 @@ class Inputs:
 
 
 def bwrap_command(view: View, argv: Sequence[str], inputs: Inputs) -> list[str]:
-    """The arguments that run `argv` so. Raises LookupError where one of the programs for it is missing."""
+    """Return the arguments that run `argv` so. Raises LookupError where one of the programs for it is missing."""
     return [
         *(_scoped() if view.network else ()),
         *(program("bwrap"), "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox"),
@@ -116,7 +116,7 @@ def bwrap_command(view: View, argv: Sequence[str], inputs: Inputs) -> list[str]:
 
 @functools.cache
 def closes_abstract_sockets() -> bool:
-    """Whether a sandbox with this machine's network is kept from its abstract unix sockets.
+    """Return whether a sandbox with this machine's network is kept from its abstract unix sockets.
 
     A `bwrap` that becomes root by itself could not any more, were it kept from them.
     """
@@ -129,21 +129,21 @@ def _scoped() -> tuple[str, ...]:
 
 
 def users(view: View) -> tuple[bytes, bytes]:
-    """The texts of /etc/passwd and /etc/group: root, whom the program runs as, and nobody."""
+    """Return the texts of /etc/passwd and /etc/group: root, whom the program runs as, and nobody."""
     names = {os.getuid() if view.user is None else view.user: "agent", 0: "root", 65534: "nobody"}
     passwd = "".join(f"{name}:x:{uid}:{uid}::{view.folder}:/bin/sh\n" for uid, name in names.items())
     return passwd.encode(), "".join(f"{name}:x:{uid}:\n" for uid, name in names.items()).encode()
 
 
 def variables(view: View, given: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of the program: no key can be in it but those `given`."""
+    """Return the whole environment of the program: no key can be in it but those `given`."""
     own = {"HOME": view.folder, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}  # noqa: S108 - its private one
     return {"PATH": ":".join((*view.path, *SYSTEM_PATH)), **own, **given}
 
 
 @functools.cache
 def python_mounts(*hidden: str) -> tuple[str, ...]:
-    """Arguments that show the running Python, as far as it is in none of the system's folders or of those `hidden`.
+    """Return arguments that show the running Python, as far as it lies in no folder of the system or of those `hidden`.
 
     `hidden` end in a slash.
     """
@@ -153,12 +153,12 @@ def python_mounts(*hidden: str) -> tuple[str, ...]:
 
 
 def python_path(*hidden: str) -> tuple[str, ...]:
-    """The folders of its programs."""
+    """Return the folders of Python's programs."""
     return tuple(f"{prefix}/bin" for prefix in _python_prefixes(hidden))
 
 
 def _python_prefixes(hidden: tuple[str, ...]) -> list[str]:
-    """Where it lies, by every name it goes by."""
+    """Return where Python lies, by every name it goes by."""
     found = [sys.prefix, sys.base_prefix]
     for link in _executables():
         prefix = os.path.dirname(os.path.dirname(link))
@@ -169,14 +169,16 @@ def _python_prefixes(hidden: tuple[str, ...]) -> list[str]:
 
 
 def _python_links(elsewhere: tuple[str, ...]) -> Iterator[str]:
-    """Arguments for the links that lead to it and lie neither in what is shown nor where nothing can be."""
+    """Yield arguments for the links that lead to it and lie neither in what is shown nor where nothing can be."""
     for path in _executables():
         if os.path.islink(path) and not path.startswith(elsewhere):
             yield from (*_folders_above(path), "--symlink", os.readlink(path), path)
 
 
 def _executables() -> list[str]:
-    """The running Python's program by all its names: an environment's leads, maybe over others, to the real one."""
+    """Return the running Python's program by all its names: an environment's leads, perhaps over others, to the real
+    one.
+    """
     found = [sys.executable]
     while os.path.islink(found[-1]) and len(found) < _MAX_LINKS:
         found.append(os.path.normpath(os.path.join(os.path.dirname(found[-1]), os.readlink(found[-1]))))
@@ -184,7 +186,7 @@ def _executables() -> list[str]:
 
 
 def program(name: str) -> str:
-    """Where a program of the system lies. Raises LookupError where it does not."""
+    """Return where a program of the system lies. Raises LookupError where it does not."""
     found = shutil.which(name)
     if found is None:
         raise LookupError(f"{name} is not installed")
@@ -192,7 +194,7 @@ def program(name: str) -> str:
 
 
 def filter_program() -> bytes:
-    """The filter of system calls. Raises LookupError where there is none for this machine."""
+    """Return the filter of system calls. Raises LookupError where there is none for this machine."""
     found = seccomp_filter()
     if found is None:
         raise LookupError(f"no filter of system calls for machines of the architecture {os.uname().machine}")
@@ -200,12 +202,12 @@ def filter_program() -> bytes:
 
 
 def read_only(source: str, target: str) -> tuple[str, ...]:
-    """Arguments that show a file or folder there, in folders that everybody may look into."""
+    """Return arguments that show a file or folder there, in folders that everybody may look into."""
     return (*_folders_above(target), "--ro-bind", source, target)
 
 
 def folders(*paths: str) -> tuple[str, ...]:
-    """Arguments that make these folders; bwrap itself would make them for root alone."""
+    """Return arguments that make these folders; bwrap itself would make them for root alone."""
     return tuple(argument for path in paths for argument in ("--perms", "0755", "--dir", path))
 
 
@@ -215,7 +217,7 @@ def _folders_above(target: str) -> tuple[str, ...]:
 
 @functools.cache
 def _system() -> tuple[str, ...]:
-    """The system's own folders, read-only; links among them stay links."""
+    """Return the system's own folders, read-only; links among them stay links."""
     return tuple(argument for path in _SYSTEM for argument in _system_folder(Path(path)))
 
 
@@ -228,7 +230,7 @@ def _system_folder(path: Path) -> Iterator[str]:
 
 @functools.cache
 def _present(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Arguments for those of /etc that there are. A link is followed: what it leads to is shown in its place."""
+    """Return arguments for those of /etc that there are. A link is followed: what it leads to is shown in its place."""
     paths = [f"/etc/{name}" for name in names if os.path.exists(f"/etc/{name}")]
     return tuple(argument for path in paths for argument in read_only(path, path))
 
@@ -257,7 +259,7 @@ def _drop(view: View) -> tuple[str, ...]:
 
 
 def _limited(view: View) -> tuple[str, ...]:
-    """Limits of each process, none above what this process may have itself.
+    """Return limits of each process, none above what this process may have itself.
 
     A few processes more than allowed: the watchdog ends a command that has too many, this keeps it small until then.
     """
@@ -279,6 +281,6 @@ def _limited(view: View) -> tuple[str, ...]:
 
 @functools.cache
 def _counts_processes_by_namespace() -> bool:
-    """Whether RLIMIT_NPROC counts a user's processes in its user namespace only (Linux 5.14), not all over."""
+    """Return whether RLIMIT_NPROC counts a user's processes in its user namespace only (Linux 5.14), not all over."""
     major, minor = os.uname().release.split(".")[:2]
     return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)

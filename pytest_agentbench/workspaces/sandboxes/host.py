@@ -63,7 +63,7 @@ class HostSandbox(SharedFolder, ABC):
         output_limit: int = 64_000,
         environment: Mapping[str, str] = NO_VARIABLES,
     ) -> ExecResult:
-        """As the protocol says. Daemons the command started are killed too, when it ends or is ended."""
+        """Run a command to its end. Daemons that it started are killed too, when it ends or is ended."""
         given = input_file(stdin, self.workspace.owner)
         try:
             program = self._begin(argv, given, environment)
@@ -83,7 +83,7 @@ class HostSandbox(SharedFolder, ABC):
     async def open(
         self, argv: Sequence[str], *, environment: Mapping[str, str] = NO_VARIABLES, stderr: Stderr = "merged"
     ) -> Process:
-        """As the protocol says."""
+        """Start a command that stays, with its streams open."""
         reads, writes = os.pipe()
         try:
             give_ownership(reads, self.workspace.owner)
@@ -96,7 +96,7 @@ class HostSandbox(SharedFolder, ABC):
         return Conversation(program, writes, self._forget)
 
     async def stop(self) -> None:
-        """As the protocol says."""
+        """End all that still runs."""
         self._break(SandboxError("the sandbox was stopped while a command ran in it"))
         for program in tuple(self._live):
             try:
@@ -158,11 +158,11 @@ class LocalProgram(Program):
 
     @property
     def root(self) -> int:
-        """As Program says."""
+        """Return the pid of the process group's leader."""
         return self.process.pid
 
     def kill(self) -> None:
-        """As Program says."""
+        """Kill the command with all that it started."""
         self.process.send_signal(signal.SIGTERM)
 
     async def _end(self) -> None:

@@ -32,7 +32,7 @@ _watchdog, _watchdog_of_those_that_stay = Watchdog(), Watchdog(look_seconds=1.0)
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Where a program runs: in an empty folder of its own.
+    """Place where a program runs: in an empty folder of its own.
 
     `kind` bubblewrap: that folder is the only one that it can write; of this machine it sees the system's folders, the
     running Python, and `readable`, files and folders at their own places. Where this process is root it runs as a user
@@ -47,7 +47,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Isolated:
-    """How a program ended, and what it gave as its result; None where that is longer than MAX_RESULT_BYTES."""
+    """End of a program, and what it gave as its result; None where that is longer than MAX_RESULT_BYTES."""
 
     ended: ExecResult
     result: bytes | None
@@ -71,7 +71,7 @@ async def run_isolated(
 async def open_isolated(
     argv: Sequence[str], isolation: Isolation, environment: Mapping[str, str]
 ) -> AsyncIterator[Process]:
-    """A program that stays until the block's end, its stderr apart. Raises SandboxError where that cannot be had.
+    """Start a program that stays until the block's end, its stderr apart. Raises SandboxError where that cannot be had.
 
     What it takes of this machine is looked at once a second only.
     """
@@ -149,7 +149,7 @@ class _Box(HostSandbox):
 
 
 class _Result(asyncio.Protocol):
-    """What comes through the pipe for the result."""
+    """Result that comes through a pipe."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
@@ -157,7 +157,7 @@ class _Result(asyncio.Protocol):
         self._pipe: asyncio.BaseTransport | None = None
 
     def content(self) -> bytes | None:
-        """All of it, None where that is too long."""
+        """Return all of it, None where that is too long."""
         return bytes(self._content) if len(self._content) <= MAX_RESULT_BYTES else None
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class _Result(asyncio.Protocol):
 
 
 def _pipe() -> tuple[int, int]:
-    """A pipe; its writing end has a number that no shell's redirection can take from it."""
+    """Make a pipe whose writing end has a number that no shell's redirection can take from it."""
     reads, writes = os.pipe()
     try:
         return reads, fcntl.fcntl(writes, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)

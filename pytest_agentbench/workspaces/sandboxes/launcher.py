@@ -102,7 +102,7 @@ def _restrict(limits: dict[str, int]) -> None:
 
 
 def _own_threads() -> int:
-    """How many threads this user has: the kernel counts them all towards the limit of processes."""
+    """Return how many threads this user has: the kernel counts them all towards the limit of processes."""
     threads, user = 0, os.getuid()
     for pid, _, _ in _processes():
         try:

@@ -1,4 +1,4 @@
-"""A program of this machine that a sandbox started: what it writes, waiting for its end, talking to it, ending all it began."""
+"""A program that a sandbox started on this machine: its output, its input, its end and that of all it began."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class LastWords:
         self._kept = bytearray()
 
     def add(self, data: bytes) -> None:
-        """What it wrote next."""
+        """Add what came next."""
         self._kept += data
         del self._kept[:-_LAST_BYTES]
 
     def text(self) -> str:
-        """All that is kept."""
+        """Return all that is kept."""
         return self._kept.decode("utf-8", "replace")
 
 
@@ -53,11 +53,11 @@ class Capture(asyncio.Protocol):
 
     @property
     def endless(self) -> bool:
-        """Whether so much came that there was no use in waiting for the end."""
+        """Return whether so much came that there was no use in waiting for the end."""
         return self.left_out > _ENDLESS_BYTES
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The pipe, to be closed in the end."""
+        """Keep the pipe, to be closed in the end."""
         self.pipe = transport
 
     def data_received(self, data: bytes) -> None:
@@ -73,12 +73,12 @@ class Capture(asyncio.Protocol):
             self.enough.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The stream's end."""
+        """Note the stream's end."""
         self.enough.set()
         self.closed.set()
 
     def text(self) -> str:
-        """What was kept, with a note where something is missing."""
+        """Return what was kept, with a note where something is missing."""
         if not self.left_out:
             return (self._head + self._tail).decode("utf-8", "replace")
         end = " and then it was stopped" if self.endless else ""
@@ -92,7 +92,7 @@ _LAST_OUTPUT_SECONDS = 5.0
 
 
 class Program(ABC):
-    """What runs under one command of a sandbox. `process` is what this process started; its stdout is a pipe.
+    """Program that runs one command of a sandbox. `process` is what this process started; its stdout is a pipe.
 
     Its stderr goes there too, or is a pipe of its own.
 
@@ -108,7 +108,7 @@ class Program(ABC):
     @property
     @abstractmethod
     def root(self) -> int | None:
-        """The pid below which all that the command starts is found, once it is known."""
+        """Return the pid below which all that the command starts is found, once it is known."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -125,7 +125,10 @@ class Program(ABC):
                 await self._end()
 
     def exit_code(self) -> int:
-        """Of the command, once it has ended: 128 + n for signal n. Raises SandboxError where it was never started."""
+        """Return the command's exit code, once it has ended: 128 + n for signal n.
+
+        Raises SandboxError where it was never started.
+        """
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
@@ -135,7 +138,9 @@ class Program(ABC):
 
 
 async def collect(program: Program, *, seconds: float, output_limit: int) -> ExecResult:
-    """What a command wrote and how it ended, after at most `seconds`; nothing of it is left then, if cancelled too."""
+    """Return the output of a command and how it ended, after at most `seconds`; nothing of it is left then, also if
+    cancelled.
+    """
     began = time.perf_counter()
     capture = Capture(output_limit)
     killed: Killed | None = None
@@ -195,7 +200,7 @@ class Conversation:
         os.set_blocking(self._stdout, False)
 
     async def write(self, data: bytes) -> None:
-        """As the protocol says."""
+        """Write to its input."""
         left = memoryview(data)
         while left:
             if self._input_ended:
@@ -208,14 +213,14 @@ class Conversation:
                 await self._writable.wait()
 
     async def end_input(self) -> None:
-        """As the protocol says."""
+        """End its input."""
         if not self._input_ended:
             self._input_ended = True
             self._may_write()
             os.close(self._stdin)
 
     async def read(self) -> bytes:
-        """As the protocol says."""
+        """Return the output since the last call, at least one byte; nothing at its end."""
         while not self._stopped:
             try:
                 return os.read(self._stdout, _CHUNK)
@@ -226,11 +231,11 @@ class Conversation:
         return b""
 
     def errors(self) -> str:
-        """As the protocol says."""
+        """Return the end of its stderr so far, where that is kept apart."""
         return "" if self._errors is None else self._errors.text()
 
     async def stop(self) -> None:
-        """As the protocol says."""
+        """End it with all that it started."""
         if self._stopped:
             return
         self._stopped = True
@@ -263,14 +268,14 @@ class _Errors:
         asyncio.get_running_loop().add_reader(pipe.fileno(), self._hear)
 
     def text(self) -> str:
-        """The end of all that was written so far."""
+        """Return the end of all that was written so far."""
         for _ in range(_LAST_CHUNKS):
             if self._pipe.closed or not self._hear():
                 break
         return self._words.text()
 
     def close(self) -> None:
-        """Takes what is still in the pipe; nothing more is read."""
+        """Take what is still in the pipe; nothing more is read."""
         self.text()
         asyncio.get_running_loop().remove_reader(self._pipe.fileno())
         self._pipe.close()
@@ -288,7 +293,7 @@ class _Errors:
 
 
 def input_file(content: bytes, owner: int | None) -> int:
-    """A descriptor to read the content from, `owner`'s own so that it can open /dev/stdin too."""
+    """Return a descriptor to read the content from, of a file that is `owner`'s own: it can open /dev/stdin too."""
     if not content:
         return os.open(os.devnull, os.O_RDONLY)
     with tempfile.TemporaryFile(buffering=0) as file:

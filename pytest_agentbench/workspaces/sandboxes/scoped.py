@@ -19,7 +19,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 def has_scopes() -> bool:
-    """Whether this machine's kernel can do so."""
+    """Return whether this machine's kernel has Landlock's scopes."""
     if sys.platform != "linux":
         return False
     import ctypes  # 2 ms that a session without such a sandbox does not pay

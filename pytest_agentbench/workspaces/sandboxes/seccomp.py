@@ -47,14 +47,17 @@ _UNCOUNTED = ("shmget",)
 
 @functools.cache
 def seccomp_filter() -> bytes | None:
-    """The filter for this machine that `bwrap --seccomp` reads; None where it is of an architecture without one."""
+    """Return the filter for this machine that `bwrap --seccomp` reads; None for an architecture without one.
+
+    None where it is of an architecture without one.
+    """
     machine = platform.machine()
     return None if machine not in _AUDIT else b"".join(_program(machine))
 
 
 @functools.cache
 def seccomp_profile() -> str | None:
-    """The same as the JSON document that docker and its kind take; None where it is of an architecture without one.
+    """Return the filter as the JSON document that docker and its kind take; None for an architecture without one.
 
     It names no architecture, so those of 32-bit and x32 programs, whose calls have other numbers, are killed.
     """
@@ -68,7 +71,10 @@ def seccomp_profile() -> str | None:
 
 
 def profile_file(folder: Path) -> Path | None:
-    """That document as a file in a folder, for programs that are told its path; None where there is none."""
+    """Write the profile as a file into a folder, for programs that are told its path.
+
+    Return it; None where there is none.
+    """
     profile, file = seccomp_profile(), folder / ".seccomp.json"
     if profile is not None and not file.exists():
         with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as written:
@@ -79,7 +85,7 @@ def profile_file(folder: Path) -> Path | None:
 
 @functools.cache
 def _listed() -> dict[str, dict[str, int]]:
-    """The numbers of each system call that is allowed, by machine."""
+    """Return the numbers of each system call that is allowed, by machine."""
     text = Path(__file__).with_name("system_calls.txt").read_text(encoding="ascii")
     entries = " ".join(line for line in text.splitlines() if not line.startswith("#")).split()
     found = {}
@@ -119,7 +125,7 @@ def _program(machine: str) -> Iterator[bytes]:
 
 
 def _alternative(condition: Condition) -> Iterator[bytes]:
-    """Allows where all of it holds; goes on after itself where not."""
+    """Allow where all of it holds; goes on after itself where not."""
     left = 3 * len(condition)
     for index, mask, value in condition:
         left -= 3
@@ -130,7 +136,7 @@ def _alternative(condition: Condition) -> Iterator[bytes]:
 
 
 def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The first and last of each run of numbers that follow each other."""
+    """Yield the first and last of each run of numbers that follow each other."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if not found or number != found[-1][1] + 1:
@@ -140,7 +146,7 @@ def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _step(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
-    """One instruction; `yes` and `no` are how many to skip where its comparison holds or not."""
+    """Return one instruction; `yes` and `no` are how many to skip where its comparison holds or not."""
     return struct.pack("<HBBI", code, yes, no, value)
 
 

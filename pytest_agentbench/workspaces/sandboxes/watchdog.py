@@ -1,4 +1,4 @@
-"""The watchdog: measures what a sandbox takes of this machine from outside, and ends one that takes more than it may."""
+"""The watchdog: measures from outside what a sandbox takes of this machine, and ends one that takes too much."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OpenFiles:
 
 
 class Processes:
-    """All processes of this machine as they were a moment ago; none where there is no /proc."""
+    """Processes of this machine as they were a moment ago; none where there is no /proc."""
 
     def __init__(self) -> None:
         self._tasks = {task.pid: task for task in _tasks()}
@@ -52,7 +52,7 @@ class Processes:
             self._children.setdefault(task.parent, []).append(task.pid)
 
     def below(self, roots: Iterable[int]) -> list[int]:
-        """The pids of these processes and of all that descend from them."""
+        """Return the pids of these processes and of all that descend from them."""
         found: dict[int, None] = {}
         frontier = [pid for pid in roots if pid in self._tasks]
         while frontier:
@@ -63,11 +63,14 @@ class Processes:
         return list(found)
 
     def threads(self, pids: Iterable[int]) -> int:
-        """How many threads they have together; a process with one thread counts one."""
+        """Return how many threads they have together; a process with one thread counts one."""
         return sum(self._tasks[pid].threads for pid in pids)
 
     def resident(self, pids: Iterable[int]) -> int:
-        """Bytes of memory that they have in use, what they share counted for each: at least as much as they take."""
+        """Return the bytes of memory that they have in use.
+
+        What they share counts for each: at least as much as they take.
+        """
         return sum(self._tasks[pid].resident_bytes for pid in pids)
 
 
@@ -85,7 +88,7 @@ def memory_bytes(pids: Iterable[int], nameless: int = 0) -> int:
 
 
 def nameless_files(pids: Iterable[int], device: int) -> OpenFiles:
-    """What the processes hold open, or mapped, that has no name; `device` is the workspace's."""
+    """Return the bytes of files without a name that the processes hold open, or mapped; `device` is the workspace's."""
     sizes: dict[tuple[int, int], int] = {}
     hidden = False
     for pid in pids:
@@ -101,7 +104,7 @@ def nameless_files(pids: Iterable[int], device: int) -> OpenFiles:
 
 
 def folder_bytes(path: str, enough: int) -> int:
-    """What a folder's files take on disk, and 1 KiB for each entry; counting ends where it is more than `enough`.
+    """Return the bytes that a folder's files take on disk, and 1 KiB for each entry. Counting ends above `enough`.
 
     A file with several names counts once. Folders that cannot be looked into, are nested deeper than the system can
     reach, or have another name each time they are opened count as more than enough: anything may be in them.
@@ -116,7 +119,7 @@ def folder_bytes(path: str, enough: int) -> int:
 
 
 def _counted(path: str, enough: int) -> tuple[int, set[int]]:
-    """What one walk through it finds, and the inodes of folders that had another name when they were to be opened."""
+    """Return what one walk through it finds, and the inodes of folders that had another name when they were opened."""
     total, linked, folders, missed = 0, set[tuple[int, int]](), [(path, 0)], set[int]()
     while folders and total <= enough:
         folder, inode = folders.pop()
@@ -157,7 +160,7 @@ def _tasks() -> Iterator[_Task]:
 
 
 def _rollup(pid: int) -> dict[bytes, int]:
-    """The kernel's sums over the memory of a process, in bytes."""
+    """Return the kernel's sums over the memory of a process, in bytes."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             lines = file.readlines()[1:]
@@ -183,7 +186,9 @@ def _open_files(pid: int) -> Iterator[os.stat_result]:
 
 
 def _mapped_files(pid: int) -> dict[tuple[int, int], int]:
-    """The bytes that a process has mapped of files without a name, by device and inode: their holders may be closed."""
+    """Return the bytes of nameless files that a process has mapped, by device and inode: their descriptors may be
+    closed.
+    """
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
             lines = [line.split(maxsplit=5) for line in file if line.endswith(b" (deleted)\n")]
@@ -199,7 +204,7 @@ def _mapped_files(pid: int) -> dict[tuple[int, int], int]:
 
 
 def _hides(pid: int) -> bool:
-    """Whether a process that lets nobody look into it lives, and is this user's: others' never do.
+    """Return whether a process that lets nobody look into it lives, and is this user's: others' never do.
 
     Nothing that is root's runs in a sandbox, but for a moment of a container's start.
     """
@@ -264,7 +269,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def begin(self, watch: Watch) -> None:
-        """Looks after it from now on."""
+        """Begin to look after a sandbox."""
         with self._changed:
             self._due[watch] = time.monotonic() + _FIRST_LOOK_SECONDS
             if self._thread is None:
@@ -273,7 +278,7 @@ class Watchdog:
             self._changed.notify()
 
     def end(self, watch: Watch) -> None:
-        """Not any longer; nothing where it never did."""
+        """Stop looking after it; do nothing where it never began."""
         with self._changed:
             self._due.pop(watch, None)
 
@@ -288,7 +293,7 @@ class Watchdog:
             self._again(watches, ended + max(self._look_seconds, _SHARE_OF_TIME * (ended - began)))
 
     def _wait(self) -> list[Watch] | None:
-        """Those whose time has come; None where nothing was looked after for long."""
+        """Wait for the next sandboxes to look at, and return them; None where nothing was looked after for long."""
         with self._changed:
             while True:
                 if not self._due and not self._changed.wait(_IDLE_SECONDS) and not self._due:
@@ -306,12 +311,12 @@ class Watchdog:
 
 
 def over_disk(folder: Path, limits: ResourceLimits) -> bool:
-    """Whether the files that lie in a workspace take more than it may hold."""
+    """Return whether the files that lie in a workspace take more than it may hold."""
     return folder_bytes(str(folder), limits.workspace_bytes) > limits.workspace_bytes
 
 
 def _broken(watch: Watch, processes: Processes) -> Broken | SandboxError | None:
-    """What the sandbox has too much of. A failure to look is a reason to end it: nothing else would."""
+    """Return which limit a sandbox has broken. A failure to look is a reason to end it: nothing else would."""
     try:
         return _found(watch, processes)
     except Exception as error:  # noqa: BLE001  whatever it is, the sandbox cannot be looked after

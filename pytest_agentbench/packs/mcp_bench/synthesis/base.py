@@ -1,4 +1,4 @@
-"""What the stages of synthesis hand to each other: catalogues, combinations of servers, tasks, verdicts."""
+"""Records of synthesis: catalogues, combinations of servers, tasks, verdicts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Language = Literal["en", "zh"]
 
 
 class Reason(Record):
-    """One reason to reject a draft: the text says what was found and what to do."""
+    """Reason to reject a draft: the text says what was found and what to do."""
 
     kind: Kind
     text: str
@@ -84,7 +84,7 @@ class Generated(Record):
 
 
 class Quality(Record):
-    """What the gate says, scores from 1 to 10."""
+    """Scores that the gate gives, from 1 to 10."""
 
     solvability: float
     utility: float
@@ -93,7 +93,7 @@ class Quality(Record):
 
 
 class Verdict(Record):
-    """How a draft ended: accepted where there is no reason against it. `stage` is the last that it reached."""
+    """End of a draft: accepted where there is no reason against it. `stage` is the last that it reached."""
 
     stage: Stage
     reasons: tuple[Reason, ...] = ()
@@ -103,7 +103,7 @@ class Verdict(Record):
 
     @property
     def accepted(self) -> bool:
-        """Whether the draft is a task."""
+        """Return whether the draft is a task."""
         return not self.reasons
 
 
@@ -117,7 +117,7 @@ _FEWEST = 2
 
 
 def calculates(catalogue: Catalogue, category: str | None) -> bool:
-    """Whether its category says so; without one its name, or most of its tools, which then require numbers."""
+    """Return whether a server calculates, by its category; else by its name, or by most tools requiring numbers."""
     if category is not None:
         return _SUBJECT.search(category) is not None
     if _SUBJECT.search(catalogue.server):
@@ -134,14 +134,14 @@ def _requires_numbers(schema: Mapping[str, Any]) -> bool:
 
 
 def _is_numeric(schema: Any) -> bool:
-    """A number, or a list of numbers."""
+    """Return whether a schema is that of a number, or of a list of numbers."""
     if not isinstance(schema, Mapping):
         return False
     return schema.get("type") in _NUMBERS or (schema.get("type") == "array" and _is_numeric(schema.get("items")))
 
 
 class _Entry(Record):
-    """One combination; other fields are for people."""
+    """Combination of servers in a file; other fields are for people."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -159,7 +159,7 @@ class _File(Record):
 
 
 def combination_of(names: str) -> Combination:
-    """The combination that a comma-separated list of servers names.
+    """Return the combination that a comma-separated list of servers names.
 
     :raises ConfigError: it names none, or one twice.
     """
@@ -171,7 +171,7 @@ def combination_of(names: str) -> Combination:
 
 
 def read_combinations(path: Path) -> list[Combination]:
-    """The combinations of a file as MCP-Bench has it: `{"mcp_server_combinations": {"two_server_combinations":
+    """Return the combinations of a file as MCP-Bench has it: `{"mcp_server_combinations": {"two_server_combinations":
     [{"name", "servers", "description"}]}}`. Of several with the same servers the first counts.
 
     :raises ConfigError: the file cannot be read, is another one, or has none.

@@ -49,7 +49,7 @@ _FEWEST_WORDS = 3
 
 
 def named_in(text: str, catalogues: Iterable[Catalogue]) -> Iterator[Reason]:
-    """A reason for each server and tool whose name stands in `text`, the fuzzy one."""
+    """Yield a reason for each server and tool whose name stands in `text`, the fuzzy one."""
     for catalogue in catalogues:
         if (found := _server_pattern(catalogue).search(text)) is not None:
             yield _named(found, f"server {catalogue.server!r}")
@@ -63,7 +63,7 @@ def _named(found: re.Match[str], what: str) -> Reason:
 
 
 def words_of(name: str) -> list[str]:
-    """The words that a name in snake_case, kebab-case or camelCase is made of, in lower case."""
+    """Return the words that a name in snake_case, kebab-case or camelCase is made of, in lower case."""
     return [part.lower() for part in _PART.findall(name)]
 
 
@@ -81,7 +81,7 @@ def _server_pattern(catalogue: Catalogue) -> re.Pattern[str]:
 
 
 def _is_ordinary(name: str, catalogue: Catalogue) -> bool:
-    """Whether the name may be a word of the language, by how the descriptions of the server's own tools use it."""
+    """Return whether the name may be a word of the language, by its use in descriptions of the server's own tools."""
     said = " ".join(tool.description for tool in catalogue.tools)
     if re.search(_whole(_spaced(name.lower())), said) is not None:
         return True
@@ -101,7 +101,7 @@ def _tool_pattern(tool: ServerTool) -> re.Pattern[str]:
 
 
 def _spaced(name: str) -> str:
-    """A pattern for the name with its words apart by a blank, a hyphen, an underscore, or nothing."""
+    """Return a pattern for the name with its words apart by a blank, a hyphen, an underscore, or nothing."""
     return r"[\s_-]?".join(map(re.escape, re.split(r"[\s_-]+", name)))
 
 
@@ -148,7 +148,7 @@ class _Number:
 
 
 def lost_numbers(detailed: str, fuzzy: str) -> list[str]:
-    """The numbers of the detailed text, as it writes them, that the fuzzy text does not have, each once.
+    """Return the numbers of the detailed text, as it writes them, that the fuzzy text does not have, each once.
 
     Signs do not count, nor do the numbers of steps, exponents, parts of names, and the 100 that makes a percentage.
     """
@@ -190,7 +190,7 @@ def _spelled(text: str) -> Iterator[Decimal]:
 
 
 def _chinese(numeral: str) -> Iterator[Decimal]:
-    """What a numeral below a thousand says: 十二, 三十, 一百零五."""
+    """Yield what a numeral below a thousand says: 十二, 三十, 一百零五."""
     total, digit = 0, 0
     for character in numeral:
         if character in _DIGITS:
@@ -202,7 +202,7 @@ def _chinese(numeral: str) -> Iterator[Decimal]:
 
 
 def _without_steps(text: str) -> str:
-    """The text without what numbers its steps, and without mentions of steps by number."""
+    """Remove the numbers of steps from a text, and mentions of steps by number."""
     kept, at, last = [], 0, 0
     for marker in _MARKER.finditer(text):
         number = int(marker["number"])
@@ -270,7 +270,7 @@ _ADVICE: Mapping[Kind, str] = {
 
 
 def forbidden_references(text: str, where: str) -> Iterator[Reason]:
-    """A reason for each kind that `text` refers to; `where` is what the reason calls the text."""
+    """Yield a reason for each kind that `text` refers to; `where` is what the reason calls the text."""
     for kind, pattern in FORBIDDEN.items():
         if (found := pattern.search(text)) is not None:
             yield Reason(kind=kind, text=f"found {found.group()!r} in {where}; {_ADVICE[kind]}")
@@ -279,7 +279,7 @@ def forbidden_references(text: str, where: str) -> Iterator[Reason]:
 def detailed_problems(
     generated: Generated, catalogues: Sequence[Catalogue], existing: Iterable[str]
 ) -> Iterator[Reason]:
-    """What is wrong with a detailed task. `existing` are the detailed texts of other tasks."""
+    """Yield what is wrong with a detailed task. `existing` are the detailed texts of other tasks."""
     text = generated.task_description
     yield from forbidden_references(text, "the detailed task")
     graph = generated.dependencies
@@ -292,7 +292,7 @@ def detailed_problems(
 def fuzzy_problems(
     detailed: str, fuzzy: str, catalogues: Sequence[Catalogue], existing: Iterable[str], *, exact: bool
 ) -> Iterator[Reason]:
-    """What is wrong with the fuzzy text of a detailed task. `exact`: it has to keep all numbers."""
+    """Yield what is wrong with the fuzzy text of a detailed task. `exact`: it has to keep all numbers."""
     yield from forbidden_references(fuzzy, "the fuzzy text")
     yield from named_in(fuzzy, catalogues)
     if exact and (lost := lost_numbers(detailed, fuzzy)):
@@ -301,7 +301,7 @@ def fuzzy_problems(
 
 
 def _unused_servers(texts: Iterable[str], tools: Iterable[str], catalogues: Sequence[Catalogue]) -> list[str]:
-    """The servers that neither a text names, as they or one of their tools are written, nor one of the `tools` (ids).
+    """Return the servers that neither a text names, by them or one of their tools, nor one of the `tools` (ids).
 
     A tool's name that another of the servers has too says nothing without its server's.
     """

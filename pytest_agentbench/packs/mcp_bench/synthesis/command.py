@@ -41,7 +41,7 @@ _OUTPUT = Path("outputs")
 
 
 class Call:
-    """What one call is asked for, and what has come of it so far.
+    """Call of the command: what is asked for, and what has come of it so far.
 
     :raises ConfigError: a file or an option is wrong, or the model has no key.
     """
@@ -63,7 +63,7 @@ class Call:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the file has all tasks that were asked for."""
+        """Return whether the file has all tasks that were asked for."""
         return len(self._outcome.accepted) + len(self._outcome.there) == self._wanted
 
     @property
@@ -71,7 +71,7 @@ class Call:
         return len(self._combinations) * int(self._args.count)
 
     async def make(self) -> None:
-        """Makes the tasks. What comes of them is in the file at once."""
+        """Make the tasks. What comes of them is in the file at once."""
         catalogues = await self._catalogues()
         possible = [each for each in self._combinations if self._is_possible(each, catalogues)]
         if not possible:
@@ -88,7 +88,7 @@ class Call:
                 await synthesis.run(jobs)
 
     async def _catalogues(self) -> dict[str, Catalogue]:
-        """What the servers list that are wanted; of those that are not to be had the reason is told."""
+        """Return what the wanted servers list; of those that are not to be had the reason is told."""
         found = {}
         async with started_servers(self._declared, _OUTPUT) as started:
             for name in dict.fromkeys(name for each in self._combinations for name in each.servers):
@@ -114,14 +114,14 @@ class Call:
         return jobs_of(combination, self._args.count, catalogues, categories, self._file)
 
     def _tell(self, task_id: str, draft: int, verdict: Verdict) -> None:
-        """One line as soon as a draft has ended."""
+        """Print one line as soon as a draft has ended."""
         quality = verdict.quality
         scores = f" (solvability {quality.solvability:g}, utility {quality.utility:g})" if quality is not None else ""
         said = f"accepted{scores}" if verdict.accepted else f"rejected{scores}: {'; '.join(map(str, verdict.reasons))}"
         print(printable(f"{task_id} draft {draft} {said}"), flush=True)
 
     def tell_end(self) -> None:
-        """What became of the tasks, and what that cost."""
+        """Print what became of the tasks, and what that cost."""
         outcome = self._outcome
         for task_id, why in (*outcome.given_up.items(), *outcome.waiting.items()):
             _warn(f"{task_id}: {'given up' if task_id in outcome.given_up else 'not made'}: {why}")
@@ -156,7 +156,7 @@ class Call:
 
 @asynccontextmanager
 async def _client(model: Model, task_file: Path) -> AsyncIterator[ChatClient]:
-    """The way to the model; a scripted one answers from the demo.yaml beside the task file."""
+    """Open the way to the model; a scripted one answers from the demo.yaml beside the task file."""
     scripts = Scripts()
     if model.scripted:
         scripts.load_beside(Case(case_id=CASE_ID, title=CASE_ID, path=task_file, runner=RunnerSpec(type="predictions")))
@@ -168,7 +168,7 @@ async def _client(model: Model, task_file: Path) -> AsyncIterator[ChatClient]:
 
 
 def _model(model_id: str, task_file: Path) -> Model:
-    """The model of that id, as it is declared for the task file, else for the current folder.
+    """Return the model of that id, as it is declared for the task file, else for the current folder.
 
     Raises ConfigError where its key is missing.
     """
@@ -187,7 +187,7 @@ _USAGE, _INTERRUPTED = 2, 130
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command with its options."""
+    """Add the command with its options."""
     from pytest_agentbench.options import parse_money, parse_positive
 
     parser = subparsers.add_parser(
@@ -222,7 +222,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Makes the tasks; says how each draft ended, what became of the tasks, and what that cost."""
+    """Make the tasks; says how each draft ended, what became of the tasks, and what that cost."""
     import asyncio
 
     if args.output.suffix != ".json":

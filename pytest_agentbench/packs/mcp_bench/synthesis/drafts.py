@@ -1,6 +1,6 @@
 """The file beside the tasks that keeps every reply that was paid for, and the asking of a model where none is kept.
 
-One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was waiting
+# e JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was waiting
 for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft, the texts,
 scores and reasons; none where the draft was accepted). Both name the model and the language: another model's drafts are
 no drafts of this one. A line that is cut off or is none of these is passed over.
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 # The file beside the tasks that keeps every reply that was paid for, and how every draft ended.
 #
-# One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was waiting
-# for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft, the texts,
-# scores and reasons; none where the draft was accepted). Both name the model and the language: another model's drafts are
-# no drafts of this one. A line that is cut off or is none of these is passed over.
+# One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was
+# waiting for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft,
+# the texts, scores and reasons; none where the draft was accepted). Both name the model and the language: another
+# model's drafts are no drafts of this one. A line that is cut off or is none of these is passed over.
 
 
 DRAFTS_SUFFIX = ".drafts.jsonl"
@@ -50,7 +50,10 @@ class Place(NamedTuple):
 
 
 class Drafts:
-    """What one model wrote of the tasks of one file, by `open`. Replies and verdicts are found as they were kept."""
+    """Drafts that one model wrote of the tasks of one file, by `open`.
+
+    Replies and verdicts are found as they were kept.
+    """
 
     def __init__(self, path: Path, descriptor: int, model_id: str, language: Language, redactor: Redactor) -> None:
         self.path = path
@@ -63,7 +66,7 @@ class Drafts:
     @classmethod
     @contextmanager
     def open(cls, path: Path, model_id: str, language: Language, redactor: Redactor) -> Iterator[Self]:
-        """The drafts in the file, which is made where there is none. Secrets are redacted from what is kept.
+        """Open the drafts in the file, which is made where there is none. Secrets are redacted from what is kept.
 
         :raises ConfigError: another process has it open.
         :raises UnwritableError: it cannot be written.
@@ -85,20 +88,23 @@ class Drafts:
             os.close(descriptor)  # which lets go of the lock
 
     def reply(self, place: Place, request: int) -> JudgeReply | None:
-        """The reply that the `request`-th request (from 1) at this place got; None where it was never answered."""
+        """Return the reply that the `request`-th request (from 1) at this place got;
+
+        None where it was never answered.
+        """
         return self._replies.get((place, request))
 
     def keep_reply(self, place: Place, request: int, content: str, usage: Usage) -> None:
-        """Keeps a reply. Raises UnwritableError."""
+        """Keep a reply. Raises UnwritableError."""
         used = usage.model_dump(include={"input_tokens", "output_tokens", "cost_usd"})
         self._append({"kind": "reply", **place._asdict(), "request": request, "content": content, "usage": used})
 
     def verdict(self, task_id: str, draft: int) -> Verdict | None:
-        """How a draft ended; None where it has not, or was never begun."""
+        """Return how a draft ended; None where it has not, or was never begun."""
         return self._verdicts.get((task_id, draft))
 
     def keep_verdict(self, task_id: str, draft: int, verdict: Verdict) -> None:
-        """Keeps how a draft ended; a later one of the same draft counts. Raises UnwritableError."""
+        """Keep how a draft ended; a later one of the same draft counts. Raises UnwritableError."""
         self._verdicts[task_id, draft] = verdict
         ended = verdict.model_dump(mode="json", exclude_none=True)
         self._append({"kind": "verdict", "task_id": task_id, "draft": draft, "accepted": verdict.accepted, **ended})
@@ -155,7 +161,9 @@ class Unanswered(AgentbenchError):
 
 
 class Asking:
-    """One model, the replies it gave before, and what it costs. Secrets are redacted from what it is sent and says.
+    """Requests to one model, the replies it gave before, and what it costs.
+
+    Secrets are redacted from what it is sent and says.
 
     `stopped` says why nothing more is asked.
     """
@@ -171,7 +179,7 @@ class Asking:
         response_format: Mapping[str, Any] | None,
         parse: Callable[[str], T],
     ) -> T:
-        """What `parse` makes of the reply; a reply that it refuses is asked for again, with what was wrong.
+        """Ask, and return what `parse` makes of the reply; one that it refuses is asked for again, with what was wrong.
 
         Raises Unusable after the last of them, and Unanswered where the model gives none or the budget is used up.
         """

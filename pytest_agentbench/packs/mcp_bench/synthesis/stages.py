@@ -35,7 +35,7 @@ Filling = Sequence[str | Block]
 
 
 def request(wording: Wording, template: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
-    """The messages of a request: the template with its slots filled, each on lines of its own."""
+    """Return the messages of a request: the template with its slots filled, each on lines of its own."""
     parts: list[str | Block] = []
     for at, piece in enumerate(_SLOT.split(template)):
         if at % 2:
@@ -50,7 +50,7 @@ def request(wording: Wording, template: str, fillings: Mapping[str, Filling]) ->
 
 
 def tools_block(catalogues: Sequence[Catalogue]) -> Block:
-    """All tools of the servers: id, description, and the JSON Schema of the arguments.
+    """Return all tools of the servers: id, description, and the JSON Schema of the arguments.
 
     Where they are too long together, the longest descriptions and schemas are cut until they are not.
     """
@@ -72,7 +72,7 @@ def _told(tools: Sequence[ServerTool], limit: int) -> str:
 
 
 def problems_block(problems: Sequence[Reason]) -> Block:
-    """What was wrong with former drafts, which the reasons quote."""
+    """Return what was wrong with former drafts, which the reasons quote."""
     return Block("reasons", "\n".join(f"- {problem}" for problem in problems))
 
 
@@ -98,7 +98,7 @@ _MAX_OTHER = 300
 def generation_request(
     wording: Wording, job: Job, others: Sequence[str], problems: Sequence[Reason]
 ) -> list[dict[str, str]]:
-    """Asks for one task. `others` are the tasks that exist; `problems` says what was wrong with former drafts."""
+    """Ask for one task. `others` are the tasks that exist; `problems` says what was wrong with former drafts."""
     combination = job.combination
     several = wording.several_servers.format(servers=", ".join(combination.servers))
     scenario = wording.scenario.format(name=combination.name, description=combination.description)
@@ -126,7 +126,7 @@ class _TaskReply(ReplyPart):
 
 
 def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
-    """The task in a reply. Raises InvalidReply, also for dependencies of unknown tools and for circles."""
+    """Return the task in a reply. Raises InvalidReply, also for dependencies of unknown tools and for circles."""
     reply = read_json(text, _TaskReply)
     known = _known_names(catalogues)
     if problems := list(_unknown(reply.dependencies, known)):
@@ -154,7 +154,7 @@ def reader(catalogues: Sequence[Catalogue]) -> partial[Generated]:
 
 
 def _known_names(catalogues: Sequence[Catalogue]) -> Mapping[str, str]:
-    """A tool's id by its id, and by its name where only one tool is called so."""
+    """Return a tool's id by its id, and by its name where only one tool is called so."""
     tools = [tool for catalogue in catalogues for tool in catalogue.tools]
     times = Counter(tool.name for tool in tools)
     by_name = {tool.name: tool.tool_id for tool in tools if times[tool.name] == 1}
@@ -175,7 +175,7 @@ _QUOTES = {'"': '"', "“": "”", "「": "」"}
 def fuzzing_request(
     wording: Wording, task: str, tools: int, *, exact: bool, problems: Sequence[Reason]
 ) -> list[dict[str, str]]:
-    """Asks for the fuzzy text of a detailed task. `exact`: its numbers are to stay. `tools` counts the agent's."""
+    """Ask for the fuzzy text of a detailed task. `exact`: its numbers are to stay. `tools` counts the agent's."""
     fillings: dict[str, Filling] = {
         "task": [Block("task", task)],
         "count": [wording.count.format(count=tools)],
@@ -186,7 +186,7 @@ def fuzzing_request(
 
 
 def read_fuzzy(text: str) -> str:
-    """The text in a reply, without quotes around it. Raises InvalidReply where there is none."""
+    """Return the text in a reply, without quotes around it. Raises InvalidReply where there is none."""
     said = _THOUGHTS.sub("", text).strip()
     if len(said) > 1 and _QUOTES.get(said[0]) == said[-1] and not {said[0], said[-1]} & set(said[1:-1]):
         said = said[1:-1].strip()
@@ -213,7 +213,7 @@ QUALITY_FORMAT = structured(
 
 
 def gate_request(wording: Wording, detailed: str, fuzzy: str, catalogues: Sequence[Catalogue]) -> list[dict[str, str]]:
-    """Asks how good a task is."""
+    """Ask how good a task is."""
     fillings: dict[str, Filling] = {
         "task": [Block("task", detailed)],
         "fuzzy": [Block("request", fuzzy)],
@@ -230,7 +230,7 @@ class _QualityReply(ReplyPart):
 
 
 def read_quality(text: str) -> Quality:
-    """The scores in a reply. Raises InvalidReply where one is missing, is no number, or is out of range."""
+    """Return the scores in a reply. Raises InvalidReply where one is missing, is no number, or is out of range."""
     reply = read_json(text, _QualityReply)
     return Quality(
         solvability=reply.solvability_score,
@@ -241,7 +241,7 @@ def read_quality(text: str) -> Quality:
 
 
 def shortcomings(quality: Quality) -> Iterator[Reason]:
-    """Why a task of this quality does not pass."""
+    """Yield why a task of this quality does not pass."""
     scores: tuple[tuple[Kind, float, float, str], ...] = (
         ("solvability", quality.solvability, LEAST_SOLVABILITY, quality.solvability_feedback),
         ("utility", quality.utility, LEAST_UTILITY, quality.utility_feedback),

@@ -33,7 +33,7 @@ AT_ONCE = 8
 
 @dataclass
 class Outcome:
-    """What came of the jobs: accepted now, there before, given up after the last draft, and those that have to wait.
+    """Result of the jobs: accepted now, there before, given up after the last draft, and those that have to wait.
 
     `given_up` and `waiting` say why. `drafts` counts the rejected drafts of these jobs, those of earlier calls too, and
     `reasons` what was against them.
@@ -60,7 +60,7 @@ class Synthesis:
         self._wording, self._tell = wording, tell
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Makes the tasks of the jobs, AT_ONCE at a time. What `tell` raises ends it."""
+        """Make the tasks of the jobs, AT_ONCE at a time. What `tell` raises ends it."""
         todo = iter(jobs)
 
         async def work() -> None:
@@ -95,7 +95,10 @@ class Synthesis:
         self.outcome.given_up[job.task_id] = "; ".join(map(str, former[-1].reasons))
 
     def _kept(self, job: Job, draft: int) -> Verdict | None:
-        """How a draft ended in an earlier call. A task comes back with its file; out of the file it was taken."""
+        """Return how a draft ended in an earlier call.
+
+        A task comes back with its file; out of the file it was taken.
+        """
         verdict = self._drafts.verdict(job.task_id, draft)
         if verdict is None or not verdict.accepted:
             return verdict
@@ -108,7 +111,7 @@ class Synthesis:
         return verdict
 
     async def _judged(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
-        """A new draft, kept with how it ended."""
+        """Make a new draft, kept with how it ended."""
         verdict = await self._drafted(job, draft, former)
         if verdict.accepted:
             self._accept(job, verdict)
@@ -181,7 +184,7 @@ class Synthesis:
 
 
 def _reasons(former: Iterable[Verdict], stages: Sequence[Stage]) -> list[Reason]:
-    """What was against former drafts at these stages, each reason once."""
+    """Return what was against former drafts at these stages, each reason once."""
     found = (reason for verdict in former if verdict.stage in stages for reason in verdict.reasons)
     return list(dict.fromkeys(found))
 

@@ -63,7 +63,7 @@ class TaskFile:
         return any(task["task_id"] == task_id for task in self._tasks())
 
     def task_ids(self, combination: Combination, count: int) -> list[str]:
-        """The ids of the first `count` tasks of a combination: a slug of its servers and a number.
+        """Return the ids of the first `count` tasks of a combination: a slug of its servers and a number.
 
         :raises ConfigError: tasks of other servers have them.
         """
@@ -79,14 +79,14 @@ class TaskFile:
         return [f"{slug}_{number:03}" for number in range(count)]
 
     def texts(self, field: str, combination: Combination | None = None) -> list[str]:
-        """The texts of all tasks, or of those of a combination, in their order."""
+        """Return the texts of all tasks, or of those of a combination, in their order."""
         groups = self._groups if combination is None else filter(None, [self._group(combination)])
         return [task[field] for group in groups for task in group["tasks"] if task.get(field)]
 
     def add(
         self, combination: Combination, task_id: str, generated: Generated, fuzzy: str, distraction: Sequence[str]
     ) -> None:
-        """Adds a task, and writes the file whole or not at all.
+        """Add a task, and writes the file whole or not at all.
 
         :raises UnwritableError: it cannot be written.
         :raises ConfigError: meanwhile it has got another form.
@@ -114,7 +114,7 @@ class TaskFile:
         self._write()
 
     def _read(self) -> None:
-        """Takes what is in the file, where it is there: a file that is gone comes back with the next task."""
+        """Take what is in the file, where it is there: a file that is gone comes back with the next task."""
         if not self.path.exists():
             return
         try:
@@ -160,7 +160,7 @@ DISTRACTION_SERVERS = PlannerSettings().distraction_servers
 
 @dataclass(frozen=True)
 class Job:
-    """One task to make, the `number`-th, from 1, of `count` for these servers.
+    """Task to make, the `number`-th, from 1, of `count` for these servers.
 
     `exact`: it calculates, so that its numbers stay. `distraction` are servers beside its own.
     """
@@ -181,7 +181,7 @@ def jobs_of(
     categories: Mapping[str, str | None],
     file: TaskFile,
 ) -> list[Job]:
-    """The first `count` tasks of a combination. `categories` are those of all declared servers, None for no category.
+    """Return the first `count` tasks of a combination. `categories` are those of all declared servers, or None.
 
     :raises ConfigError: tasks of other servers in the file have the same ids.
     """

@@ -1,4 +1,4 @@
-"""What the model is told at each stage, in the language that the tasks are to have (seed 004, A.3)."""
+"""Instructions of each stage, in the language that the tasks are to have (seed 004, A.3)."""
 
 from __future__ import annotations
 
