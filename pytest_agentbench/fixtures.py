@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def agentbench_runner() -> Any:
-    """The agent under test: as each case's file says. Override it in a conftest.py to bring your own.
+    """Return the agent under test: as each case's file says. Override it in a conftest.py to bring your own.
 
     Return a callable, sync or async, that takes `(case)` or `(case, context)` and returns the answer as text, or a
     `RunOutput`. With session scope its runs start ahead of pytest; with a narrower scope they are made one at a time.
@@ -40,19 +40,19 @@ def agentbench_mcp_servers() -> Mapping[str, McpServer | Mapping[str, Any]]:
 
 @pytest.fixture
 def agentbench_case(request: pytest.FixtureRequest) -> Case:
-    """The case of the item: messages, tags, reference answer, metadata."""
+    """Return the case of the item: messages, tags, reference answer, metadata."""
     return _job(request).case()
 
 
 @pytest.fixture
 def agentbench_model(request: pytest.FixtureRequest) -> Model | None:
-    """The model of the item, None where the user's own agent runs without one or predictions are scored."""
+    """Return the model of the item, None where the user's own agent runs without one or predictions are scored."""
     return _job(request).plan.model
 
 
 @pytest.fixture
 def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any, agentbench_mcp_servers: Any) -> Run:
-    """The finished run of the case that `@pytest.mark.agentbench` names, for hand-written assertions.
+    """Return the finished run of the case that `@pytest.mark.agentbench` names, for hand-written assertions.
 
     What kept the run from a result (a provider's error, a missing key) is an error or a skip of the test, as for cases.
     """
@@ -64,13 +64,13 @@ def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any, agent
 
 @pytest.fixture
 def agentbench_workspace(request: pytest.FixtureRequest, agentbench_run: Run) -> Workspace:
-    """The folder the run worked in, as it left it; it is removed when the test has ended."""
+    """Return the folder the run worked in, as it left it; it is removed when the test has ended."""
     return agentbench_run.workspace
 
 
 @pytest.fixture
 def _agentbench_plan(request: pytest.FixtureRequest) -> Any:
-    """The plan and repetition of a hand-written test's case."""
+    """Return the plan and repetition of a hand-written test's case."""
     return request.param
 
 

@@ -64,21 +64,21 @@ class Settings:
 
 
 def parse_positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """Return a whole number of at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 1")
     return int(text)
 
 
 def parse_count(text: str) -> int:
-    """A whole number, 0 too."""
+    """Return a whole number, 0 too."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 0")
     return int(text)
 
 
 def parse_fraction(text: str) -> float:
-    """A number from 0 to 1."""
+    """Return a number from 0 to 1."""
     number = _parse_number(text)
     if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a fraction from 0 to 1")
@@ -86,7 +86,7 @@ def parse_fraction(text: str) -> float:
 
 
 def parse_money(text: str) -> float:
-    """An amount of USD, not negative."""
+    """Return an amount of USD, not negative."""
     number = _parse_number(text)
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected an amount in USD, such as 2.50")
@@ -94,7 +94,7 @@ def parse_money(text: str) -> float:
 
 
 def parse_seconds(text: str) -> float:
-    """A time in seconds, above 0."""
+    """Return a time in seconds, above 0."""
     number = _parse_number(text)
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a time in seconds above 0, such as 3600")
@@ -122,7 +122,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def parse_store(text: str) -> str:
-    """The URL of a shared store, as it is compared and shown. What may be a secret in it is refused unshown."""
+    """Return the URL of a shared store, as it is compared and shown. What may be a secret in it is refused unshown."""
     match = re.fullmatch(r"(s3|gs|az|file)://([^?#]+?)/*", text)
     if match is None or "@" in text or (match[1] == "file") != match[2].startswith("/"):
         shown = re.sub(r"^(\w*://)?.*(?=@)|(?<=\?).*", r"\1[redacted]", text, flags=re.DOTALL)
@@ -134,7 +134,7 @@ def parse_store(text: str) -> str:
 
 
 def parse_variable(text: str) -> str:
-    """The name of an environment variable that holds a key, and is known for that by its name: then no command of an
+    """Return the name of an environment variable that holds a key, and is known for that by its name: then no command of an
     agent's gets it. What is no such name may be the key itself, and is refused unshown.
     """
     if re.fullmatch(r"(?=[A-Z0-9_]*(KEY|SECRET|TOKEN))[A-Z_][A-Z0-9_]{0,79}", text) is None:
@@ -223,7 +223,7 @@ FLAGS = (
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Registers everything but `--model`, which waits until it is known to be free (`add_short_model`)."""
+    """Register everything but `--model`, which waits until it is known to be free (`add_short_model`)."""
     group = parser.getgroup("agentbench", "agent benchmarks")
     group.addoption(
         "--agentbench-model",
@@ -254,7 +254,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def add_short_model(parser: pytest.Parser, args: list[str]) -> None:
-    """Registers `--model` last and only when used, so that a plugin or conftest that owns the name keeps it."""
+    """Register `--model` last and only when used, so that a plugin or conftest that owns the name keeps it."""
     if any(arg == "--model" or arg.startswith("--model=") for arg in args):
         try:
             parser.getgroup("agentbench").addoption("--model", action="append", dest="agentbench_model", metavar="ID")
@@ -309,7 +309,8 @@ def _refuse_short_key(variable: str | None) -> None:
 
 
 def _refuse_shared_paths(values: Mapping[str, Any]) -> None:
-    """No output replaces another one, or what the session is compared with; a report may replace its baseline."""
+    """Return no output replaces another one, or what the session is compared with; a report may replace its baseline.
+    """
     taken = {values["json"] or values["output"] / "report.json": "the report"}
     if values["compare"] is not None:
         taken.setdefault(values["compare"], "--agentbench-compare")
@@ -331,7 +332,8 @@ def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) ->
 
 
 def _refuse_lone_comparison(config: pytest.Config, compared: Path | None, shard: tuple[int, int] | None) -> None:
-    """A number of regressions needs what they are counted against; a part of a session is too little to compare."""
+    """Return a number of regressions needs what they are counted against; a part of a session is too little to compare.
+    """
     if compared is None and (allowed := config.getoption("agentbench_max_regressions")) is not None:
         raise pytest.UsageError(
             f"--agentbench-max-regressions: found {allowed} without a report to compare with: name it with "

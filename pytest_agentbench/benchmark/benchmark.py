@@ -42,7 +42,7 @@ class Aligned:
 def align(
     predictions: Mapping[Any, Any] | Sequence[Any], ids: Sequence[str], dataset: str, places: Sequence[int], rows: int
 ) -> Aligned:
-    """The predictions of the items with these `ids`, also by case id (`<dataset>.<id>`), else in order.
+    """Return the predictions of the items with these `ids`, also by case id (`<dataset>.<id>`), else in order.
 
     A list answers the items, or all `rows` of the data, of which the items have the 0-based `places`. Raises
     ConfigError for anything else, and for a list of another length: it would compare the wrong texts.
@@ -139,7 +139,7 @@ class Benchmark:
         return f"<{type(self).__name__} {self.name!r}: {len(self.items):,} items{where}>"
 
     def load_data(self, data_path: PathLike) -> None:
-        """Loads a data file (JSON, JSONL) or a dataset.yaml in place of what was loaded before.
+        """Load a data file (JSON, JSONL) or a dataset.yaml in place of what was loaded before.
 
         Rows that cannot be used are left out, with a BenchmarkWarning and a line in `load_errors` each. Raises
         ConfigError where the file cannot be read at all.
@@ -167,15 +167,15 @@ class Benchmark:
         return self.dataset.metrics if self.dataset else (EXACT_MATCH,)
 
     def get_items(self) -> list[BenchmarkItem]:
-        """All items, in order."""
+        """Return all items, in order."""
         return list(self.items)
 
     def get_item(self, item_id: str) -> BenchmarkItem | None:
-        """The item of that id, None where there is none."""
+        """Return the item of that id, None where there is none."""
         return self._by_id.get(str(item_id))
 
     def get_questions(self) -> list[str]:
-        """The questions of all items, in order."""
+        """Return the questions of all items, in order."""
         return [item.question for item in self.items]
 
     def evaluate(
@@ -191,7 +191,7 @@ class Benchmark:
         output: PathLike = "outputs",
         **kwargs: Any,
     ) -> list[EvaluationResult]:
-        """The results of all items, in order. One item that cannot be scored never keeps the others from it.
+        """Return the results of all items, in order. One item that cannot be scored never keeps the others from it.
 
         `predictions` is `{item id: prediction}`, or a list with one for each item; a prediction is a text, a number,
         true or false, None (there is none), or a list of these for metrics of samples. `metric` is a name, by default
@@ -229,7 +229,7 @@ class Benchmark:
         return {**empty, **(self._summary or {})}
 
     def save_results(self, file_path: PathLike) -> None:
-        """Writes `{benchmark_info, evaluation_results, summary}` as JSON, whole or not at all.
+        """Write `{benchmark_info, evaluation_results, summary}` as JSON, whole or not at all.
 
         Raises ConfigError before there are results, InfrastructureError where the file cannot be written.
         """
@@ -243,7 +243,7 @@ class Benchmark:
         write_results(Path(file_path), info, self.evaluation_results, self.get_summary())
 
     def load_results(self, file_path: PathLike) -> None:
-        """Restores what `save_results` wrote; into a benchmark without data also its name and the items.
+        """Restore what `save_results` wrote; into a benchmark without data also its name and the items.
 
         An item's metadata is not saved but for its evaluator. Raises ConfigError for a file that holds no results.
         """
@@ -256,7 +256,7 @@ class Benchmark:
         self.evaluation_results, self.unmatched_ids, self._summary = saved.results, [], saved.summary
 
     def _parse_item(self, data: dict[str, Any], line_num: int) -> BenchmarkItem:
-        """An object of the file as an item; `line_num` is its line in JSONL, its 0-based index in JSON.
+        """Return an object of the file as an item; `line_num` is its line in JSONL, its 0-based index in JSON.
 
         What this raises makes the object a bad row.
         """
@@ -341,7 +341,7 @@ class Benchmark:
 
 
 def create_benchmark(data_path: PathLike, name: str | None = None, description: str = "") -> Benchmark:
-    """The benchmark of a data file or a dataset.yaml; `name` is `Benchmark_<file name>` if unsaid.
+    """Return the benchmark of a data file or a dataset.yaml; `name` is `Benchmark_<file name>` if unsaid.
 
     Raises ConfigError where the file cannot be read.
     """
@@ -360,7 +360,7 @@ def _expect(met: bool, problem: str) -> None:
 
 
 def _warn(message: str) -> None:
-    """Warns at the line outside of this package that led here."""
+    """Warn at the line outside of this package that led here."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

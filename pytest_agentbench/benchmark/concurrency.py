@@ -137,7 +137,7 @@ class Desk:
         )
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         if self._endpoints is not None:
             await self._endpoints.close()
 
@@ -173,7 +173,7 @@ class Pending(NamedTuple):
 def finish_all(
     pending: Sequence[Pending], desk: Desk, at_once: int, progress: Callable[[int], None] | None = None
 ) -> list[EvaluationResult]:
-    """The results in order; `progress` is told, on another thread, how many more are done. Closes the desk."""
+    """Return the results in order; `progress` is told, on another thread, how many more are done. Closes the desk."""
 
     async def main() -> list[EvaluationResult]:
         results: dict[int, EvaluationResult] = {}
@@ -197,7 +197,7 @@ def finish_all(
 
 
 def _on_own_loop(main: Callable[[], Coroutine[None, None, T]]) -> T:
-    """Runs it in a thread: the caller's may have a running loop, as in a notebook. Ctrl-C cancels it."""
+    """Run it in a thread: the caller's may have a running loop, as in a notebook. Ctrl-C cancels it."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(main())
     ended: Future[T] = Future()
@@ -226,5 +226,5 @@ def _on_own_loop(main: Callable[[], Coroutine[None, None, T]]) -> T:
 
 
 def _any_case(data: Path, dataset: str) -> Case:
-    """A case of the dataset: what names the script beside it."""
+    """Return a case of the dataset: what names the script beside it."""
     return Case(case_id=dataset, title=dataset, path=data, dataset=dataset, runner=RunnerSpec(type="predictions"))

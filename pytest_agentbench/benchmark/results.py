@@ -52,7 +52,7 @@ class EvaluationResult:
 def summarize(
     name: str, description: str, total_items: int, metric: str | None, results: Sequence[EvaluationResult]
 ) -> dict[str, Any]:
-    """The summary of an evaluation; averages, extremes and counts of what has no score are None or left out.
+    """Return the summary of an evaluation; averages, extremes and counts of what has no score are None or left out.
 
     `evaluated_items` + `missing_predictions` + `failed_items` is the number of results. `agreement`, the mean of what
     judged metrics report, is there only where one does.
@@ -99,7 +99,7 @@ class Saved(NamedTuple):
 def write_results(
     path: Path, info: Mapping[str, Any], results: Sequence[EvaluationResult], summary: Mapping[str, Any]
 ) -> None:
-    """Writes the file whole or not at all, with the folders above it. Raises InfrastructureError where it cannot."""
+    """Write the file whole or not at all, with the folders above it. Raises InfrastructureError where it cannot."""
     document = {
         "benchmark_info": dict(info),
         "evaluation_results": [asdict(result) for result in results],
@@ -115,7 +115,7 @@ def write_results(
 
 
 def read_results(path: Path) -> Saved:
-    """Raises ConfigError, naming what is missing, for a file that is none."""
+    """Raise ConfigError, naming what is missing, for a file that is none."""
     try:
         document = json.loads(read_file(path, MAX_DOCUMENT), parse_constant=_refuse)
     except OSError as error:

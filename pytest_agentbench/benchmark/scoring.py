@@ -78,7 +78,7 @@ class MetricLookup:
 
 
 def registered(_: object, name: str) -> Metric | None:
-    """The metric that is registered under the name."""
+    """Return the metric that is registered under the name."""
     return METRICS.get(name)
 
 
@@ -94,7 +94,7 @@ _RUNNER = "predictions"
 
 
 def decide(dataset: Dataset, item: BenchmarkItem) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]:
-    """Checks, metrics with their arguments from the row, and the reference. Raises ValueError for what is unusable."""
+    """Check, metrics with their arguments from the row, and the reference. Raises ValueError for what is unusable."""
     metadata = item.metadata or {}
     row = {"id": item.id, "question": item.question, "answer": item.answer, "metadata": metadata}
     return deciders(dataset, row, metadata)
@@ -148,7 +148,7 @@ class Asked:
         self._metrics = {spec.name: self.function}
 
     def measure(self, reference: str, output: str | tuple[str, ...]) -> MetricResult:
-        """The metric of an output; what keeps it from a score is its `error`."""
+        """Return the metric of an output; what keeps it from a score is its `error`."""
         return measure(self._applied, reference, output, self._metrics)
 
     async def ask(self, item: BenchmarkItem, reference: str, output: str | tuple[str, ...], desk: Desk) -> MetricResult:
@@ -171,7 +171,7 @@ class Scorer:
     missing: float | None
 
     def score(self, item: BenchmarkItem, given: Any) -> EvaluationResult | Pending:
-        """The result for a prediction as it was given."""
+        """Return the result for a prediction as it was given."""
         asked = self.asked
         try:
             output = as_prediction(given)

@@ -81,7 +81,7 @@ class ZipReader:
 
     @property
     def names(self) -> list[str]:
-        """The names of its members, sorted."""
+        """Return the names of its members, sorted."""
         return sorted(self._members)
 
     def read(self, name: str, most: int) -> bytes:

@@ -22,7 +22,7 @@ _ROWS = 64
 
 
 def require_bounded_columns(path: Path) -> None:
-    """Raises ValueError, with a reason for people, for a file of columns that unpacks to more than it may."""
+    """Raise ValueError, with a reason for people, for a file of columns that unpacks to more than it may."""
     found = os.stat(path)
     if (problem := _problem(os.fspath(path), found.st_size, found.st_mtime_ns)) is not None:
         raise ValueError(f"{path}: {problem}")

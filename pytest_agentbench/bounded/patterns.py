@@ -156,7 +156,7 @@ def select_values(query: str, value: Any) -> list[Any]:
 
 @cache
 def _environment() -> Any:
-    """The library's own, with nodes that are counted and patterns that end."""
+    """Yield the library's own, with nodes that are counted and patterns that end."""
     from jsonpath import JSONPathEnvironment, JSONPathMatch
     from jsonpath.function_extensions import Match, Search
     from jsonpath.parse import Parser
@@ -218,7 +218,7 @@ def _environment() -> Any:
 
 
 def _checked(function: Any, value: object, pattern: object) -> Any:
-    """The pattern as the library compiles it; None where nothing is to be matched. Raises ValueError."""
+    """Return the pattern as the library compiles it; None where nothing is to be matched. Raises ValueError."""
     if not isinstance(value, str) or not isinstance(pattern, str):
         return None
     compile_pattern(pattern)

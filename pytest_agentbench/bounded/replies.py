@@ -59,7 +59,7 @@ class _Bounded(httpx2.AsyncByteStream):
             yield part
 
     def _parts(self) -> AsyncIterator[bytes] | httpx2.AsyncByteStream:
-        """The body's parts, of at most 1 MiB where they are unpacked."""
+        """Return the body's parts, of at most 1 MiB where they are unpacked."""
         status, length = self._head
         if self._packed in _PACKED:
             packed = httpx2.Response(status, headers={"content-encoding": self._packed}, stream=self._body)

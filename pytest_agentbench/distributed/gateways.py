@@ -26,7 +26,7 @@ class Gateways:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Generator[None, object, object]:
-        """Starts all gateways one after the other. Raises UsageError for the first that does not."""
+        """Start all gateways one after the other. Raises UsageError for the first that does not."""
         try:
             return (yield)
         except (Exception, KeyboardInterrupt) as error:
@@ -46,7 +46,7 @@ class Gateways:
 
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """One gateway is up; its worker has yet to say that it is ready."""
+        """Return one gateway is up; its worker has yet to say that it is ready."""
         if self._awaited(node):
             self._start_timer(node.gateway.id, self._not_ready, node)
         if self._starting:
@@ -65,14 +65,14 @@ class Gateways:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Raises Exit where a worker elsewhere never came up: to start it again and again would change nothing."""
+        """Raise Exit where a worker elsewhere never came up: to start it again and again would change nothing."""
         self._stop_timer(node.gateway.id)
         if error and self._awaited(node):
             pytest.exit(_cannot_start(node.gateway.spec, error), returncode=pytest.ExitCode.USAGE_ERROR)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Raises Exit where xdist could not replace a worker that was lost."""
+        """Raise Exit where xdist could not replace a worker that was lost."""
         from execnet import HostNotFound, RemoteError
 
         try:
@@ -98,7 +98,7 @@ class Gateways:
             self._start_timer("gateway", self._interrupt)
 
     def _interrupt(self) -> None:
-        """The main thread waits for bytes of a socket, and only a signal ends that."""
+        """Return the main thread waits for bytes of a socket, and only a signal ends that."""
         self._late = f"no answer within {START_SECONDS:g} s; a socket server serves one worker at a time"
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 

@@ -31,7 +31,8 @@ class RunAheadScheduling(LoadScheduling):
         self.doubtful: set[str] = set()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        """One that took the place of a dead worker, and was sent home before it had collected, is not asked again."""
+        """Return one that took the place of a dead worker, and was sent home before it had collected, is not asked
+        again."""
         if node in self.node2pending:
             super().add_node_collection(node, collection)
 
@@ -50,7 +51,7 @@ class RunAheadScheduling(LoadScheduling):
 
     @property
     def nodes(self) -> list[Any]:
-        """The workers; none where xdist looks for whom to send home because it may restart no more of them."""
+        """Return the workers; none where xdist looks for whom to send home because it may restart no more of them."""
         return [] if self._goes_on and not self.tests_finished else list(self.node2pending)
 
     @property
@@ -70,7 +71,7 @@ class RunAheadScheduling(LoadScheduling):
                     each.shutdown()
 
     def remove_node(self, node: Any) -> str | None:
-        """A worker is gone: what it may have had in flight becomes suspect."""
+        """Return a worker is gone: what it may have had in flight becomes suspect."""
         pending = self.node2pending[node]
         if self.ahead and pending:
             assert self.collection is not None

@@ -74,14 +74,14 @@ class Sharding:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """The controller collects nothing itself."""
+        """Return the controller collects nothing itself."""
         place = getattr(report, "agentbench_place", None)
         if place is not None:
             self.places[report.nodeid] = place
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker that ended without a crash tells what it selected from."""
+        """Return a worker that ended without a crash tells what it selected from."""
         found = getattr(node, "workeroutput", {}).get(_OUTPUT)
         if found is not None:
             self.kept, *selection = found
@@ -89,7 +89,7 @@ class Sharding:
 
 
 def _inputs(items: Iterable[pytest.Item]) -> str:
-    """The hash of the files that the cases come from and of the profiles that they are run and judged under."""
+    """Return the hash of the files that the cases come from and of the profiles that they are run and judged under."""
     found = [(item.path, item.stash[JOB].plan) for item in items if JOB in item.stash]
     digest = hashlib.sha256()
     for path in dict.fromkeys(path for path, _ in found):

@@ -29,7 +29,7 @@ class ReportPacker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_to_serializable(self) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
-        """Packs."""
+        """Pack."""
         data = yield
         if data is not None:
             packed = {name: data.pop(name) for name in (ROW, _PROPERTIES) if _packs(name, data.get(name))}
@@ -42,7 +42,7 @@ class ReportPacker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_from_serializable(self, data: dict[str, Any]) -> Generator[None, object, object]:
-        """Unpacks."""
+        """Unpack."""
         if (parcel := data.pop(_PACKED, None)) is not None:
             packed = json.loads(parcel)
             if _PROPERTIES in packed:
@@ -85,7 +85,7 @@ CHANNEL = "agentbench"
 
 
 def deal(indices: Sequence[int], workers: int) -> list[list[int]]:
-    """One share per worker: blocks of neighbours dealt in turn, each index exactly once."""
+    """Return one share per worker: blocks of neighbours dealt in turn, each index exactly once."""
     size = max(1, len(indices) // (8 * workers))
     blocks = [indices[i : i + size] for i in range(0, len(indices), size)]
     return [[index for block in blocks[number::workers] for index in block] for number in range(workers)]
@@ -124,7 +124,7 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Puts a private channel into what the worker is started with."""
+        """Put a private channel into what the worker is started with."""
         for gateway in node.nodemanager.group:  # also the one that others are reached through
             steady_socket(gateway)
         channel = node.workerinput[CHANNEL] = node.gateway.newchannel()
@@ -142,7 +142,7 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Counts as xdist is about to. Where a worker ended the session by itself, the others end theirs."""
+        """Count as xdist is about to. Where a worker ended the session by itself, the others end theirs."""
         if error:
             from xdist.dsession import get_default_max_worker_restart
 
@@ -156,7 +156,7 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """A crash is an error of the case, and with many runs in flight pytest's item is rarely the culprit."""
+        """Return a crash is an error of the case, and with many runs in flight pytest's item is rarely the culprit."""
         report.when = "setup"
         hand_on = getattr(sched, "hand_on", None)
         if hand_on is not None and hand_on(crashitem, str(report.longrepr)):
@@ -165,7 +165,7 @@ class ControllerLink:
             self.unplaced.append(str(report.longrepr))
 
     def tell(self, order: Literal["drain", "stop"], reason: str) -> None:
-        """Sends an order to every worker, once; to those that start later too."""
+        """Send an order to every worker, once; to those that start later too."""
         if order in self.told:
             return
         self.told[order] = reason
@@ -177,7 +177,7 @@ class ControllerLink:
         self.ended_by = number
 
     def close(self) -> None:
-        """Ends the threads."""
+        """End the threads."""
         self.throttles.close()
         for line in self.lines:
             line.close()

@@ -156,7 +156,7 @@ def refuse_links(path: Path) -> None:
 
 
 def read_cassette(path: Path) -> Cassette | None:
-    """The cassette at `path`; None where there is none.
+    """Return the cassette at `path`; None where there is none.
 
     :raises ConfigError: it is broken, cut off, something else, or behind a link, with file, line and column.
     """
@@ -184,7 +184,7 @@ def _read(path: Path) -> Cassette:
 
 
 def _whole(written: Sequence[_Written], document: Document) -> Iterator[Exchange]:
-    """The exchanges with their requests written out."""
+    """Yield the exchanges with their requests written out."""
     requests: list[dict[str, Any]] = []
     messages = 0
     for index, each in enumerate(written):
@@ -209,7 +209,7 @@ def _whole(written: Sequence[_Written], document: Document) -> Iterator[Exchange
 
 
 def cassette_yaml(cassette: Cassette) -> bytes:
-    """The file's text. What `read_cassette` reads of it is equal."""
+    """Return the file's text. What `read_cassette` reads of it is equal."""
     head = {name: getattr(cassette, name) for name in ("case", "model", "repetition", "session", "duration_seconds")}
     document = {
         "schema_version": 1,
@@ -227,7 +227,7 @@ def readable_yaml(value: Any, *, sort_keys: bool = False) -> str:
 
 
 def _written(exchanges: Iterable[Exchange]) -> Iterator[dict[str, Any]]:
-    """Each exchange with as little of its request as the ones before it allow."""
+    """Yield each exchange with as little of its request as the ones before it allow."""
     before: list[Mapping[str, Any]] = []
     for exchange in exchanges:
         rest = exchange.model_dump(mode="json", exclude_defaults=True, exclude={"asked", "request"})
@@ -280,7 +280,7 @@ _BEFORE = 40
 
 
 def difference(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str, Any]]]) -> tuple[int, str] | None:
-    """The number of the nearest of the (number, request) recorded, and a unified diff of it; None where there is none.
+    """Return the number of the nearest of the (number, request) recorded, and a unified diff of it; None where there is none.
 
     The diff is bounded in lines and in width.
     """
@@ -317,7 +317,7 @@ def _lines(request: dict[str, Any]) -> list[str]:
 
 
 def _shown(recorded: list[str], asked: list[str]) -> Iterator[str]:
-    """The differing lines with some around each group; a long pair is shown from where it begins to differ."""
+    """Yield the differing lines with some around each group; a long pair is shown from where it begins to differ."""
     first = max(0, _same(recorded, asked) - _AROUND)
     recorded, asked = recorded[first : first + _LINES], asked[first : first + _LINES]
     matcher = difflib.SequenceMatcher(None, recorded, asked, autojunk=False)

@@ -41,7 +41,7 @@ class TapedClient(ChatClient):
         self._alike = alike
 
     def comparing(self, alike: Callable[[str], str]) -> TapedClient:
-        """The same, for an agent whose requests hold the time and the like: `alike` gives each text as it is kept and
+        """Return the same, for an agent whose requests hold the time and the like: `alike` gives each text as it is kept and
         compared. The model is sent the texts themselves."""
         return TapedClient(self.model, self._tape, self._connect, alike)
 
@@ -56,7 +56,8 @@ class TapedClient(ChatClient):
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
     ) -> ChatReply:
-        """One chat completion, as `ChatClient.complete` gives it; a ProviderError may have the code `not_recorded`."""
+        """Return one chat completion, as `ChatClient.complete` gives it; a ProviderError may have the code
+        `not_recorded`."""
 
         async def ask() -> ChatReply:
             return await self._connect().complete(
@@ -97,7 +98,7 @@ class TapedClient(ChatClient):
 
 
 def _write(reply: ChatReply) -> Answer:
-    """The reply, its assistant message shortened to its text where it is nothing more."""
+    """Return the reply, its assistant message shortened to its text where it is nothing more."""
     text = json.dumps(reply.message, ensure_ascii=False, default=str)
     message = json.loads(text.encode("utf-8", "replace"))  # no file holds lone surrogates
     content = message.get("content")
@@ -137,7 +138,10 @@ class Cassettes:
         return "off" if model.scripted else model.cassettes or self.mode
 
     def path(self, case: Case, model_id: str, repetition: int) -> Path:
-        """The file of a run: `cassettes/<model>-r<n>.yaml` in the case's folder; of a dataset's row, below its id."""
+        """Return the file of a run:
+
+        `cassettes/<model>-r<n>.yaml` in the case's folder; of a dataset's row, below its id.
+        """
         folder = case.path.parent / CASSETTES
         if case.dataset is not None:
             folder /= slug(case.case_id)
@@ -151,7 +155,10 @@ class Cassettes:
             return None
 
     def tape(self, case: Case, model_id: str, repetition: int, modes: Mapping[str, CassetteMode]) -> Tape:
-        """The cassette of a run, to be used. `modes` are those of its models by id; others have the session's."""
+        """Return the cassette of a run, to be used.
+
+        `modes` are those of its models by id; others have the session's.
+        """
         label = Cassette(case.case_id, model_id, repetition, self.session)
         path = self.path(case, model_id, repetition)
         return Tape(path, label, lambda asked: modes.get(asked, self.mode), self.redactor)

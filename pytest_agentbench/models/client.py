@@ -87,7 +87,7 @@ class Endpoints:
         self._throttles: dict[Metered, Throttling] = {}
 
     def client(self, model: Model) -> ChatClient:
-        """A client for `model`; cheap, as connections and limits are the endpoint's.
+        """Return a client for `model`; cheap, as connections and limits are the endpoint's.
 
         Raises ConfigError where `model.provider` is not one that a plugin adds.
         """
@@ -137,7 +137,7 @@ class Endpoints:
         return client[1]
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         apis, self._apis = self._apis, {}
         for api in apis.values():
             await api.close()
@@ -199,7 +199,7 @@ def request_body(
     tools: Sequence[Mapping[str, Any]],
     parameters: Mapping[str, Any],
 ) -> bytes:
-    """The JSON of a request, its parameters those of `ChatClient.complete`."""
+    """Return the JSON of a request, its parameters those of `ChatClient.complete`."""
     body: dict[str, Any] = {"model": model.requested_model, "messages": messages}
     if tools:
         body["tools"] = tools
@@ -234,7 +234,7 @@ class ChatClient:
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
     ) -> ChatReply:
-        """One chat completion.
+        """Return one chat completion.
 
         `parameters` are further fields of the request; they win over the model's own, and None removes one.
         `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first; waiting for the end

@@ -25,7 +25,7 @@ class RequestRefused(Exception):
         self.headers = headers or {}
 
     def body(self, kind: str) -> dict[str, Any]:
-        """The error as the protocol has it, `kind` its type."""
+        """Return the error as the protocol has it, `kind` its type."""
         return {"error": {"message": str(self), "type": kind, "param": None, "code": self.code}}
 
 
@@ -39,7 +39,7 @@ def asks_for_models(scope: Scope) -> bool:
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The whole request. Raises RequestRefused where it is larger than 32 MB."""
+    """Return the whole request. Raises RequestRefused where it is larger than 32 MB."""
     body = bytearray()
     while True:
         message = await receive()
@@ -51,7 +51,7 @@ async def read_body(receive: Receive) -> bytes:
 
 
 def read_request(body: bytes) -> dict[str, Any]:
-    """The request for a completion, with at least one message. Raises RequestRefused for anything else."""
+    """Return the request for a completion, with at least one message. Raises RequestRefused for anything else."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -63,7 +63,7 @@ def read_request(body: bytes) -> dict[str, Any]:
 
 
 async def send_json(send: Send, status: int, data: object, headers: Mapping[str, str] | None = None) -> None:
-    """A whole response."""
+    """Return a whole response."""
     body = json.dumps(data).encode()
     length = (b"content-length", str(len(body)).encode())
     extra = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
@@ -72,7 +72,7 @@ async def send_json(send: Send, status: int, data: object, headers: Mapping[str,
 
 
 async def send_models(send: Send, name: str) -> None:
-    """The list of models: this one."""
+    """Return the list of models: this one."""
     model = {"id": name, "object": "model", "created": 0, "owned_by": "agentbench"}
     await send_json(send, 200, {"object": "list", "data": [model]})
 
@@ -85,11 +85,12 @@ class EventStream:
         self.begun = False
 
     async def keep_alive(self) -> None:
-        """An event without a choice: clients that limit the time between two events do not see comments."""
+        """Return an event without a choice: clients that limit the time between two events do not see comments."""
         await self._event({"object": "chat.completion.chunk", "choices": []})
 
     async def completion(self, completion: Mapping[str, Any], options: object) -> None:
-        """A whole completion, its text word by word, with its usage where the request's `stream_options` want it."""
+        """Return a whole completion, its text word by word, with its usage where the request's `stream_options` want
+        it."""
         head = {key: completion[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
         choice = completion["choices"][0]
         for delta in _deltas(choice["message"]):
@@ -100,7 +101,7 @@ class EventStream:
         await self._end()
 
     async def refusal(self, body: Mapping[str, Any]) -> None:
-        """An error, in place of a completion."""
+        """Return an error, in place of a completion."""
         await self._event(body)
         await self._end()
 
@@ -122,7 +123,7 @@ async def _send_head(send: Send, status: int, *headers: tuple[bytes, bytes]) -> 
 
 
 def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The message in pieces: its text word by word, the arguments of each call in two, and all else as it is."""
+    """Yield the message in pieces: its text word by word, the arguments of each call in two, and all else as it is."""
     whole = {name: value for name, value in message.items() if name not in ("content", "tool_calls")}
     yield {**whole, "content": None if message["content"] is None else ""}
     for word in re.findall(r"\s*\S+|\s+$", message["content"] or ""):

@@ -58,7 +58,7 @@ class Script:
         return fingerprint([self.judge, self.votes, *stages])
 
     def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
-        """The answer to a conversation; its place in the reply is told by the assistant's messages so far.
+        """Return the answer to a conversation; its place in the reply is told by the assistant's messages so far.
 
         Without tools on offer, steps that call some are passed over, as no model could take them.
 
@@ -111,7 +111,7 @@ class Script:
         return said[number - 1]
 
     def _reply(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Reply, int]:
-        """The reply, and how many assistant messages follow the user message that it is for.
+        """Return the reply, and how many assistant messages follow the user message that it is for.
 
         That is the last one, or, where no reply is for it, an earlier one: runners add messages of their own.
         """
@@ -128,7 +128,7 @@ class Script:
 
 
 def user_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """The user messages' texts, last first, each with the number of assistant messages after it."""
+    """Return the user messages' texts, last first, each with the number of assistant messages after it."""
     turns, answers = [], 0
     for message in reversed(messages):
         if message.get("role") == "user":
@@ -138,7 +138,7 @@ def user_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """A message's text; of content parts, the text parts."""
+    """Return a message's text; of content parts, the text parts."""
     content = message.get("content")
     if isinstance(content, str):
         return content

@@ -52,7 +52,7 @@ class RequestFailed(Exception):
         self.outage = outage
 
     def to_error(self, model: Model, attempts: int, seconds: float) -> ProviderError:
-        """The error that ends the call after `attempts` requests over `seconds`."""
+        """Return the error that ends the call after `attempts` requests over `seconds`."""
         tried = f" ({attempts} attempts in {seconds:.1f} s)" if attempts > 1 else ""
         who = (
             f"scripted model {model.model_id!r}"
@@ -64,7 +64,7 @@ class RequestFailed(Exception):
 
 
 def status_failed(status: int, body: bytes, model: Model, *, retry_after: float | None = None) -> RequestFailed:
-    """An HTTP error status, or the same as an `error` object in a reply with status 200."""
+    """Return an HTTP error status, or the same as an `error` object in a reply with status 200."""
     said, provider_code = _error_text(body)
     summary = f"HTTP {status}: {said}" if said else f"HTTP {status}"
     if status == 402 or (status == 429 and provider_code == "insufficient_quota"):
@@ -82,14 +82,14 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
 
 
 def redirected(place: str, model: Model) -> RequestFailed:
-    """A redirect, which is not followed."""
+    """Return a redirect, which is not followed."""
     summary = f"it redirects to {clip(without_credentials(place))}, where the request and its key are not sent"
     advice = "Where that is the endpoint, write its address into base_url."
     return RequestFailed("redirected", summary, advice, retryable=False)
 
 
 def invalid_reply(what: str, body: bytes, model: Model) -> RequestFailed:
-    """A reply that is no chat completion."""
+    """Return a reply that is no chat completion."""
     begins = clip(body.decode("utf-8", "replace"))
     summary = f"the reply is no chat completion: {what}" + (f"; it begins {begins!r}" if begins else "")
     advice = f"Check that base_url ({_base_url(model)}) is the API's root; it usually ends with /v1."
@@ -97,13 +97,13 @@ def invalid_reply(what: str, body: bytes, model: Model) -> RequestFailed:
 
 
 def refused_reply(why: str) -> RequestFailed:
-    """A reply that is not read to its end: it would be the same again."""
+    """Return a reply that is not read to its end: it would be the same again."""
     advice = "No model writes as much: check what answers at its base_url."
     return RequestFailed("reply_too_large", why, advice, retryable=False)
 
 
 def timed_out(seconds: float) -> RequestFailed:
-    """No complete reply in time."""
+    """Return no complete reply in time."""
     advice = (
         "Raise timeout_seconds (runner_defaults of the run profile; system_settings of poet_algorithm_config.json for "
         "judges of research reports), or lower the concurrency."
@@ -122,7 +122,7 @@ def not_connected(error: BaseException, model: Model) -> RequestFailed:
 
 
 def unreachable(dead: str, last: RequestFailed) -> RequestFailed:
-    """A request that is not sent any more: `dead` says why, `last` is what the endpoint did last."""
+    """Return a request that is not sent any more: `dead` says why, `last` is what the endpoint did last."""
     summary = f"{last.summary}; {dead}, so it is not asked any more"
     return RequestFailed(UNREACHABLE, summary, last.advice, retryable=False)
 
@@ -189,7 +189,7 @@ class Backoff:
     longest_retry_after: float = 120.0
 
     def seconds(self, attempt: int, retry_after: float | None = None) -> float:
-        """The wait after attempt number `attempt` (from 1) failed."""
+        """Return the wait after attempt number `attempt` (from 1) failed."""
         jitter = random.random()
         if retry_after is not None:  # never earlier than asked, and not all at the same moment
             return min(max(retry_after, 0.0), self.longest_retry_after) + jitter * self.first

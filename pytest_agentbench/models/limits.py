@@ -32,7 +32,7 @@ class AdaptiveLimit:
         return self._decreases
 
     async def acquire(self) -> int:
-        """Waits for a free slot. Returns the ticket."""
+        """Wait for a free slot. Returns the ticket."""
         if self._waiters or not self._free():
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -48,18 +48,18 @@ class AdaptiveLimit:
         return self.ticket
 
     def release(self) -> None:
-        """Gives the slot back."""
+        """Give the slot back."""
         self.in_flight -= 1
         self._wake()
 
     def succeeded(self) -> None:
-        """A request got through: recover a little."""
+        """Return a request got through: recover a little."""
         if self.limit < self.ceiling:
             self.limit = min(self.ceiling, self.limit + 1 / self.limit)
             self._wake()
 
     def throttled(self, ticket: int) -> None:
-        """A request that started with `ticket` met a 429."""
+        """Return a request that started with `ticket` met a 429."""
         if ticket == self._decreases:
             self._decreases += 1
             self.limit = max(1.0, self.limit * self.DECREASE)
@@ -90,7 +90,7 @@ class Rate:
         self._at = 0.0
 
     async def take(self, amount: float = 1) -> None:
-        """Takes `amount` units and waits until they are due; a cancelled wait gives them back."""
+        """Take `amount` units and waits until they are due; a cancelled wait gives them back."""
         level = self.charge(amount)
         if level < 0:
             try:
@@ -100,7 +100,7 @@ class Rate:
                 raise
 
     def charge(self, amount: float) -> float:
-        """Takes `amount` units (negative: gives them back) without waiting, and returns what is left."""
+        """Take `amount` units (negative: gives them back) without waiting, and returns what is left."""
         now = asyncio.get_running_loop().time()
         self._level = min(self.burst, self._level + (now - self._at) * self.per_second) - amount
         self._at = now
@@ -115,11 +115,11 @@ class Throttling(Protocol):
     """Limits that all requests to one model of one endpoint pass: providers meter each model of a key by itself."""
 
     async def admit(self, tokens: float) -> int:
-        """Waits until a request of about so many tokens may be sent. Returns a ticket for `release`."""
+        """Wait until a request of about so many tokens may be sent. Returns a ticket for `release`."""
         ...
 
     def release(self, ticket: int, outcome: Outcome, beyond: float) -> None:
-        """The request is over; it took `beyond` more tokens than were thought (negative: fewer)."""
+        """Return the request is over; it took `beyond` more tokens than were thought (negative: fewer)."""
         ...
 
 

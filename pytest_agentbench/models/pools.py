@@ -27,9 +27,9 @@ class Pools(httpx2.AsyncBaseTransport):
         self._turns = itertools.cycle(self._pools)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The answer of the next pool."""
+        """Return the answer of the next pool."""
         return await next(self._turns).handle_async_request(request)
 
     async def aclose(self) -> None:
-        """Closes the connections of all."""
+        """Close the connections of all."""
         await asyncio.gather(*(pool.aclose() for pool in self._pools))

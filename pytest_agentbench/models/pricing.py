@@ -15,7 +15,7 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 
 def read_usage(block: object, model: Model, answered_by: str) -> Usage:
-    """The `usage` block of a chat completion as Usage; all None where there is none.
+    """Return the `usage` block of a chat completion as Usage; all None where there is none.
 
     The cost is the provider's own, else by `model.prices`, else by the price library, else None. `answered_by` is the
     model name of the reply. Scripted models cost nothing unless `prices` says otherwise.
@@ -120,7 +120,7 @@ class Spent:
         )
 
     def add(self, other: Spent) -> None:
-        """Adds the other to this one."""
+        """Add the other to this one."""
         self.requests += other.requests
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
@@ -136,7 +136,7 @@ class Ledger:
         self.stages = {stage: Spent() for stage in stages}
 
     def book(self, stage: str, usage: Usage) -> None:
-        """Adds a reply's usage."""
+        """Add a reply's usage."""
         cost = usage.cost_usd
         self.stages[stage].add(
             Spent(1, usage.input_tokens or 0, usage.output_tokens or 0, cost or 0.0, unknown=int(cost is None))
@@ -152,7 +152,7 @@ class Ledger:
 
     @property
     def total(self) -> Spent:
-        """All stages together."""
+        """Return all stages together."""
         total = Spent()
         for spent in self.stages.values():
             total.add(spent)
@@ -173,6 +173,6 @@ class Ledger:
         return f"--max-cost did not count {unknown} requests of unknown cost; give the model prices in models.yaml"
 
     def rows(self) -> Iterator[tuple[str, Spent]]:
-        """Each stage with what it spent, then the total."""
+        """Yield each stage with what it spent, then the total."""
         yield from self.stages.items()
         yield "total", self.total

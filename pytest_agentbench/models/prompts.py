@@ -25,13 +25,13 @@ class Block:
 
 
 def boundary_of(parts: Sequence[str | Block]) -> str:
-    """A code that no block can hold, as it is the hash of all of them; the same parts have the same."""
+    """Return a code that no block can hold, as it is the hash of all of them; the same parts have the same."""
     blocks = [[part.label, part.text] for part in parts if isinstance(part, Block)]
     return hashlib.sha256(json.dumps(blocks).encode()).hexdigest()[:32]
 
 
 def rendered(parts: Iterable[str | Block], boundary: str) -> str:
-    """The parts as one text, each on lines of its own."""
+    """Return the parts as one text, each on lines of its own."""
     return "\n".join(_rendered(part, boundary) for part in parts)
 
 
@@ -92,19 +92,19 @@ class TokenCounter:
         self._estimated = self._reported = 0.0
 
     def count(self, text: str) -> int:
-        """The tokens of `text`, rounded up where they are estimated."""
+        """Return the tokens of `text`, rounded up where they are estimated."""
         if self._encoding is not None:
             return sum(len(self._encoding.encode_ordinary(piece)) for piece in _pieces(text))
         return -int(-self._factor() * _estimate(text) // 1)
 
     def learn(self, text: str, tokens: int | None) -> None:
-        """The provider counted `tokens` for a request of `text`. None: it told nothing."""
+        """Return the provider counted `tokens` for a request of `text`. None: it told nothing."""
         if self._encoding is None and tokens is not None and tokens > 0 and text:
             self._estimated += _estimate(text)
             self._reported += tokens
 
     def cut(self, text: str, tokens: int) -> str:
-        """The longest beginning of `text` that has at most `tokens`; `text` itself where it fits."""
+        """Return the longest beginning of `text` that has at most `tokens`; `text` itself where it fits."""
         if self.count(text) <= tokens:
             return text
         fits, too_long = 0, len(text)
@@ -125,13 +125,13 @@ class TokenCounter:
 
 
 def encoding_name(requested_model: str) -> str | None:
-    """The name of an OpenAI model's vocabulary; None for models of others."""
+    """Return the name of an OpenAI model's vocabulary; None for models of others."""
     return next((name for pattern, name in _ENCODINGS if pattern.match(requested_model.lower())), None)
 
 
 @lru_cache(maxsize=4)
 def _encoding(name: str) -> Any:
-    """The tokenizer of that vocabulary; None where the package is not installed."""
+    """Return the tokenizer of that vocabulary; None where the package is not installed."""
     try:
         import bpe_openai
     except ImportError:
@@ -140,7 +140,7 @@ def _encoding(name: str) -> Any:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The text in pieces that the tokenizer takes; a token more where two of them meet."""
+    """Yield the text in pieces that the tokenizer takes; a token more where two of them meet."""
     for start in range(0, len(text), _PIECE):
         yield text[start : start + _PIECE]
 

@@ -51,7 +51,7 @@ class ChatReply:
 
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:
-    """The reply in a response with status 200; RequestFailed where it breaks the protocol."""
+    """Return the reply in a response with status 200; RequestFailed where it breaks the protocol."""
     data = _json_object(body, content_type, model)
     if isinstance(error := data.get("error"), Mapping | str) and error:  # OpenRouter reports a failing upstream so
         raise _error_inside(error, model)
@@ -108,7 +108,10 @@ def _error_inside(error: Mapping[str, Any] | str, model: Model) -> RequestFailed
 
 
 def read_tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
-    """A call as an assistant message has it. Raises TypeError, KeyError or AttributeError where it is malformed."""
+    """Return a call as an assistant message has it.
+
+    Raises TypeError, KeyError or AttributeError where it is malformed.
+    """
     function = call["function"]
     raw = function.get("arguments")
     text = raw if isinstance(raw, str) else json.dumps(raw if raw is not None else {})
@@ -173,7 +176,7 @@ class InvalidReply(AgentbenchError):
 
     @property
     def problems(self) -> list[str]:
-        """The lines without their marks."""
+        """Return the lines without their marks."""
         return [line.removeprefix("- ") for line in str(self).splitlines()]
 
 
@@ -184,7 +187,7 @@ class ReplyPart(BaseModel):
 
 
 def read_json(text: str, form: type[P]) -> P:
-    """The JSON object in a reply, alone or in the reply's only code fence, as a `form`.
+    """Return the JSON object in a reply, alone or in the reply's only code fence, as a `form`.
 
     Raises InvalidReply with everything that is wrong with it.
     """
@@ -192,7 +195,7 @@ def read_json(text: str, form: type[P]) -> P:
 
 
 def as_form(found: Mapping[str, Any], form: type[P]) -> P:
-    """A JSON object as a `form`. Raises InvalidReply with everything that is wrong with it."""
+    """Return a JSON object as a `form`. Raises InvalidReply with everything that is wrong with it."""
     try:
         return form.model_validate(found)
     except ValidationError as error:
@@ -200,7 +203,7 @@ def as_form(found: Mapping[str, Any], form: type[P]) -> P:
 
 
 def json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str, Any]:
-    """The JSON object in a reply, alone or in the reply's only code fence. Raises InvalidReply.
+    """Return the JSON object in a reply, alone or in the reply's only code fence. Raises InvalidReply.
 
     With `embedded_keys` it may stand in other text too, where that has one object alone with any of these keys.
     """
@@ -242,7 +245,7 @@ def _only_object(body: str) -> dict[str, Any]:
 
 
 def _embedded(body: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects that stand in a text, none of them within another."""
+    """Yield the JSON objects that stand in a text, none of them within another."""
     decoder, at = json.JSONDecoder(), body.find("{")
     for _ in range(_MAX_BRACES):
         if at < 0:

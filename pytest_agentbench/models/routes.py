@@ -38,7 +38,7 @@ def resolve_model(
     suite: SuiteFile | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Model:
-    """The model that `--model`, a suite or a judge names.
+    """Return the model that `--model`, a suite or a judge names.
 
     A model of the suite, completed by the entry of `models.yaml` with the same id (the suite's fields win); else that
     entry; else `model_id` is itself the name that the default endpoint knows (seed 002, spec/config.md "models.yaml").
@@ -123,7 +123,7 @@ def _unbound(
 
 
 def _refused(model_id: str, problem: str, written: _Written) -> ConfigError:
-    """The error at the field that says where the key would go, or what for."""
+    """Return the error at the field that says where the key would go, or what for."""
     for entry in written:
         named = [name for name in ("base_url", "api_key_env") if name in _fields(entry)]
         if named and entry.origin is not None and entry.origin.path is not None:

@@ -157,7 +157,7 @@ class Reply(Record):
 
     @property
     def sequence(self) -> tuple[Step, ...]:
-        """The steps, whichever way they are written."""
+        """Return the steps, whichever way they are written."""
         return self.steps or (Step(content=self.content),)
 
 
@@ -205,7 +205,7 @@ class ScriptedVerdict(Record):
         return self
 
     def scored(self, dimension: Dimension | ToolUseDimension | None = None) -> ScriptedScore:
-        """The score of a dimension, or the overall one."""
+        """Return the score of a dimension, or the overall one."""
         said = self.overall if dimension is None else self.dimensions.get(dimension, self.overall)
         return said if isinstance(said, ScriptedScore) else ScriptedScore(score=said)
 

@@ -45,7 +45,7 @@ _BOUNDARY = re.compile(r"(<<<(?:DATA|END) )([0-9a-f]{32})\b")
 
 
 def canonical(request: Mapping[str, Any], folder: str | None, redactor: Redactor) -> dict[str, Any]:
-    """The request, JSON-like, without tags and secrets; the run's `folder` is called `[workspace]` in it."""
+    """Return the request, JSON-like, without tags and secrets; the run's `folder` is called `[workspace]` in it."""
 
     def neutral(text: str) -> str:
         return _BOUNDARY.sub(r"\1[boundary]", without_folder(text, folder))
@@ -59,22 +59,22 @@ def canonical(request: Mapping[str, Any], folder: str | None, redactor: Redactor
 
 
 def neutral(value: Any, folder: str | None, redactor: Redactor) -> Any:
-    """A JSON-like answer as a cassette keeps it."""
+    """Return a JSON-like answer as a cassette keeps it."""
     return redactor.value(mapped(value, lambda text: without_folder(text, folder)))
 
 
 def placed(value: Any, folder: str | None) -> Any:
-    """A kept answer for a run in `folder`."""
+    """Return a kept answer for a run in `folder`."""
     return value if folder is None else mapped(value, lambda text: text.replace(WORKSPACE, folder))
 
 
 def without_folder(text: str, folder: str | None) -> str:
-    """The text with `[workspace]` in place of the folder."""
+    """Return the text with `[workspace]` in place of the folder."""
     return text if folder is None else text.replace(folder, WORKSPACE)
 
 
 def _texts(value: Any) -> list[str]:
-    """All texts in the value, keys included."""
+    """Return all texts in the value, keys included."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
@@ -85,7 +85,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """The value with every text in it changed, keys left as they are."""
+    """Return the value with every text in it changed, keys left as they are."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -105,7 +105,7 @@ class Slot:
 
     @cached_property
     def key(self) -> str:
-        """The `request_key` of its exchange."""
+        """Return the `request_key` of its exchange."""
         assert self.exchange is not None
         return request_key(self.exchange.asked, self.exchange.request)
 
@@ -118,12 +118,12 @@ class Slot:
 
 
 def request_key(asked: str, request: dict[str, Any]) -> str:
-    """The same for equal requests to one."""
+    """Return the same for equal requests to one."""
     return fingerprint([asked, request])
 
 
 def slots_of(exchanges: Sequence[Exchange]) -> list[Slot]:
-    """The exchanges of a file as places on a tape."""
+    """Return the exchanges of a file as places on a tape."""
     slots = [Slot(exchange) for exchange in exchanges]
     for slot, exchange in zip(slots, exchanges, strict=True):
         if exchange.after is not None and exchange.after <= len(slots):
@@ -146,7 +146,7 @@ def merged(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
 
 
 def numbered(slots: Sequence[Slot]) -> Iterator[Exchange]:
-    """The exchanges for a file, with `after` where equal requests are to be told apart by it."""
+    """Yield the exchanges for a file, with `after` where equal requests are to be told apart by it."""
     places = {id(slot): number for number, slot in enumerate(slots, start=1)}
     previous = [slot.previous for slot in slots if slot.previous is not None]
     strangers = any(id(slot) not in places for slot in previous)  # read again since, or merged
@@ -214,7 +214,7 @@ class Tape:
         self._replayed = self._recorded = self._free = False
 
     async def play(self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]) -> T:
-        """The answer of `asked` to a JSON-like request: the tape's, else that of `ask`, which the tape then keeps.
+        """Return the answer of `asked` to a JSON-like request: the tape's, else that of `ask`, which the tape then keeps.
 
         Equal requests get the recorded answers one after the other. Raises ProviderError (`not_recorded`) where a
         replay has none left, ConfigError for a broken file.
@@ -253,19 +253,19 @@ class Tape:
         return paid
 
     def interrupted(self) -> None:
-        """The session was stopped: what it cut off is no answer of anybody."""
+        """Return the session was stopped: what it cut off is no answer of anybody."""
         self._fresh = [slot for slot in self._fresh if slot.exchange is None or slot.exchange.cut_off != "agent"]
         self._unsaved = any(slot.exchange for slot in self._fresh)
 
     def require_complete(self) -> None:
-        """Raises what the tape could not do, such as answer, also where an agent or a judge has caught it."""
+        """Raise what the tape could not do, such as answer, also where an agent or a judge has caught it."""
         if self._trouble is not None:
             raise self._trouble
 
     # -- answers from the tape
 
     def _take(self, asked: str, key: str) -> Slot | None:
-        """The next unused answer to the request: that of this very task, where tasks ask the same."""
+        """Return the next unused answer to the request: that of this very task, where tasks ask the same."""
         self._load(asked)
         if self.mode(asked) == "record" and not self._is_ours(self._stored):
             return None
@@ -277,7 +277,7 @@ class Tape:
         return slot
 
     def _load(self, asked: str) -> None:
-        """Reads the file once. A broken one stops whoever needs it, and not who records anew."""
+        """Read the file once. A broken one stops whoever needs it, and not who records anew."""
         if not self._loaded:
             self._loaded = True
             try:
@@ -307,7 +307,7 @@ class Tape:
         return form.read(answer, exchange.seconds)
 
     async def _cut_off(self, exchange: Exchange) -> ProviderError:
-        """Waits to be cancelled again, at once where it was by the run's time limit; else the error to raise."""
+        """Wait to be cancelled again, at once where it was by the run's time limit; else the error to raise."""
         timer = self.timer
         if exchange.cut_off == "run" and timer is not None and timer.when() is not None:
             timer.reschedule(asyncio.get_running_loop().time())
@@ -375,7 +375,7 @@ class Tape:
         return value
 
     def save(self) -> None:
-        """Writes what was recorded into the file, beside what that has of others and of this session.
+        """Write what was recorded into the file, beside what that has of others and of this session.
 
         Raises UnwritableError where that cannot be.
         """

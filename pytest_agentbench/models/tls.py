@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @cache
 def tls_context() -> ssl.SSLContext:
-    """The certificates that HTTPS is checked by. Reading them takes some 50 ms of CPU, so they are read once."""
+    """Return the certificates that HTTPS is checked by. Reading them takes some 50 ms of CPU, so they are read once."""
     import httpx2
 
     return httpx2.create_ssl_context()

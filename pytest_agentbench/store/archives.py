@@ -40,7 +40,7 @@ _SUFFIX = re.compile(r"\.[a-z0-9]{1,8}")
 
 
 def write_archive(output: str, run: str, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
-    """Stores what `pack` writes beside the run to be written at `run` (a path without `.json`); where it lies.
+    """Store what `pack` writes beside the run to be written at `run` (a path without `.json`); where it lies.
 
     Paths are relative to the output folder. Raises OSError, and what `pack` raises.
     """
@@ -55,7 +55,7 @@ def write_archive(output: str, run: str, run_id: str, pack: Callable[[BinaryIO],
 
 
 def write_output(output: str, run: str, run_id: str, name: str, content: bytes) -> str:
-    """Stores a file that a run left under `name`, like an archive; where it lies. Raises OSError."""
+    """Store a file that a run left under `name`, like an archive; where it lies. Raises OSError."""
     folder = f"{run}.artifacts/{OUTPUTS}"
     _make_folder(output, folder)
     stem, suffix = os.path.splitext(name.lower())
@@ -66,18 +66,21 @@ def write_output(output: str, run: str, run_id: str, name: str, content: bytes) 
 
 
 def kept_files(run: RunArtifact) -> list[str]:
-    """The paths that a run names of what it left: its outputs, and the archive last."""
+    """Return the paths that a run names of what it left: its outputs, and the archive last."""
     outputs = [each.uri for each in run.output_artifacts if each.artifact_type == OUTPUT_TYPE]
     return outputs if run.workspace is None else [*outputs, run.workspace]
 
 
 def whole_archive(output: Path, path: str) -> Path | None:
-    """The archive that a run names by its `workspace`; None where it is missing, damaged, or no archive's path."""
+    """Return the archive that a run names by its `workspace`;
+
+    None where it is missing, damaged, or no archive's path.
+    """
     return _whole(output, path, _ARCHIVE)
 
 
 def whole_file(output: Path, path: str) -> Path | None:
-    """The same for any of `kept_files`."""
+    """Return the same for any of `kept_files`."""
     return _whole(output, path, _ARCHIVE) or _whole(output, path, _OUTPUT)
 
 
@@ -100,7 +103,7 @@ def is_beside(run: str, path: str) -> bool:
 
 
 def remove_kept(output: str, run: str, paths: Iterable[str]) -> None:
-    """Removes the kept files of a run that is no more, where they lie beside it."""
+    """Remove the kept files of a run that is no more, where they lie beside it."""
     for path in paths:
         if is_beside(run, path) and not _linked(output, os.path.dirname(path)):
             with contextlib.suppress(OSError):

@@ -78,7 +78,7 @@ def name_superseded(repetition: int, fingerprint: str) -> str:
 
 
 def make_way_for_run(folder: str, artifact: RunArtifact, warn: Warn) -> RunArtifact | None:
-    """Clears the place of a run; the run of the same fingerprint that lies there and is to be overwritten, if any.
+    """Clear the place of a run; the run of the same fingerprint that lies there and is to be overwritten, if any.
 
     One of another fingerprint moves aside, and so does one that succeeded before a provider's failure; such a failure
     is overwritten where a run of its fingerprint lies aside. What cannot be read is kept under another name, and said.
@@ -103,7 +103,7 @@ def make_way_for_run(folder: str, artifact: RunArtifact, warn: Warn) -> RunArtif
 
 
 def make_way_for_evaluation(folder: str, repetition: int, evaluation: Evaluation, warn: Warn) -> None:
-    """The same for an evaluation: a verdict moves aside, with what its judges said, for one of another fingerprint
+    """Return the same for an evaluation: a verdict moves aside, with what its judges said, for one of another fingerprint
     and for what is no verdict.
     """
     path = f"{folder}/final_result_{repetition}.json"
@@ -120,14 +120,14 @@ def make_way_for_evaluation(folder: str, repetition: int, evaluation: Evaluation
 
 
 def keep_in_use(path: str) -> None:
-    """Says of a run or verdict, where it lies aside, that a session has come back to it: then it is no waste."""
+    """Say of a run or verdict, where it lies aside, that a session has come back to it: then it is no waste."""
     if _ASIDE.search(path):
         with contextlib.suppress(OSError):  # a store that cannot be written to is not pruned either
             os.utime(path)
 
 
 def _usable(fingerprint: str | None) -> str:
-    """A stored fingerprint, which becomes part of a file's name. Raises ValueError for what is none."""
+    """Return a stored fingerprint, which becomes part of a file's name. Raises ValueError for what is none."""
     if fingerprint is None or not _FINGERPRINT.fullmatch(fingerprint):
         raise ValueError(f"found fingerprint {fingerprint!r}")
     return fingerprint
@@ -225,12 +225,12 @@ class Lane:
 
     @cached_property
     def runs(self) -> str:
-        """The folder of the lane's runs, relative to the output folder; it need not be there yet."""
+        """Return the folder of the lane's runs, relative to the output folder; it need not be there yet."""
         return f"{self._profile_folder(f'{RUNS}/{self.suite}/run_profile', self.run_settings)}/{self.model}"
 
     @cached_property
     def evaluations(self) -> str:
-        """The folder of the lane's evaluations, like `runs`."""
+        """Return the folder of the lane's evaluations, like `runs`."""
         run_profile = self.runs.split("/")[2].removeprefix("run_profile_")
         folder = f"{EVALUATIONS}/{self.suite}/evaluation_profile_{run_profile}"
         prefix = f"{folder}/eval_profile_{slug(self.evaluation_profile_id)}"
@@ -246,7 +246,7 @@ class Lane:
         return f"{prefix}_{full}"
 
     def _describe(self, models_folder: str, settings: bytes) -> None:
-        """Writes into a profile's folder what its name stands for, once. Raises OSError."""
+        """Write into a profile's folder what its name stands for, once. Raises OSError."""
         folder = f"{self.output}/{models_folder.rpartition('/')[0]}"
         if folder in self._described:
             return
@@ -272,7 +272,7 @@ class Lane:
         return fingerprint(evaluation_input(run_fingerprint, case, profile, metric_judges, extra))
 
     def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[None]:
-        """Holds the run's lock among all sessions on the output folder: see `locks.claim`."""
+        """Hold the run's lock among all sessions on the output folder: see `locks.claim`."""
         if self.redactor is not None:
             load_key_forms()  # before there is something to store: the fingerprint alone looks like a key
         return claim(self.output, run_fingerprint)
@@ -284,7 +284,7 @@ class Lane:
         run_fingerprint: str,
         counts: Callable[[RunArtifact], bool] = lambda artifact: True,
     ) -> tuple[RunArtifact, str] | None:
-        """The first stored run of a fingerprint that counts, with its path, relative to the output folder.
+        """Return the first stored run of a fingerprint that counts, with its path, relative to the output folder.
 
         One that another took the place of is found too, and so are those of other suites. None where there is none
         that can be read.
@@ -297,7 +297,7 @@ class Lane:
         return None
 
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
-        """The stored verdict on this very run, with its path, found like a run.
+        """Return the stored verdict on this very run, with its path, found like a run.
 
         None where there is none, or one that errors kept from a verdict.
         """
@@ -324,7 +324,7 @@ class Lane:
                 yield from (f"{root}/{suite}/{rest}/{name}" for name in names)
 
     def refuse_newer(self, case_id: str, repetition: int) -> None:
-        """Raises InfrastructureError where a newer version's run or evaluation is in the way of one to be made."""
+        """Raise InfrastructureError where a newer version's run or evaluation is in the way of one to be made."""
         for folder, name in ((self.runs, "run"), (self.evaluations, "final_result")):
             refuse_newer(f"{self.output}/{folder}/{slug(case_id)}/{name}_{repetition}.json")
 
@@ -406,7 +406,10 @@ class Lane:
         return f"{relative}/{result}"
 
     def shown(self, record: R) -> R:
-        """The record as it is stored: without secrets. Texts are cut short from this, as half a key is not found."""
+        """Return the record as it is stored: without secrets.
+
+        Texts are cut short from this, as half a key is not found.
+        """
         document = _document(record)
         text = _redacted(document, self.redactor)
         return record if text is document else type(record).model_validate_json(text.encode("utf-8", "replace"))
@@ -429,7 +432,7 @@ def _redacted(document: str, redactor: Redactor | None) -> str:
 
 
 def _stored_fingerprint(path: str) -> str | None:
-    """The fingerprint that a stored document names; None where there is no document that names one."""
+    """Return the fingerprint that a stored document names; None where there is no document that names one."""
     try:
         found = json.loads(read_file(path))["fingerprint"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

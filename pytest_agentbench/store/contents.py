@@ -78,7 +78,7 @@ class Folder:
 
     @cached_property
     def repetitions(self) -> dict[int, list[str]]:
-        """The files of each repetition."""
+        """Return the files of each repetition."""
         found: dict[int, list[str]] = defaultdict(list)
         for name, (_, repetition, _) in self.files.items():
             found[repetition].append(name)
@@ -86,11 +86,14 @@ class Folder:
 
     @property
     def parts(self) -> list[str]:
-        """The names on its path: `runs` or `evaluations`, suite, run profile, [evaluation profile,] model, case."""
+        """Return the names on its path:
+
+        `runs` or `evaluations`, suite, run profile, [evaluation profile,] model, case.
+        """
         return self.path.split("/")
 
     def beside(self, file: str, *kinds: Kind) -> list[str]:
-        """The other files of a file's repetition that were made with it, of some kinds."""
+        """Return the other files of a file's repetition that were made with it, of some kinds."""
         _, repetition, aside = self.files[file]
         alike = [name for name in self.repetitions[repetition] if self.files[name].aside == aside]
         return [name for name in alike if self.files[name].kind in kinds]
@@ -135,7 +138,7 @@ class Contents:
     """
 
     def __init__(self, output: Path) -> None:
-        """Raises ConfigError for a folder in which no session has written, or with links in it."""
+        """Raise ConfigError for a folder in which no session has written, or with links in it."""
         refuse_links(output)
         self.output = output
         self._profiles: dict[str, list[str]] = {}
@@ -143,20 +146,20 @@ class Contents:
             raise ConfigError(f"{output}: found no folder {RUNS} in it, expected an output folder of sessions")
 
     def runs(self) -> Iterator[Folder]:
-        """The folders of cases that were run."""
+        """Return the folders of cases that were run."""
         return self._cases(RUNS, _RUN_LEVELS)
 
     def evaluations(self) -> Iterator[Folder]:
-        """The folders of cases that were evaluated."""
+        """Return the folders of cases that were evaluated."""
         return self._cases(EVALUATIONS, _EVALUATION_LEVELS)
 
     def profiles(self) -> Iterator[str]:
-        """The folders of run profiles and evaluation profiles, relative to the output folder."""
+        """Yield the folders of run profiles and evaluation profiles, relative to the output folder."""
         yield from self._below(RUNS, 2)
         yield from self._below(EVALUATIONS, 3)
 
     def votes(self) -> Iterator[str]:
-        """The stored votes of metrics that ask a model, relative to the output folder."""
+        """Yield the stored votes of metrics that ask a model, relative to the output folder."""
         for folder in self._below(JUDGEMENTS, 1):
             yield from (f"{folder}/{name}" for name in self._names(folder) if name.endswith(".json"))
 
@@ -173,7 +176,7 @@ class Contents:
         return [f"{RUNS}/{suite}/{run_profile}/{model}/{case}" for suite in suites]
 
     def temporary(self) -> Iterator[str]:
-        """The files that were not finished, by a session that died or that is writing."""
+        """Yield the files that were not finished, by a session that died or that is writing."""
         yield from (name for name in self._names("") if _TEMPORARY.fullmatch(name))
         for root in (RUNS, EVALUATIONS, JUDGEMENTS):
             for folder, _, files in os.walk(self.output / root):
@@ -196,7 +199,7 @@ class Contents:
             yield self.folder(path)
 
     def folder(self, path: str) -> Folder:
-        """A case's folder; without files where there is none."""
+        """Return a case's folder; without files where there is none."""
         return Folder(path, {name: known for name in self._names(path) if (known := parse_name(name)) is not None})
 
     def _below(self, folder: str, levels: int) -> Iterator[str]:
@@ -220,7 +223,7 @@ class Contents:
         return _folders(f"{self.output}/{RUNS}")
 
     def _evaluation_profiles(self, profile: str) -> list[str]:
-        """All folders of evaluation profiles of one run profile, which differ in suite too."""
+        """Return all folders of evaluation profiles of one run profile, which differ in suite too."""
         if profile not in self._profiles:
             suites = _folders(f"{self.output}/{EVALUATIONS}")
             folders = [f"{EVALUATIONS}/{suite}/evaluation_{profile}" for suite in suites]
@@ -263,7 +266,7 @@ class History:
 
 
 def read_history(output: str, model: str, evaluation_profile_id: str) -> History:
-    """The history of the model with the folder name `model`: under any run profile and suite, superseded runs too.
+    """Return the history of the model with the folder name `model`: under any run profile and suite, superseded runs too.
 
     Verdicts are those that the evaluation profile has asked a model for. What cannot be read, and runs that a provider
     ended, count for nothing. Reads every artifact of the model once.

@@ -85,27 +85,33 @@ _OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def load_run(path: Path) -> RunArtifact:
-    """The run stored at `path`. Raises InfrastructureError for a file that is missing, broken or of a newer version."""
+    """Return the run stored at `path`.
+
+    Raises InfrastructureError for a file that is missing, broken or of a newer version.
+    """
     return _load(path, RunArtifact)
 
 
 def load_evaluation(path: Path) -> Evaluation:
-    """The evaluation in the `final_result_<n>.json` at `path`. Raises InfrastructureError like `load_run`."""
+    """Return the evaluation in the `final_result_<n>.json` at `path`. Raises InfrastructureError like `load_run`."""
     return _load(path, Evaluation)
 
 
 def find_run(path: str, fingerprint: str, signer: Signer | None = None) -> RunArtifact | None:
-    """The run of this fingerprint at `path`; None where no readable one lies there, or none that the signer takes."""
+    """Return the run of this fingerprint at `path`;
+
+    None where no readable one lies there, or none that the signer takes.
+    """
     return _find(path, RunArtifact, fingerprint, "run", signer)
 
 
 def find_evaluation(path: str, fingerprint: str, signer: Signer | None = None) -> Evaluation | None:
-    """The evaluation of this fingerprint at `path`, like `find_run`."""
+    """Return the evaluation of this fingerprint at `path`, like `find_run`."""
     return _find(path, Evaluation, fingerprint, "evaluation", signer)
 
 
 def stored_run(path: str) -> RunArtifact | None:
-    """The run at `path`, whichever it is; None where nothing lies there.
+    """Return the run at `path`, whichever it is; None where nothing lies there.
 
     Raises ValueError for what is no run that can be read, InfrastructureError for one of a newer version.
     """
@@ -113,22 +119,22 @@ def stored_run(path: str) -> RunArtifact | None:
 
 
 def stored_evaluation(path: str) -> Evaluation | None:
-    """The evaluation at `path`, like `stored_run`."""
+    """Return the evaluation at `path`, like `stored_run`."""
     return _stored(path, Evaluation)
 
 
 def parse_run(place: str, content: bytes) -> RunArtifact:
-    """The run that lay at `place`. Raises ValueError and InfrastructureError like `stored_run`."""
+    """Return the run that lay at `place`. Raises ValueError and InfrastructureError like `stored_run`."""
     return _parsed(place, content, RunArtifact)
 
 
 def parse_evaluation(place: str, content: bytes) -> Evaluation:
-    """The evaluation that lay at `place`, like `parse_run`."""
+    """Return the evaluation that lay at `place`, like `parse_run`."""
     return _parsed(place, content, Evaluation)
 
 
 def refuse_newer(path: str) -> None:
-    """Raises InfrastructureError where a newer version wrote what lies at `path`: it must not be overwritten."""
+    """Raise InfrastructureError where a newer version wrote what lies at `path`: it must not be overwritten."""
     try:
         content = read_file(path)
     except OSError:
@@ -207,7 +213,7 @@ def _refuse_newer(path: str | Path, content: bytes) -> None:
 
 
 def _read(content: bytes, kind: type[R]) -> R:
-    """The record of a document, signed or not. Raises ValidationError."""
+    """Return the record of a document, signed or not. Raises ValidationError."""
     content = unsigned(content)
     try:
         return kind.model_validate_json(content)
@@ -219,7 +225,7 @@ def _read(content: bytes, kind: type[R]) -> R:
 
 
 def _migrated(content: bytes) -> dict[str, Any] | None:
-    """A document of an older version as this version has it; None for anything else."""
+    """Return a document of an older version as this version has it; None for anything else."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):

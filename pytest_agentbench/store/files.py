@@ -39,7 +39,7 @@ def slug(name: str) -> str:
 
 
 def suite_folder(suite_id: str | None) -> str:
-    """The folder of a suite; `suit_default` where none is named."""
+    """Return the folder of a suite; `suit_default` where none is named."""
     return f"{SUITE}{slug(suite_id) if suite_id is not None else 'default'}"
 
 
@@ -66,7 +66,10 @@ def write_atomically(folder: str, name: str, data: bytes) -> None:
 
 @contextlib.contextmanager
 def temporary_file(folder: str) -> Iterator[BufferedRandom]:
-    """A file to write and read back in `folder`; gone at the end of the block unless it was moved. Raises OSError."""
+    """Yield a file to write and read back in `folder`; gone at the end of the block unless it was moved.
+
+    Raises OSError.
+    """
     path = _temporary(folder)
     try:
         with open(path, "x+b") as file:

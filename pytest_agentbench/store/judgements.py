@@ -61,17 +61,20 @@ class Judgements:
         self.remote = remote
 
     def find(self, key: str) -> AnswerVerdict | None:
-        """The verdict of a key (64 hex digits); None where there is none, or no file that this version can read."""
+        """Return the verdict of a key (64 hex digits);
+
+        None where there is none, or no file that this version can read.
+        """
         verdict = self._find(key)
         return verdict if isinstance(verdict, AnswerVerdict) else None
 
     def find_scores(self, key: str) -> JudgeVerdict | None:
-        """The verdict with scores of a key, like `find`."""
+        """Return the verdict with scores of a key, like `find`."""
         verdict = self._find(key)
         return verdict if isinstance(verdict, JudgeVerdict) else None
 
     def find_reply(self, key: str) -> KeptReply | None:
-        """The reply of a key, like `find`."""
+        """Return the reply of a key, like `find`."""
         verdict = self._find(key)
         return verdict if isinstance(verdict, KeptReply) else None
 
@@ -91,14 +94,14 @@ class Judgements:
         return stored.verdict
 
     async def pull(self, key: str) -> None:
-        """Fetches a verdict that the shared store has. Raises UnreachableError where that does not answer."""
+        """Fetch a verdict that the shared store has. Raises UnreachableError where that does not answer."""
         content = await self.remote.get(self._name(key)) if self.remote is not None else None
         if content is not None and (self.signer is None or self.signer.takes("vote", content)):
             self._write(key, content)
 
     @contextlib.asynccontextmanager
     async def claim(self, key: str) -> AsyncIterator[None]:
-        """Holds the key among all sessions on the output folder; where it takes no files, votes are paid without."""
+        """Hold the key among all sessions on the output folder; where it takes no files, votes are paid without."""
         async with contextlib.AsyncExitStack() as held:
             try:
                 await held.enter_async_context(claim(str(self.folder.parent), key))
@@ -107,7 +110,7 @@ class Judgements:
             yield
 
     def keep(self, key: str, model: str, verdict: AnswerVerdict | JudgeVerdict | KeptReply) -> None:
-        """Stores a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
+        """Store a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
         text = StoredVerdict(key=key, model=model, verdict=verdict).model_dump_json()
         text = text if self.redactor is None else self.redactor.json(text)
         content = text.encode("utf-8", "replace")

@@ -32,7 +32,7 @@ _lockless: set[str] = set()
 
 @contextlib.asynccontextmanager
 async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
-    """Holds the lock of a fingerprint; another holder, of this process or any other, is waited for.
+    """Hold the lock of a fingerprint; another holder, of this process or any other, is waited for.
 
     What that one made may lie in the store by then. A process that dies lets go of its locks. Raises
     InfrastructureError where the folder takes no files, were it for want of room: better now than when a run is paid.
@@ -53,7 +53,7 @@ async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def writing(output: str) -> Iterator[None]:
-    """Keeps other processes from the names in the output folder, for the milliseconds that a write takes.
+    """Keep other processes from the names in the output folder, for the milliseconds that a write takes.
 
     Sessions of other settings, under locks of their own, write to the same names: what lies there is read, moved and
     replaced as one step. A process that is stopped in the middle of it is waited for 10 s. Raises OSError.
@@ -87,7 +87,7 @@ def allow_open_files(count: int) -> int:
 
 
 def _acquire(folder: str, path: str) -> int | None:
-    """The descriptor that holds the lock; None where another holds it. Raises OSError."""
+    """Return the descriptor that holds the lock; None where another holds it. Raises OSError."""
     descriptor = _opened(folder, path)
     try:
         locked = _lock(descriptor, folder) and os.fstat(descriptor).st_nlink  # else its last holder has removed it

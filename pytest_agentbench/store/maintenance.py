@@ -61,7 +61,7 @@ def is_at_work(output: Path) -> bool:
 
 
 def waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
-    """All of it, locks first and runs before verdicts.
+    """Yield all of it, locks first and runs before verdicts.
 
     A run or verdict is superseded where another one has its place, unless that one is broken, ended in an error or was
     replayed from a cassette, or a session has come back to the first since. A verdict is orphaned where no run is kept
@@ -81,7 +81,7 @@ def waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
 
 
 def remove(output: Path, found: Waste) -> None:
-    """Removes it, and the folders that it leaves empty, while no session writes. Raises InfrastructureError."""
+    """Remove it, and the folders that it leaves empty, while no session writes. Raises InfrastructureError."""
     for path in found.paths:
         try:
             if found.reason == "stale locks":
@@ -118,7 +118,7 @@ class _Runs:
                 yield from self._unnamed(name)
 
     def kept(self, repetition: int) -> Iterator[str]:
-        """The files of a repetition's runs that are no waste."""
+        """Yield the files of a repetition's runs that are no waste."""
         for name in self.folder.repetitions.get(repetition, ()):
             kind, _, aside = self.folder.files[name]
             if kind == "run" and (aside is None or not self.is_superseded(name)):
@@ -229,7 +229,7 @@ class _Verdicts:
         return self.contents.output / self.folder.path / name
 
     def _with_judges(self, name: str) -> tuple[str, ...]:
-        """The verdict goes first: what explains it is nothing without it."""
+        """Return the verdict goes first: what explains it is nothing without it."""
         return tuple(f"{self.folder.path}/{each}" for each in (name, *self.folder.beside(name, *_OF_VERDICT)))
 
 
@@ -266,7 +266,7 @@ def _remove_lock(path: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool | None]:
-    """Holds a lock where it is free: whether it was, None where it is gone."""
+    """Hold a lock where it is free: whether it was, None where it is gone."""
     from filelock import lock_descriptor
 
     try:
@@ -301,7 +301,7 @@ class Verification:
         self.counts: Counter[str] = Counter(dict.fromkeys(("runs", "workspaces", "verdicts", "votes"), 0))
 
     def problems(self) -> Iterator[str]:
-        """A sentence for each, which begins with the file's path."""
+        """Yield a sentence for each, which begins with the file's path."""
         for profile in self.contents.profiles():
             yield from self._profile(profile)
         for folder in self.contents.runs():

@@ -13,17 +13,17 @@ from pytest_agentbench.store.files import temporary_file, write_atomically
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    """Writes JSONL and gives its path. Raises UnwritableError."""
+    """Write JSONL and gives its path. Raises UnwritableError."""
     return write_lines(path, map(encoded_row, rows))
 
 
 def encoded_row(row: Mapping[str, Any]) -> bytes:
-    """A line of JSONL. Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape."""
+    """Return a line of JSONL. Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape."""
     return f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n".encode("utf-8", "backslashreplace")
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> Path:
-    """Writes lines one by one, like `write_rows`."""
+    """Write lines one by one, like `write_rows`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_file(str(path.parent)) as file:
@@ -36,22 +36,22 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> Path:
 
 
 def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The rows as JSONL."""
+    """Return the rows as JSONL."""
     return "".join(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n" for row in rows)
 
 
 def write_document(path: Path, document: Any) -> Path:
-    """Writes a JSON document, like `write_rows`."""
+    """Write a JSON document, like `write_rows`."""
     return write_text(path, document_text(document))
 
 
 def document_text(document: Any) -> str:
-    """A JSON document."""
+    """Return a JSON document."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
 def require_writable(*paths: Path) -> None:
-    """Raises UnwritableError unless files can be made there, so that this is known before anything is paid for."""
+    """Raise UnwritableError unless files can be made there, so that this is known before anything is paid for."""
     for path in paths:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def require_writable(*paths: Path) -> None:
 
 
 def write_text(path: Path, text: str, *, encoding: str = "utf-8") -> Path:
-    """Writes a text, like `write_rows`."""
+    """Write a text, like `write_rows`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape.

@@ -151,7 +151,8 @@ def _known_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, i
 
 @cache
 def _beginnings() -> tuple[re.Pattern[str], int]:
-    """An expression for all of our list, which finds the shortest that fits, and how far before a run it may begin."""
+    """Return an expression for all of our list, which finds the shortest that fits, and how far before a run it may
+    begin."""
     texts = {beginning for beginnings, _ in _OWN for beginning in beginnings}
     return re.compile(f"{_BEFORE}({_any_of(texts)})"), max(map(len, texts)) + 7
 
@@ -183,13 +184,13 @@ def _known_forms() -> re.Pattern[str]:
 
 
 def _inline(pattern: re.Pattern[str]) -> str:
-    """The expression with its own flags, to stand beside others."""
+    """Return the expression with its own flags, to stand beside others."""
     flags = "".join(letter for letter, flag in (("i", re.I), ("s", re.S), ("x", re.X)) if pattern.flags & flag)
     return f"(?{flags}:{pattern.pattern})"
 
 
 def _any_of(texts: set[str]) -> str:
-    """An expression for the shortest of the texts that fits; it looks at each character once."""
+    """Return an expression for the shortest of the texts that fits; it looks at each character once."""
     if "" in texts:
         return ""
     following: dict[str, set[str]] = {}
@@ -246,11 +247,11 @@ class Redactor:
         self._prepare()
 
     def know(self, names: Iterable[str]) -> None:
-        """Takes the values of these variables for secrets too, whatever their names look like."""
+        """Take the values of these variables for secrets too, whatever their names look like."""
         self._hide({self._environ[name] for name in names if name in self._environ})
 
     def know_values(self, variables: Mapping[str, str]) -> None:
-        """Takes for secrets the values of variables of another program whose names look like keys."""
+        """Take for secrets the values of variables of another program whose names look like keys."""
         self._hide(set(_look_like_keys(variables)))
 
     def _hide(self, values: set[str]) -> None:
@@ -308,7 +309,7 @@ class Redactor:
                         yield from ((start + at, start + to) for at, to in _places(form, told(text[start:end])))
 
     def value(self, value: Any) -> Any:
-        """A JSON-like value without secrets in any string, keys of mappings included."""
+        """Return a JSON-like value without secrets in any string, keys of mappings included."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -318,7 +319,7 @@ class Redactor:
         return value
 
     def json(self, document: str) -> str:
-        """A JSON document without secrets in any string; only its strings change, so it stays one."""
+        """Return a JSON document without secrets in any string; only its strings change, so it stays one."""
         if self.text(document) is document:
             return document
         return json.dumps(self.value(json.loads(document)), ensure_ascii=False, separators=(",", ":"))
@@ -336,7 +337,8 @@ def _worth_hiding(values: Iterable[str]) -> Iterator[str]:
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """The words that stored records are made of (`assistant`, `provider_error`): without them nothing loads back."""
+    """Return the words that stored records are made of (`assistant`, `provider_error`): without them nothing loads
+    back."""
     words: set[object] = set()
 
     def collect(annotation: object) -> None:

@@ -43,23 +43,26 @@ class Place(Protocol):
     loop: asyncio.AbstractEventLoop
 
     async def read(self, name: str) -> bytes:
-        """The object of this name. Raises FileNotFoundError where there is none."""
+        """Return the object of this name. Raises FileNotFoundError where there is none."""
 
     async def write(self, name: str, data: bytes) -> None:
-        """Puts an object there, whole or not at all, in the place of one of this name."""
+        """Put an object there, whole or not at all, in the place of one of this name."""
 
     async def exists(self, name: str) -> bool:
         """Whether there is an object of this name."""
 
     async def names(self, prefix: str) -> set[str]:
-        """The names of all objects below a prefix, which is a name's first parts."""
+        """Return the names of all objects below a prefix, which is a name's first parts."""
 
     def close(self) -> None:
-        """Ends the thread, where it is the place's own."""
+        """End the thread, where it is the place's own."""
 
 
 def open_place(url: str) -> Place:
-    """The place of a URL that `options.parse_store` let pass. Raises ImportError for a package that is missing."""
+    """Return the place of a URL that `options.parse_store` let pass.
+
+    Raises ImportError for a package that is missing.
+    """
     scheme, _, path = url.partition("://")
     return Folder(Path(path)) if scheme == "file" else Bucket(url)
 
@@ -166,7 +169,7 @@ class Bucket:
         return {path[below:] for path in found}
 
     def close(self) -> None:
-        """The thread is fsspec's."""
+        """Return the thread is fsspec's."""
 
 
 AT_ONCE = 16
@@ -193,7 +196,7 @@ class Upload(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name that says whether it is there."""
+        """Return the name that says whether it is there."""
         return self.files[-1][0]
 
 
@@ -225,7 +228,7 @@ class Sender:
         self._heavy = asyncio.Semaphore(HEAVY_AT_ONCE)
 
     def send(self, parcel: Upload) -> None:
-        """Takes the place of what has the parcel's name."""
+        """Take the place of what has the parcel's name."""
         self.known.add(parcel.name)
         self._place.loop.call_soon_threadsafe(self._enqueue, [_QueuedUpload(parcel, unless_there=False)])
 
@@ -242,7 +245,7 @@ class Sender:
             self._siftings.append(sifting)
 
     def finish(self, on_wait: Callable[[int], None]) -> tuple[int, Exception | None]:
-        """Waits for everything. How many parcels are not there, and the last error where there are any.
+        """Wait for everything. How many parcels are not there, and the last error where there are any.
 
         `on_wait` is told how many are still to come, once, where that takes a while.
         """
@@ -335,7 +338,7 @@ class Remote:
         self._sender: Sender | None = None
 
     def open(self) -> None:
-        """Connects, and sees that objects can be read there, in a new store also that they can be written.
+        """Connect, and sees that objects can be read there, in a new store also that they can be written.
 
         Raises InfrastructureError that says what is wrong and what to do about it.
         """
@@ -360,7 +363,7 @@ class Remote:
         self._place, self._sender = place, Sender(place, DEADLINE)
 
     async def get(self, name: str) -> bytes | None:
-        """An object; None where there is none. Raises UnreachableError where the store does not answer."""
+        """Return an object; None where there is none. Raises UnreachableError where the store does not answer."""
         place, sender = self._opened()
         reading = asyncio.run_coroutine_threadsafe(_in_time(place.read(name)), place.loop)
         try:
@@ -374,15 +377,15 @@ class Remote:
         return content
 
     def send(self, parcel: Upload) -> None:
-        """Brings something there in the background, in the place of what has its name."""
+        """Bring something there in the background, in the place of what has its name."""
         self._opened()[1].send(parcel)
 
     def offer(self, parcel: Upload) -> None:
-        """The same, unless it is there already."""
+        """Return the same, unless it is there already."""
         self._opened()[1].offer(parcel)
 
     def close(self, say: Callable[[str], None] = lambda text: None) -> str | None:
-        """Waits until everything is there that was sent or offered. What to say where some of it is not.
+        """Wait until everything is there that was sent or offered. What to say where some of it is not.
 
         `say` is told what is waited for, where that takes more than a moment.
         """
@@ -428,12 +431,12 @@ def _results(count: int) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """A text without what URLs in it hold beside address and path: users, passwords, signed queries."""
+    """Return a text without what URLs in it hold beside address and path: users, passwords, signed queries."""
     return _QUERY.sub(r"\1[redacted]", _USER.sub("[redacted]@", text))
 
 
 async def _marker(place: Place) -> bytes:
-    """The object that says what the others are. A new store gets one, which shows that it can be written to."""
+    """Return the object that says what the others are. A new store gets one, which shows that it can be written to."""
     try:
         return await place.read(MARKER)
     except FileNotFoundError:

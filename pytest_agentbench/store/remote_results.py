@@ -42,7 +42,7 @@ _OUTPUT = re.compile(r"\w+\.[0-9a-f]{16}\.([a-z0-9][a-z0-9._-]*)")
 
 
 def share_run(lane: Lane, artifact: RunArtifact, *, made: bool) -> None:
-    """Brings a stored run to the lane's shared store; one that was not made now only where it is not there yet."""
+    """Bring a stored run to the lane's shared store; one that was not made now only where it is not there yet."""
     if lane.remote is None or artifact.fingerprint is None:
         return
     folder = _folder(lane, RUNS, artifact.case_id)
@@ -54,7 +54,7 @@ def share_run(lane: Lane, artifact: RunArtifact, *, made: bool) -> None:
 
 
 def share_evaluation(lane: Lane, artifact: RunArtifact, evaluation: Evaluation, *, made: bool) -> None:
-    """The same for a stored verdict on a run; errors are no verdict."""
+    """Return the same for a stored verdict on a run; errors are no verdict."""
     if lane.remote is None or evaluation.fingerprint is None or evaluation.outcome == "error":
         return
     name = _evaluation_name(lane, artifact, evaluation.fingerprint)
@@ -74,7 +74,7 @@ async def pull_run(
     counts: Callable[[RunArtifact], bool],
     unsuccessful: bool,
 ) -> RunArtifact | None:
-    """Fetches a run that counts, and what it left, into the output folder; None where there is none.
+    """Fetch a run that counts, and what it left, into the output folder; None where there is none.
 
     `unsuccessful` says that one which did not succeed may count. Raises UnreachableError where the store does not
     answer, InfrastructureError where it holds what a newer version wrote.
@@ -97,7 +97,7 @@ async def pull_run(
 
 
 async def pull_evaluation(lane: Lane, artifact: RunArtifact, evaluation_fingerprint: str) -> bool:
-    """Fetches the verdict on a run like `pull_run`."""
+    """Fetch the verdict on a run like `pull_run`."""
     if lane.remote is None:
         return False
     name = _evaluation_name(lane, artifact, evaluation_fingerprint)
@@ -114,7 +114,7 @@ async def pull_evaluation(lane: Lane, artifact: RunArtifact, evaluation_fingerpr
 
 
 async def _with_workspace(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
-    """The run with what it left in its workspace, fetched to where that lies in this output folder."""
+    """Return the run with what it left in its workspace, fetched to where that lies in this output folder."""
     _, _, name = (artifact.workspace or "").rpartition("/")
     content = None
     if _ARCHIVE.fullmatch(name):  # what it says otherwise leads elsewhere
@@ -130,7 +130,7 @@ async def _with_workspace(lane: Lane, remote: Remote, artifact: RunArtifact) -> 
 
 
 async def _with_outputs(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
-    """The same for the single files that it left."""
+    """Return the same for the single files that it left."""
     outputs = []
     for each in artifact.output_artifacts:
         _, _, name = each.uri.rpartition("/")
@@ -168,7 +168,7 @@ def _run_name(folder: str, repetition: int, run_fingerprint: str, *, successful:
 
 
 def _kept_name(folder: str, artifact: RunArtifact, path: str) -> str:
-    """The object of an archive or a single file that a run left."""
+    """Return the object of an archive or a single file that a run left."""
     within, _, name = path.rpartition("/")
     outputs = f"{OUTPUTS}." if within.endswith(OUTPUTS) else ""
     return f"{folder}/run_{artifact.repetition}.{outputs}{name}"
@@ -238,7 +238,10 @@ def _lines(*documents: bytes | None) -> bytes:
 
 
 def _parsed(lane: Lane, name: str, content: bytes | None, parse: Callable[[str, bytes], R], kind: Kind) -> R | None:
-    """The record of an object; what cannot be read counts as missing. Raises InfrastructureError for a newer one."""
+    """Return the record of an object; what cannot be read counts as missing.
+
+    Raises InfrastructureError for a newer one.
+    """
     if content is None or lane.remote is None:
         return None
     place, record = f"{lane.remote.url}/{name}", content.partition(b"\n")[0]

@@ -72,7 +72,7 @@ def needs_sandbox(context: ToolContext) -> None:
 
 
 def object_schema(required: Sequence[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of arguments: an object with these properties and no others."""
+    """Return the JSON Schema of arguments: an object with these properties and no others."""
     return {
         "type": "object",
         "properties": properties,

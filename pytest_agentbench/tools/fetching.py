@@ -54,7 +54,7 @@ def is_text(media_type: str) -> bool:
 
 
 async def readable(body: bytes, media_type: str, charset: str | None) -> str:
-    """The text of a body that is text, its first MAX_TEXT characters and a note of the rest. Raises UnreadableError.
+    """Return the text of a body that is text, its first MAX_TEXT characters and a note of the rest. Raises UnreadableError.
 
     Of HTML it is what a browser shows, with the links' targets, its title first. HTML can keep a parser busy for
     hours, or break it: it is read in a process of its own, in bubblewrap where that is to be had.
@@ -83,7 +83,7 @@ def _decoded(body: bytes, charset: str | None) -> tuple[int, str]:
 
 
 def _codec(charset: str) -> str:
-    """The encoding of the web that a server means; UTF-8 where it is none, such as Python's own punycode."""
+    """Return the encoding of the web that a server means; UTF-8 where it is none, such as Python's own punycode."""
     from resiliparse.parse import encoding
 
     return str(encoding.map_encoding_to_html5(charset))
@@ -119,7 +119,7 @@ Fetch = Callable[[str], Awaitable[Page]]
 
 
 def web_fetcher(settings: NetworkSettings, in_thread: InThread, resolve: Resolve | None = None) -> Fetch | None:
-    """The web as the settings allow it; None where the extra `web` is not installed.
+    """Return the web as the settings allow it; None where the extra `web` is not installed.
 
     Names are resolved here, and all of their addresses are checked; the connection goes to one of these and to no
     other. Proxies and credentials of the environment are not used.
@@ -167,7 +167,7 @@ WEB_FETCH = "web_fetch"
 
 
 def taped_fetch(fetch: Fetch | None, tape: Tape) -> Fetch:
-    """The web through a tape; without a `fetch` the tape alone. A FetchError is kept like a page."""
+    """Return the web through a tape; without a `fetch` the tape alone. A FetchError is kept like a page."""
 
     async def ask(url: str) -> Page:
         if fetch is None:

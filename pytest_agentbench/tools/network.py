@@ -56,13 +56,13 @@ class RefusedError(AgentbenchError):
 
 
 def require_web(settings: NetworkSettings, tool: str) -> None:
-    """Raises UnavailableError where the tool is kept from the web altogether."""
+    """Raise UnavailableError where the tool is kept from the web altogether."""
     if settings.web == "deny":
         raise UnavailableError(f"{tool} is kept from the web: the run profile says `network: {{web: deny}}`")
 
 
 def checked_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = None) -> httpx2.URL:
-    """The URL, relative to `base`, whose scheme, credentials, host and port are sound. Nothing is resolved yet.
+    """Return the URL, relative to `base`, whose scheme, credentials, host and port are sound. Nothing is resolved yet.
 
     Raises RefusedError.
     """
@@ -88,7 +88,7 @@ def checked_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = 
 
 
 def host_of(url: httpx2.URL) -> str:
-    """The host as it is resolved: lower-case ASCII; an IPv6 address without brackets."""
+    """Return the host as it is resolved: lower-case ASCII; an IPv6 address without brackets."""
     return url.raw_host.decode("ascii").rstrip(".")
 
 
@@ -100,7 +100,7 @@ def host_allowed(host: str, settings: NetworkSettings) -> bool:
 
 
 async def checked_addresses(url: httpx2.URL, settings: NetworkSettings, resolve: Resolve) -> list[str]:
-    """The addresses of the URL's host, every one of which may be connected to. Raises RefusedError.
+    """Return the addresses of the URL's host, every one of which may be connected to. Raises RefusedError.
 
     A name with a single address that may not is refused whole. OSError and UnicodeError come from `resolve`.
     """
@@ -129,7 +129,7 @@ def is_public(text: str) -> bool:
 
 
 def system_resolver(in_thread: InThread) -> Resolve:
-    """The system's own resolver, off the event loop."""
+    """Return the system's own resolver, off the event loop."""
 
     async def resolve(host: str, port: int) -> Sequence[str]:
         found = await in_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
@@ -139,7 +139,7 @@ def system_resolver(in_thread: InThread) -> Resolve:
 
 
 def _plain(address: Address) -> Address:
-    """An IPv4 address that is written as an IPv6 one, as IPv4; without a scope."""
+    """Return an IPv4 address that is written as an IPv6 one, as IPv4; without a scope."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address.ipv4_mapped is not None:

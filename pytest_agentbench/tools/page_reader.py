@@ -96,7 +96,7 @@ class _Child:
         os.close(replies)
 
     def ask(self, head: dict[str, Any], body: bytes) -> bytes:
-        """Its reply, or one that has the `problem` that there was none."""
+        """Return its reply, or one that has the `problem` that there was none."""
         self.left -= 1
         _Child.running = self
         signal.setitimer(signal.ITIMER_REAL, head["seconds"])
@@ -181,7 +181,7 @@ def _text(head: dict[str, Any], body: bytes) -> dict[str, Any]:
 
 
 def _pdf(head: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """The text of a PDF's pages, until there is as much as is wanted."""
+    """Return the text of a PDF's pages, until there is as much as is wanted."""
     import io
 
     import pypdf
@@ -243,7 +243,7 @@ def _problem(text: str) -> bytes:
 
 
 def _request(descriptor: int) -> tuple[dict[str, Any], bytes] | None:
-    """The next request, None at the end."""
+    """Return the next request, None at the end."""
     try:
         head, body = _LENGTHS.unpack(_read(descriptor, _LENGTHS.size))
     except EOFError:

@@ -163,7 +163,7 @@ class Readers:
             self._begin()
 
     async def _work(self) -> None:
-        """Has one process read what waits, until nothing does."""
+        """Have one process read what waits, until nothing does."""
         reader = self._take()
         try:
             with suppress(SandboxError):  # met again, and told, when a page comes
@@ -211,7 +211,8 @@ class Readers:
             self._waiting.extendleft(request for request in reversed(requests) if not request.reading.done())
 
     def _together(self) -> deque[_Request]:
-        """The first that waits, with others of its site: small ones, and no more than are one process's share."""
+        """Return the first that waits, with others of its site: small ones, and no more than are one process's share.
+        """
         first = self._waiting.popleft()
         found, room = deque([first]), _TOGETHER - len(first.message)
         if not first.alone:
@@ -223,7 +224,7 @@ class Readers:
         return found
 
     def _take(self) -> _Reader:
-        """One that read the same site last, where there is one."""
+        """Return one that read the same site last, where there is one."""
         site = self._waiting[0].site if self._waiting else None
         for number, reader in enumerate(self._idle):
             if reader.site == site:
@@ -256,7 +257,10 @@ class _Reader:
         return self._process
 
     async def reply(self) -> Reading:
-        """The next page, in turn. Raises OSError, EOFError or ValidationError where the process is of no more use."""
+        """Return the next page, in turn.
+
+        Raises OSError, EOFError or ValidationError where the process is of no more use.
+        """
         (length,) = _LENGTH.unpack(await self._next(_LENGTH.size))
         if length > _LONGEST_REPLY:
             raise EOFError
@@ -274,7 +278,7 @@ class _Reader:
         return found
 
     def last_words(self) -> str:
-        """The last line that the process wrote to stderr."""
+        """Return the last line that the process wrote to stderr."""
         lines = self._process.errors().strip().splitlines() if self._process is not None else []
         return lines[-1][:300] if lines else ""
 
@@ -292,7 +296,7 @@ def _cancel(worker: asyncio.Task[None]) -> None:
 
 
 def missing_libraries(names: Sequence[str] = _LIBRARIES) -> list[str]:
-    """Those of the extra `web` that are not installed."""
+    """Return those of the extra `web` that are not installed."""
     return [name for name in names if find_spec(name) is None]
 
 

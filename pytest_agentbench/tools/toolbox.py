@@ -45,7 +45,7 @@ def wire_names(tool_ids: Iterable[str]) -> dict[str, str]:
 
 
 def _hashed(tool_id: str, wish: str, taken: set[str]) -> str:
-    """A legal name that nobody has; it is then taken."""
+    """Return a legal name that nobody has; it is then taken."""
     stem = re.sub(r"[^A-Za-z0-9_-]", "_", wish)[: WIRE_NAME_LENGTH - _HASH_LENGTH - 1]
     digest = hashlib.sha256(tool_id.encode("utf-8", "surrogatepass")).hexdigest()
     found = next(
@@ -60,7 +60,7 @@ def _hashed(tool_id: str, wish: str, taken: set[str]) -> str:
 def annotate_calls(
     events: Sequence[TraceEvent], tools: Iterable[Tool], warn: Callable[[str], None]
 ) -> tuple[TraceEvent, ...]:
-    """The events, calls with `offered` and `schema_valid`. `tools` are all that the run had, at least one.
+    """Return the events, calls with `offered` and `schema_valid`. `tools` are all that the run had, at least one.
 
     Wire names, which an agent may report of its own calls, become ids. `warn` is told of each tool whose calls nobody
     can judge, and why.
@@ -119,15 +119,15 @@ class Toolbox:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools in order; a tool's `name` is its id."""
+        """Return the tools in order; a tool's `name` is its id."""
         return tuple(self._tools.values())
 
     def tool_id(self, name: str) -> str:
-        """The id of the tool that has the wire name or id; an unknown name as it is."""
+        """Return the id of the tool that has the wire name or id; an unknown name as it is."""
         return self._ids.get(name, name)
 
     def specs(self) -> list[dict[str, Any]]:
-        """The tools as the `tools` parameter of a chat completion, by their wire names."""
+        """Return the tools as the `tools` parameter of a chat completion, by their wire names."""
         return [
             {
                 "type": "function",
@@ -193,7 +193,8 @@ def _known(name: str, names: Collection[str]) -> str:
 
 
 def _acceptable(schema: dict[str, Any]) -> dict[str, Any]:
-    """A server's schema, as long as providers can take it: for one that they cannot, they refuse the whole request."""
+    """Return a server's schema, as long as providers can take it: for one that they cannot, they refuse the whole
+    request."""
     if schema.get("type", "object") != "object" or bounded_schema(schema).problem is not None:
         return {"type": "object"}
     return {"type": "object", **schema}
@@ -213,7 +214,7 @@ def _schema(tool: Tool) -> BoundedSchema:
 
 
 def _os_error(error: OSError, arguments: dict[str, Any]) -> str:
-    """The reason without the machine's own paths."""
+    """Return the reason without the machine's own paths."""
     path = arguments.get("path")
     reason = error.strerror or type(error).__name__
     return f"{json.dumps(path, ensure_ascii=False)}: {reason}" if isinstance(path, str) else reason

@@ -92,7 +92,7 @@ class WebClient:
             await self._idle.popitem()[0].transport.aclose()
 
     async def addresses(self, url: httpx2.URL) -> list[str]:
-        """Those of the URL's host, all checked. Raises RefusedError, and FetchError where there are none."""
+        """Return those of the URL's host, all checked. Raises RefusedError, and FetchError where there are none."""
         site = self._site(url)
         if time.monotonic() >= site.resolved_until:
             async with site.resolving:
@@ -113,7 +113,7 @@ class WebClient:
         site.resolved_until = time.monotonic() + _RESOLVED_SECONDS
 
     async def get(self, url: httpx2.URL, wanted: Wanted) -> Reply:
-        """One GET; redirects are not followed. Raises RefusedError and FetchError."""
+        """Return one GET; redirects are not followed. Raises RefusedError and FetchError."""
         import httpx2
 
         addresses = await self.addresses(url)
@@ -146,7 +146,7 @@ class WebClient:
         raise AssertionError("a resolver gives at least one address")
 
     async def _ask(self, url: httpx2.URL, connection: _Connection, wanted: Wanted) -> Reply:
-        """The host is asked for by header and certificate."""
+        """Return the host is asked for by header and certificate."""
         import httpx2
 
         timeout = httpx2.Timeout(self._seconds, connect=_CONNECT_SECONDS).as_dict()
@@ -205,7 +205,7 @@ class _Site:
 
 
 async def follow(target: httpx2.URL, settings: NetworkSettings, ask: Ask, hops: list[Hop], most: int) -> Reply:
-    """The reply at the end of the redirects, of which there may be `most`; what was asked is added to `hops`.
+    """Return the reply at the end of the redirects, of which there may be `most`; what was asked is added to `hops`.
 
     `target` is a checked URL; those that it leads to are checked here. Raises FetchError, whose text begins with the
     way.
@@ -223,7 +223,7 @@ async def follow(target: httpx2.URL, settings: NetworkSettings, ask: Ask, hops: 
 
 
 def way(hops: list[Hop]) -> str:
-    """The requests so far, for the beginning of a message."""
+    """Return the requests so far, for the beginning of a message."""
     return "".join(f"{hop.url} -> " for hop in hops)
 
 
@@ -243,7 +243,8 @@ async def _reply(response: httpx2.Response, url: httpx2.URL, address: str, wante
 
 
 async def _body(response: httpx2.Response, limit: int) -> tuple[bytes, bool]:
-    """The body, unpacked as it comes: what is packed twice could unpack to nothing, for hours, between two parts."""
+    """Return the body, unpacked as it comes: what is packed twice could unpack to nothing, for hours, between two
+    parts."""
     packed = response.headers.get("content-encoding", "").strip().lower()
     if "," in packed:
         raise FetchError("its body is packed more than once: it was not fetched")

@@ -30,7 +30,7 @@ class SearchError(AgentbenchError):
 
 
 def configured_search(environ: Mapping[str, str]) -> Search | None:
-    """The first backend that the environment sets up, None where it sets up none.
+    """Return the first backend that the environment sets up, None where it sets up none.
 
     AGENTBENCH_SEARXNG_URL is the base URL of a SearXNG whose JSON format is enabled; BRAVE_API_KEY and TAVILY_API_KEY
     are keys of those services.
@@ -45,7 +45,7 @@ def configured_search(environ: Mapping[str, str]) -> Search | None:
 
 
 def searxng(base_url: str) -> Search:
-    """A SearXNG instance (https://docs.searxng.org/dev/search_api.html)."""
+    """Return a SearXNG instance (https://docs.searxng.org/dev/search_api.html)."""
 
     async def search(query: str) -> list[SearchResult]:
         parameters = {"q": query, "format": "json"}
@@ -81,7 +81,7 @@ def tavily(api_key: str, base_url: str = _TAVILY) -> Search:
 
 
 async def _ask(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> dict[str, Any]:
-    """The JSON object the service answers. SearchError, or ProviderError where it will refuse every search."""
+    """Return the JSON object the service answers. SearchError, or ProviderError where it will refuse every search."""
     import httpx2
 
     from pytest_agentbench.bounded.replies import MAX_LISTING, ReplyRefusedError, bounded_replies
@@ -131,7 +131,7 @@ WEB_SEARCH = "web_search"
 
 
 def taped_search(search: Search | None, tape: Tape) -> Search:
-    """The search through a tape. Without a `search` it has the tape alone.
+    """Return the search through a tape. Without a `search` it has the tape alone.
 
     What a backend raises becomes a SearchError and is kept like a result, as the model gets to read it; but no
     InfrastructureError.

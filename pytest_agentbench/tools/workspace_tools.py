@@ -27,7 +27,7 @@ _KILLED = {
 
 
 def timeout_schema(what: str) -> dict[str, Any]:
-    """The JSON Schema of `timeout_seconds`."""
+    """Return the JSON Schema of `timeout_seconds`."""
     return {
         "type": "number",
         "exclusiveMinimum": 0,
@@ -44,7 +44,7 @@ def append_end(output: str, end: str) -> str:
 
 
 def refuse_command(tool: str, command: str) -> ToolOutput | None:
-    """The answer to a command that no shell takes; None to all others."""
+    """Return the answer to a command that no shell takes; None to all others."""
     if "\0" not in command:
         return None
     return ToolOutput(f"error: {tool}: command: found a NUL character, which no shell takes", is_error=True)
@@ -159,12 +159,12 @@ class ShellSession:
             return ToolOutput(append_end(capture.text(), end), is_error=status != 0)
 
     async def restart(self) -> None:
-        """Ends the shell with all that it started; the next command begins in a new one."""
+        """End the shell with all that it started; the next command begins in a new one."""
         async with self._lock:
             await self._end()
 
     async def _until_mark(self, process: Process, command: str, mark: str, capture: Capture) -> int | None:
-        """The command's exit code; None where the shell ended, or was not to be waited for.
+        """Return the command's exit code; None where the shell ended, or was not to be waited for.
 
         Raises BrokenPipeError where the shell ended since the last command.
         """

@@ -65,12 +65,15 @@ class Catalogues:
         self._asked: dict[CatalogueKey, asyncio.Future[McpServerError | None]] = {}
 
     def get(self, key: CatalogueKey) -> Listing | None:
-        """The listing; None where there is none, or its file is broken. A program that is not here has not changed."""
+        """Return the listing;
+
+        None where there is none, or its file is broken. A program that is not here has not changed.
+        """
         kept = self._kept.get(key.definition) or self._read(key.definition)
         return kept.listing if kept is not None and key.program in (kept.program, None) else None
 
     def put(self, key: CatalogueKey, listing: Listing) -> Listing:
-        """Keeps a listing, as it is then offered: without secrets. Where it cannot be written it is kept in memory."""
+        """Keep a listing, as it is then offered: without secrets. Where it cannot be written it is kept in memory."""
         kept = _Kept(program=key.program, listing=listing)
         document = json.dumps(self._redactor.value(kept.model_dump()))
         self._kept[key.definition] = kept = _Kept.model_validate_json(document)
@@ -89,7 +92,7 @@ class Catalogues:
         return self._kept.setdefault(definition, kept)
 
     async def listing(self, key: CatalogueKey, ask: Callable[[], Awaitable[Listing]]) -> Listing:
-        """The listing, by `ask` where it is not kept yet: of all that want it at the same time, one asks.
+        """Return the listing, by `ask` where it is not kept yet: of all that want it at the same time, one asks.
 
         Raises McpServerError where that fails.
         """
@@ -145,7 +148,7 @@ class CataloguedServer:
         return await self._connection.listing()
 
     async def _renew(self) -> None:
-        """Lists its tools again, for runs to come, where what has started is not the version of the catalogue."""
+        """List its tools again, for runs to come, where what has started is not the version of the catalogue."""
         version, kept = self._connection.version, self._catalogues.get(self._key)
         if version is None or kept is None or version == kept.server_version:
             return
@@ -156,13 +159,13 @@ class CataloguedServer:
 
 
 async def _library() -> None:
-    """Imports the library off the event loop: it takes half a second, in which other runs go on."""
+    """Import the library off the event loop: it takes half a second, in which other runs go on."""
     if "mcp" not in sys.modules:
         await asyncio.to_thread(importlib.import_module, "pytest_agentbench.tools.mcp.session")
 
 
 def catalogue_key(name: str, server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, str]) -> CatalogueKey:
-    """All that can change what a server lists: its name and definition, its program, files among its arguments.
+    """Return all that can change what a server lists: its name and definition, its program, files among its arguments.
 
     `spec` is where its program runs, None for a server that has none. What is in an image is known by the image's name.
     """
@@ -177,7 +180,7 @@ def catalogue_key(name: str, server: McpServer, spec: SandboxSpec | None, enviro
 
 
 def argument_files(server: McpServer) -> list[str]:
-    """The files among its arguments: scripts, settings, data; not logs and databases, which the server itself writes.
+    """Return the files among its arguments: scripts, settings, data; not logs and databases, which the server itself writes.
 
     Paths are absolute. What a server without a `cwd` names by a relative path is the run's own.
     """
@@ -225,10 +228,10 @@ class SessionServers:
         self._lives: dict[CatalogueKey, Lives] = {}
 
     def lives(self, key: CatalogueKey) -> Lives:
-        """Those of the server of that name and definition."""
+        """Return those of the server of that name and definition."""
         return self._lives.setdefault(key, Lives())
 
     async def close(self) -> None:
-        """Ends them all. Never raises; may be called twice."""
+        """End them all. Never raises; may be called twice."""
         await asyncio.gather(*(lives.end() for lives in self._lives.values()))
         await self.sandboxes.stop()

@@ -83,7 +83,10 @@ class Connection:
         return None if self._lives.session is None else self._lives.session.version
 
     async def listing(self) -> Listing:
-        """Its tools, as it says now. Raises McpServerError, SandboxError, and UnavailableError (see `launch`)."""
+        """Return its tools, as it says now.
+
+        Raises McpServerError, SandboxError, and UnavailableError (see `launch`).
+        """
         from mcp import MCPError
         from pydantic import ValidationError
 
@@ -140,7 +143,7 @@ class Connection:
         return "called no more" if self._is_shared else "not started again"
 
     async def _ready(self) -> tuple[ServerSession, Client]:
-        """The session that is under way, or a new one, once the server has answered."""
+        """Return the session that is under way, or a new one, once the server has answered."""
         session = await self._current()
         try:
             return session, await session.client()
@@ -216,7 +219,7 @@ class Connection:
 
 
 async def _described(client: Client) -> list[Any] | None:
-    """All tools as the server sent them; None where their list has no end."""
+    """Return all tools as the server sent them; None where their list has no end."""
     from pytest_agentbench.tools.mcp.transport import RAW_TOOLS
 
     described: list[Any] = []
@@ -241,7 +244,7 @@ def _results() -> TypeAdapter[CallToolResult | InputRequiredResult]:
 
 
 def _sendable(tool: str, arguments: Mapping[str, Any]) -> None:
-    """Raises McpCallError for what no JSON can hold, such as half characters: over HTTP it would end the connection."""
+    """Raise McpCallError for what no JSON can hold, such as half characters: over HTTP it would end the connection."""
     try:
         json.dumps([tool, arguments], allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:

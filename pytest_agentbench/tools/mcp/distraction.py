@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def distraction_servers(task_id: str, declared: Iterable[str], needed: Iterable[str]) -> list[str]:
-    """All declared servers but the needed ones, in an order that the task's id draws: the first N are its sample of N.
+    """Return all declared servers but the needed ones, in an order that the task's id draws: the first N are its sample of N.
 
     The same for the same names in whatever order.
     """

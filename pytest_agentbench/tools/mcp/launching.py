@@ -31,7 +31,7 @@ class Turns:
         self._lock = asyncio.Lock()
 
     async def next(self) -> None:
-        """Returns in a turn of the caller's own."""
+        """Return in a turn of the caller's own."""
         async with self._lock:
             await asyncio.sleep(0)
 
@@ -77,7 +77,7 @@ async def launch_server(server: McpServer, sandbox: Sandbox, environ: Mapping[st
 
 
 def variables_of(server: McpServer) -> list[str]:
-    """The names of this process's variables that the server gets."""
+    """Return the names of this process's variables that the server gets."""
     return [*server.env_from, *server.header_variables]
 
 
@@ -89,7 +89,7 @@ def secrets_of(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def headers_of(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
-    """Its headers, with the values of the variables that they name; nothing for one that is not set."""
+    """Return its headers, with the values of the variables that they name; nothing for one that is not set."""
     return {
         name: VARIABLE.sub(lambda found: environ.get(found[1], ""), value) for name, value in server.headers.items()
     }
@@ -163,7 +163,10 @@ def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunP
 
 
 def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: SandboxSettings) -> SandboxSpec | None:
-    """The sandbox of its program; None for a server that has only an address. Raises UnavailableError, ConfigError."""
+    """Return the sandbox of its program;
+
+    None for a server that has only an address. Raises UnavailableError, ConfigError.
+    """
     if server.command is None:
         return None
     spec = sandboxes.spec(sandbox_of(server, profile))
@@ -184,7 +187,7 @@ class ServerSandboxes:
         self._started: dict[SandboxSpec, asyncio.Task[Sandbox]] = {}
 
     async def get(self, spec: SandboxSpec) -> Sandbox:
-        """The sandbox of that spec. Raises SandboxError and UnavailableError where it cannot be had."""
+        """Return the sandbox of that spec. Raises SandboxError and UnavailableError where it cannot be had."""
         started = self._started.get(spec)
         if started is None or (started.done() and started.exception() is not None):  # what failed then may work now
             starting = self._sandboxes.start(spec, self._workspace(), beside=True)
@@ -192,7 +195,7 @@ class ServerSandboxes:
         return await asyncio.shield(started)
 
     async def stop(self) -> None:
-        """Ends them with all that runs in them. Never raises; may be called twice."""
+        """End them with all that runs in them. Never raises; may be called twice."""
         await asyncio.gather(*map(_stopped, self._started.values()))
 
 

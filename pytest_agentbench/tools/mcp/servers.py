@@ -50,7 +50,7 @@ class ToolServer(Protocol):
     """A server as a run has it: a connection, or what stands before one."""
 
     async def listing(self) -> Listing:
-        """Its tools. Raises McpServerError where they are not to be had."""
+        """Return its tools. Raises McpServerError where they are not to be had."""
         ...
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
@@ -69,11 +69,11 @@ class UnavailableServer:
         self.reason = reason
 
     async def listing(self) -> Listing:
-        """Raises UnavailableError."""
+        """Raise UnavailableError."""
         raise UnavailableError(self.reason)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
-        """Raises UnavailableError."""
+        """Raise UnavailableError."""
         raise UnavailableError(self.reason)
 
     async def close(self) -> None:
@@ -95,7 +95,10 @@ class RunServers:
         self._ended = ended
 
     def as_tools(self) -> list[Tool]:
-        """The tools as an agent calls them. The server looks at the arguments; what fails is the agent's to read."""
+        """Return the tools as an agent calls them.
+
+        The server looks at the arguments; what fails is the agent's to read.
+        """
         return [
             Tool(
                 tool.tool_id,
@@ -114,7 +117,10 @@ class RunServers:
 
 
 async def list_servers(servers: Mapping[str, ToolServer], ended: Callable[[], Awaitable[None]]) -> RunServers:
-    """The servers with their tools, listed side by side. Raises what the first one raises that fails, all ended."""
+    """Return the servers with their tools, listed side by side.
+
+    Raises what the first one raises that fails, all ended.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             listings = [group.create_task(server.listing()) for server in servers.values()]

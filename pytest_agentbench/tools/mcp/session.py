@@ -33,7 +33,7 @@ _SESSION = "mcp-session-id"
 
 @asynccontextmanager
 async def over_http(url: str, headers: Mapping[str, str], ended: asyncio.Event) -> AsyncIterator[tuple[Messages, Any]]:
-    """The streams of a server at an address. `ended` is set when the connection is over."""
+    """Yield the streams of a server at an address. `ended` is set when the connection is over."""
     logging.getLogger("mcp.client.streamable_http").addFilter(_without_content)
     async with (
         httpx2.AsyncClient(
@@ -49,7 +49,7 @@ async def over_http(url: str, headers: Mapping[str, str], ended: asyncio.Event) 
 
 
 async def wait_until_listening(url: str) -> None:
-    """Returns once something listens at the address."""
+    """Return once something listens at the address."""
     found = urlsplit(url)
     port = found.port or (443 if found.scheme == "https" else 80)
     while True:
@@ -70,7 +70,7 @@ def _without_content(record: logging.LogRecord) -> bool:
 
 
 async def _check(ended: asyncio.Event, response: httpx2.Response) -> None:
-    """Looks at an answer before its body is read. A session that the server does not know any more has ended."""
+    """Look at an answer before its body is read. A session that the server does not know any more has ended."""
     if response.status_code == _UNKNOWN and _SESSION in response.request.headers:
         ended.set()
     if response.status_code in _DENIED:
@@ -118,7 +118,7 @@ class ServerSession:
         self._task = asyncio.create_task(self._run())
 
     async def client(self) -> Client:
-        """The library's client, once the server has answered.
+        """Return the library's client, once the server has answered.
 
         Raises McpServerError where it did not, SandboxError and UnavailableError where it could not be started.
         """
@@ -157,7 +157,7 @@ class ServerSession:
 
     @asynccontextmanager
     async def _streams(self) -> AsyncIterator[Any]:
-        """The way as a transport of the library's client."""
+        """Yield the way as a transport of the library's client."""
         way = self._way
         if way.url is None:
             assert self._process is not None
@@ -221,12 +221,12 @@ def describe_fault(error: ValidationError) -> str:
 
 
 async def _watch(process: Process) -> None:
-    """Reads what the program of a server at an address writes. Raises McpServerError at its end."""
+    """Read what the program of a server at an address writes. Raises McpServerError at its end."""
     await _end_of(process)
     raise McpServerError("its program has ended")
 
 
 async def _end_of(process: Process) -> None:
-    """Returns when it writes no more; what it writes till then is read and left."""
+    """Return when it writes no more; what it writes till then is read and left."""
     while await process.read():  # noqa: ASYNC110  it waits for what is read
         await asyncio.sleep(0)

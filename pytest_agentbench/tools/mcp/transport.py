@@ -70,7 +70,7 @@ class Lines:
         self._line, self._tail = bytearray(), bytearray()
 
     def cut(self, data: bytes) -> Iterator[bytes]:
-        """The lines that end in what came next."""
+        """Yield the lines that end in what came next."""
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._add(end)
@@ -104,7 +104,7 @@ def _refusal(line: bytes, tail: bytes, fault: str) -> bytes:
 
 
 def parsed(line: bytes) -> JSONRPCMessage | None:
-    """The message of a line; None where it holds none, or a notification, which has no id.
+    """Return the message of a line; None where it holds none, or a notification, which has no id.
 
     Half characters, as cut texts end in, are replaced.
     """
@@ -145,7 +145,7 @@ class Messages:
         self._items, self._ended = items, ended
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message. Raises anyio.EndOfStream after the last."""
+        """Return the next message. Raises anyio.EndOfStream after the last."""
         try:
             return await self.__anext__()
         except StopAsyncIteration:
@@ -187,7 +187,7 @@ def _acceptable(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _liked(schema: Any) -> dict[str, Any]:
-    """The schema where the library takes it for one, else that of any arguments."""
+    """Return the schema where the library takes it for one, else that of any arguments."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or not isinstance(schema.get("$schema", ""), str):
         return {"type": "object"}
     properties, required = schema.get("properties") or {}, schema.get("required") or []
@@ -238,7 +238,7 @@ class Outbox:
 
 @asynccontextmanager
 async def over_pipes(process: Process, ended: asyncio.Event) -> AsyncIterator[tuple[Messages, Outbox]]:
-    """The streams of a server that is spoken to over its stdin and stdout. `ended` is set when that is over."""
+    """Yield the streams of a server that is spoken to over its stdin and stdout. `ended` is set when that is over."""
     outbox = Outbox()
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(outbox.write(process, ended))
@@ -249,7 +249,10 @@ async def over_pipes(process: Process, ended: asyncio.Event) -> AsyncIterator[tu
 
 
 async def _read(process: Process, outbox: Outbox) -> AsyncGenerator[SessionMessage]:
-    """The messages. Requests of a server that does not read the answers are left out: each would wait in a task."""
+    """Yield the messages.
+
+    Requests of a server that does not read the answers are left out: each would wait in a task.
+    """
     lines = Lines()
     while data := await process.read():
         for number, line in enumerate(lines.cut(data), 1):
@@ -266,7 +269,7 @@ _logger = logging.getLogger(__name__)
 
 
 def server_tools(server: str, described: Iterable[Any]) -> tuple[ServerTool, ...]:
-    """The tools of a list as it came. What has no name is left out, and of two with one name the second.
+    """Return the tools of a list as it came. What has no name is left out, and of two with one name the second.
 
     A schema stays as it came, however wrong it is; where it is no object at all, any arguments will do.
     """
@@ -289,7 +292,7 @@ def server_tools(server: str, described: Iterable[Any]) -> tuple[ServerTool, ...
 
 
 def call_result(result: CallToolResult) -> CallResult:
-    """A result as text: its blocks, one below the other; its structured content where it has no blocks."""
+    """Return a result as text: its blocks, one below the other; its structured content where it has no blocks."""
     text = "\n".join(map(_block, result.content))
     if not result.content and result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
@@ -318,5 +321,5 @@ def _link(link: ResourceLink) -> Iterator[str]:
 
 
 def _binary(mime_type: str, data: str) -> str:
-    """A note for what is no text; `data` is base64."""
+    """Return a note for what is no text; `data` is base64."""
     return f"[{mime_type}, {len(data.rstrip('=')) * 3 // 4:,} bytes]"
