@@ -19,7 +19,7 @@ from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
 from pytest_agentbench.packs.openclaw.runs import engine_of
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
-from pytest_agentbench.store.remote import without_credentials
+from pytest_agentbench.store.remote import strip_credentials
 from pytest_agentbench.tools.mcp.launching import problem, server_refusal
 from pytest_agentbench.workspaces.by_command.client import engine_problem, missing_engine
 from pytest_agentbench.workspaces.containers.images import is_local, not_built
@@ -80,7 +80,7 @@ class Models:
         """What `live` sends."""
         for base_url, variable in self._asked:
             key = f"with the key in {variable}" if variable is not None else "without a key"
-            yield f"GET {without_credentials(base_url)}/models {key}"
+            yield f"GET {strip_credentials(base_url)}/models {key}"
 
     async def examine(self, *, live: bool) -> list[Finding]:
         """A finding for each model. Each endpoint is asked once, where this is `live`, else none."""

@@ -174,8 +174,8 @@ async def _judge(
     try:
         judgement = await judge(
             case,
-            plan.lane.shown(artifact),
-            [plan.lane.shown(check) for check in checks],
+            plan.lane.redact_record(artifact),
+            [plan.lane.redact_record(check) for check in checks],
             plan.evaluation_profile,
             lambda config: services.client(plan.judges[config.judge_id], tape),
             backends=services.registry.judges if tape is None else taped_judges(services.registry.judges, tape),

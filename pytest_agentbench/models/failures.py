@@ -17,7 +17,7 @@ from typing import Any, Self
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.store.remote import without_credentials
+from pytest_agentbench.store.remote import strip_credentials
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _OUTAGES = frozenset({502, 503, 504, 529})
@@ -83,7 +83,7 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
 
 def redirected(place: str, model: Model) -> RequestFailed:
     """Return a redirect, which is not followed."""
-    summary = f"it redirects to {clip(without_credentials(place))}, where the request and its key are not sent"
+    summary = f"it redirects to {clip(strip_credentials(place))}, where the request and its key are not sent"
     advice = "Where that is the endpoint, write its address into base_url."
     return RequestFailed("redirected", summary, advice, retryable=False)
 

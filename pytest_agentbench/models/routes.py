@@ -13,7 +13,7 @@ from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile, Su
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Limits, Model
-from pytest_agentbench.store.remote import without_credentials
+from pytest_agentbench.store.remote import strip_credentials
 
 DEMO = "demo"
 """The model id that always answers from scripts beside the cases, with or without an entry in models.yaml."""
@@ -100,7 +100,7 @@ def describe_route(model: Model) -> str:
     if model.scripted:
         return f"{model.model_id} is scripted: answered offline, from scripts beside the cases"
     key = f"with the key in {model.api_key_env}" if model.api_key_env else "without a key"
-    return f"{model.requested_model!r} at {without_credentials(model.base_url or DEFAULT_BASE_URL)} {key}"
+    return f"{model.requested_model!r} at {strip_credentials(model.base_url or DEFAULT_BASE_URL)} {key}"
 
 
 def _fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:

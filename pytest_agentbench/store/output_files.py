@@ -13,12 +13,12 @@ from pytest_agentbench.store.files import temporary_file, write_atomically
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    """Write JSONL and gives its path. Raises UnwritableError."""
-    return write_lines(path, map(encoded_row, rows))
+    """Write rows as JSONL and return the path. Raises UnwritableError."""
+    return write_lines(path, map(encode_row, rows))
 
 
-def encoded_row(row: Mapping[str, Any]) -> bytes:
-    """Return a line of JSONL. Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape."""
+def encode_row(row: Mapping[str, Any]) -> bytes:
+    """Return a row as a line of JSONL. Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape."""
     return f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n".encode("utf-8", "backslashreplace")
 
 
@@ -35,18 +35,18 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> Path:
     return path
 
 
-def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
+def format_rows(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the rows as JSONL."""
     return "".join(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n" for row in rows)
 
 
 def write_document(path: Path, document: Any) -> Path:
     """Write a JSON document, like `write_rows`."""
-    return write_text(path, document_text(document))
+    return write_text(path, format_document(document))
 
 
-def document_text(document: Any) -> str:
-    """Return a JSON document."""
+def format_document(document: Any) -> str:
+    """Return a document as indented JSON."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 

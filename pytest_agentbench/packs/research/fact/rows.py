@@ -45,7 +45,7 @@ from pytest_agentbench.packs.research.records import Language, QueryRow, Report,
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, read_research_rows
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.sources.json_files import parse_value
-from pytest_agentbench.store.output_files import encoded_row, require_writable, write_lines
+from pytest_agentbench.store.output_files import encode_row, require_writable, write_lines
 
 VALIDATE_STAGE = "validate"
 SCRAPE_FAILED = "scrape failed: "
@@ -430,7 +430,7 @@ class EndedRows:
 
     def add(self, number: int, row: Mapping[str, Any]) -> None:
         """Keeps the row that is to be the `number`th. Raises UnwritableError."""
-        line = encoded_row(row)
+        line = encode_row(row)
         try:
             at = self._file.seek(0, 2)
             self._file.write(line)
