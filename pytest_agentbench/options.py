@@ -309,8 +309,7 @@ def _refuse_short_key(variable: str | None) -> None:
 
 
 def _refuse_shared_paths(values: Mapping[str, Any]) -> None:
-    """Return no output replaces another one, or what the session is compared with; a report may replace its baseline.
-    """
+    """Return no output replaces another one, or what the session is compared with; a report may replace its baseline."""
     taken = {values["json"] or values["output"] / "report.json": "the report"}
     if values["compare"] is not None:
         taken.setdefault(values["compare"], "--agentbench-compare")
@@ -332,8 +331,7 @@ def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) ->
 
 
 def _refuse_lone_comparison(config: pytest.Config, compared: Path | None, shard: tuple[int, int] | None) -> None:
-    """Return a number of regressions needs what they are counted against; a part of a session is too little to compare.
-    """
+    """Return a number of regressions needs what they are counted against; a part of a session is too little to compare."""
     if compared is None and (allowed := config.getoption("agentbench_max_regressions")) is not None:
         raise pytest.UsageError(
             f"--agentbench-max-regressions: found {allowed} without a report to compare with: name it with "

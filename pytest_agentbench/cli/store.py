@@ -164,7 +164,7 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
 def run_prune(args: argparse.Namespace) -> int:
     """Prints a line for each reason to remove something, and the sum."""
     from pytest_agentbench.store.contents import Contents
-    from pytest_agentbench.store.maintenance import is_session_running, remove_waste, find_waste
+    from pytest_agentbench.store.maintenance import find_waste, is_session_running, remove_waste
 
     contents = Contents(args.output)
     found: Counter[str] = Counter()

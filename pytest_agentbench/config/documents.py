@@ -58,8 +58,7 @@ class Document:
     place: Callable[[Loc], tuple[int, int]] | None = None
 
     def problem(self, loc: Loc, message: str, *, at_key: bool = False) -> Problem:
-        """Return a problem at the value that `loc` leads to, or as near as it gets; with `at_key`, at the value's key.
-        """
+        """Return a problem at the value that `loc` leads to, or as near as it gets; with `at_key`, at the value's key."""
         line, column = self._place(loc, at_key) if self.place is None else self.place(loc)
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
         name = name.replace("\n", "\\n")  # a key may have lines, a problem has one

@@ -151,7 +151,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         identity = verdict_identity(services, job, case, artifact)  # there may be more on it now
     evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity, research)
     if tape is not None:
-        evaluation = evaluation.model_copy(update={"cassette": tape.state()})
+        evaluation = evaluation.model_copy(update={"cassette": tape.take_state()})
     result.evaluation = evaluation
     prompts = judgement.prompts if judgement else ()
     result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation, prompts)

@@ -52,11 +52,11 @@ _TEMPORARY = re.compile(r"\.[0-9a-f]{8}-[0-9]+-[0-9]+\.tmp|\..+\.json\.[0-9a-f]{
 
 
 class Name(NamedTuple):
-    """The parsed name of a file: kind, repetition, and the fingerprint's digits where another file has displaced it."""
+    """The parsed name of a file. `displaced` are digits of its fingerprint where another file has taken its place."""
 
     kind: Kind
     repetition: int
-    aside: str | None
+    displaced: str | None
 
 
 def parse_name(name: str) -> Name | None:
@@ -64,9 +64,9 @@ def parse_name(name: str) -> Name | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    what, repetition, aside, suffix = match.groups()
+    what, repetition, displaced, suffix = match.groups()
     kind: Kind | None = "unreadable" if suffix.endswith(".unreadable") else _KINDS.get((what, suffix))
-    return None if kind is None else Name(kind, int(repetition), aside)
+    return None if kind is None else Name(kind, int(repetition), displaced)
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Folder:
 
     def beside(self, file: str, *kinds: Kind) -> list[str]:
         """Return the other files of a file's repetition that were made with it, of some kinds."""
-        _, repetition, aside = self.files[file]
-        alike = [name for name in self.repetitions[repetition] if self.files[name].aside == aside]
+        _, repetition, displaced = self.files[file]
+        alike = [name for name in self.repetitions[repetition] if self.files[name].displaced == displaced]
         return [name for name in alike if self.files[name].kind in kinds]
 
 
@@ -187,13 +187,13 @@ class Contents:
 
     def is_in_use(self, folder: Folder, name: str) -> bool:
         """Return whether a run or verdict is in its place, or a session has come back to it since it was displaced."""
-        aside = folder.files[name].aside
-        if aside is None:
+        displaced = folder.files[name].displaced
+        if displaced is None:
             return True
         file = f"{self.output}/{folder.path}/{name}"
         try:
             # Finding a displaced file touches it (`mark_in_use`), so it is younger than the one that displaced it.
-            return os.stat(file).st_mtime_ns > os.stat(file.replace(f".{aside}.json", ".json")).st_mtime_ns
+            return os.stat(file).st_mtime_ns > os.stat(file.replace(f".{displaced}.json", ".json")).st_mtime_ns
         except OSError:
             return True
 

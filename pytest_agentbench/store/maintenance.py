@@ -107,8 +107,8 @@ class _RunFolder:
         self.contents, self.folder, self.unreadable = contents, folder, unreadable
 
     def find_waste(self) -> Iterator[Waste]:
-        for name, (kind, _, aside) in self.folder.files.items():
-            if kind == "run" and aside is not None and self.is_superseded(name):
+        for name, (kind, _, displaced) in self.folder.files.items():
+            if kind == "run" and displaced is not None and self.is_superseded(name):
                 yield Waste("superseded runs", self._paths_with_input(name) + self._list_kept(name))
             elif kind == "run" and self.unreadable and self.run(name) == "broken":
                 yield Waste("unreadable files", self._paths_with_input(name))
@@ -122,8 +122,8 @@ class _RunFolder:
     def kept(self, repetition: int) -> Iterator[str]:
         """Yield the files of a repetition's runs that are no waste."""
         for name in self.folder.repetitions.get(repetition, ()):
-            kind, _, aside = self.folder.files[name]
-            if kind == "run" and (aside is None or not self.is_superseded(name)):
+            kind, _, displaced = self.folder.files[name]
+            if kind == "run" and (displaced is None or not self.is_superseded(name)):
                 yield name
 
     def is_superseded(self, name: str) -> bool:
@@ -195,13 +195,13 @@ class _EvaluationFolder:
         self.contents, self.folder, self.unreadable = contents, folder, unreadable
 
     def find_waste(self) -> Iterator[Waste]:
-        for name, (kind, _, aside) in self.folder.files.items():
+        for name, (kind, _, displaced) in self.folder.files.items():
             if kind == "result":
                 found = self._verdict(name)
-                if aside is not None and self._is_superseded(name, found):
+                if displaced is not None and self._is_superseded(name, found):
                     yield Waste("superseded verdicts", self._paths_with_judges(name))
                 elif isinstance(found, Evaluation) and not self._has_run(name, found):
-                    reason: Reason = "orphaned verdicts" if aside is None else "superseded verdicts"
+                    reason: Reason = "orphaned verdicts" if displaced is None else "superseded verdicts"
                     yield Waste(reason, self._paths_with_judges(name))
                 elif found == "broken" and self.unreadable:
                     yield Waste("unreadable files", self._paths_with_judges(name))
@@ -411,8 +411,8 @@ def _find_misplaced(path: Path, folder: Folder, name: str, case_id: str, fingerp
     """Yield a sentence for a document that was copied to where it does not belong."""
     if folder.parts[-1] != slug(case_id) and REDACTED not in case_id:
         yield f"{path}: case_id: found {case_id!r}, expected the case that the folder is named by"
-    aside = folder.files[name].aside
-    if aside is not None and not (fingerprint or "").startswith(aside):
+    displaced = folder.files[name].displaced
+    if displaced is not None and not (fingerprint or "").startswith(displaced):
         yield f"{path}: fingerprint: found {fingerprint!r}, expected the one that the file is named by"
 
 

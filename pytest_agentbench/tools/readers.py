@@ -211,8 +211,7 @@ class Readers:
             self._waiting.extendleft(request for request in reversed(requests) if not request.reading.done())
 
     def _together(self) -> deque[_Request]:
-        """Return the first that waits, with others of its site: small ones, and no more than are one process's share.
-        """
+        """Return the first that waits, with others of its site: small ones, and no more than are one process's share."""
         first = self._waiting.popleft()
         found, room = deque([first]), _TOGETHER - len(first.message)
         if not first.alone:

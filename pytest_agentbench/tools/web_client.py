@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Self
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.failures import retry_after_seconds
-from pytest_agentbench.models.tls import tls_context
 from pytest_agentbench.tools.network import RefusedError, Resolve, checked_addresses, checked_url, host_of
 
 if TYPE_CHECKING:

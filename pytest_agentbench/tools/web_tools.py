@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, InfrastructureError, ProviderError, UnavailableError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.tape import Form, Tape
-from pytest_agentbench.models.tls import tls_context
 from pytest_agentbench.tools.base import Search, SearchResult, Tool, ToolContext, ToolOutput, object_schema
 from pytest_agentbench.tools.fetching import WEB_FETCH, Page
 from pytest_agentbench.tools.network import RefusedError, checked_url, host_allowed, host_of, require_web

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from pytest_agentbench.bounded.replies import bound_reply
 from pytest_agentbench.errors import McpServerError, SandboxError, UnavailableError
-from pytest_agentbench.models.tls import tls_context
+from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.tools.mcp.transport import MAX_MESSAGE_BYTES, Messages, over_pipes
 from pytest_agentbench.workspaces.sandboxes.base import Process
 

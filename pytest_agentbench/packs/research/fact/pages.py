@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.failures import retry_after_seconds
-from pytest_agentbench.models.tls import tls_context
+from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.packs.research.fact.citations import canonical_url
 from pytest_agentbench.packs.research.fact.direct_pages import KEY_VARIABLE, URL_VARIABLE, Direct, PageSettings, joined
 from pytest_agentbench.packs.research.fact.rows import SCRAPE_FAILED

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from pytest_agentbench.bounded.files import open_file
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.judging.verdicts import structured
-from pytest_agentbench.models.prompts import clipped
+from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
 from pytest_agentbench.packs.research.asking import (
     PROMPT_VERSION,
@@ -124,7 +124,7 @@ def _readable(page: str) -> bool:
 
 def _parts(page: str) -> list[str]:
     """The page, or parts of it that share _OVERLAP characters with the next. Of more than _LONGEST both ends count."""
-    text = clipped(page, _LONGEST)
+    text = clip_middle(page, _LONGEST)
     starts = range(0, max(1, len(text) - _OVERLAP), _SHOWN - _OVERLAP)
     return [_part(text, start) for start in starts]
 
