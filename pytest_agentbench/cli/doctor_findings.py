@@ -20,7 +20,7 @@ from pytest_agentbench.models.routes import describe_route, missing_key, resolve
 from pytest_agentbench.packs.openclaw.runs import engine_of
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
 from pytest_agentbench.store.remote import strip_credentials
-from pytest_agentbench.tools.mcp.launching import problem, server_refusal
+from pytest_agentbench.tools.mcp.launching import find_problem, server_refusal
 from pytest_agentbench.workspaces.by_command.client import engine_problem, missing_engine
 from pytest_agentbench.workspaces.containers.images import is_local, not_built
 from pytest_agentbench.workspaces.docker.compose import compose_problem
@@ -206,7 +206,7 @@ def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, 
         return Finding(_SERVERS, label, None, f"is at {server.url}; it is asked when a run needs it", needed=True)
     sandbox = server.sandbox or profile.sandbox
     kind = sandbox.type if isinstance(sandbox, SandboxSettings) else sandbox
-    missing = problem(server, os.environ, "docker" if kind == "docker" else "local")
+    missing = find_problem(server, os.environ, "docker" if kind == "docker" else "local")
     return Finding(_SERVERS, label, missing is None, missing or server.command, needed=True)
 
 

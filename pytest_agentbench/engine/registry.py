@@ -21,7 +21,7 @@ from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.registry import BUILTIN_RUNNERS
 from pytest_agentbench.tools.base import Search, Tool
 from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS
-from pytest_agentbench.tools.web_tools import configured_search
+from pytest_agentbench.tools.web_tools import find_search
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ def build_registry(hook: Any = None) -> Registry:
         metrics=_merge("metric", METRICS, hook.pytest_agentbench_metrics() if hook else ()),
         judges=_merge("judge type", {}, hook.pytest_agentbench_judges() if hook else ()),
         providers=_merge("model provider", {}, hook.pytest_agentbench_model_providers() if hook else ()),
-        search=(hook.pytest_agentbench_web_search() if hook else None) or configured_search(os.environ),
+        search=(hook.pytest_agentbench_web_search() if hook else None) or find_search(os.environ),
     )
 
 

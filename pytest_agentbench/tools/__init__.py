@@ -1,1 +1,3 @@
-"""What an agent may call: the built-in tools, and the toolbox that stands between a model and any tool."""
+"""Tools that an agent may call:
+the built-in ones, those of MCP servers, and the toolbox between a model and any tool.
+"""

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 
 def distraction_servers(task_id: str, declared: Iterable[str], needed: Iterable[str]) -> list[str]:
-    """Return all declared servers but the needed ones, in an order that the task's id draws: the first N are its sample of N.
+    """Return all declared servers but the needed ones, in an order that the task's id draws.
 
-    The same for the same names in whatever order.
+    The first N are its sample of N. The order is the same for the same names in whatever order.
     """
     others = sorted(set(declared) - set(needed))
     random.Random(task_id).shuffle(others)
