@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def agentbench_runner() -> Any:
-    """Return the agent under test: as each case's file says. Override it in a conftest.py to bring your own.
+    """Provide the agent under test: as each case's file says. Override it in a conftest.py to bring your own.
 
     Return a callable, sync or async, that takes `(case)` or `(case, context)` and returns the answer as text, or a
     `RunOutput`. With session scope its runs start ahead of pytest; with a narrower scope they are made one at a time.
@@ -30,7 +30,7 @@ def agentbench_runner() -> Any:
 
 @pytest.fixture(scope="session")
 def agentbench_mcp_servers() -> Mapping[str, McpServer | Mapping[str, Any]]:
-    """MCP servers of all cases, by name, beside those that files declare. Override it in a conftest.py.
+    """Provide MCP servers of all cases, by name, beside those that files declare. Override it in a conftest.py.
 
     Each is a `McpServer`, or a mapping of its fields. It is the place to start a server in: on a free port of this
     machine, whose number is then no part of what makes a run another one. What it declares wins over all files.
@@ -41,13 +41,13 @@ def agentbench_mcp_servers() -> Mapping[str, McpServer | Mapping[str, Any]]:
 @pytest.fixture
 def agentbench_case(request: pytest.FixtureRequest) -> Case:
     """Return the case of the item: messages, tags, reference answer, metadata."""
-    return _job(request).case()
+    return _require_job(request).case()
 
 
 @pytest.fixture
 def agentbench_model(request: pytest.FixtureRequest) -> Model | None:
     """Return the model of the item, None where the user's own agent runs without one or predictions are scored."""
-    return _job(request).plan.model
+    return _require_job(request).plan.model
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def _agentbench_plan(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def _job(request: pytest.FixtureRequest) -> Job:
+def _require_job(request: pytest.FixtureRequest) -> Job:
     from pytest_agentbench.engine.driver import JOB
 
     job: Job | None = request.node.stash.get(JOB, None)

@@ -16,10 +16,10 @@ from pytest_agentbench.benchmark.concurrency import (
     Pending,
     default_workers,
     finish_all,
-    in_chunks,
+    score_in_chunks,
 )
 from pytest_agentbench.benchmark.results import EvaluationResult, read_results, summarize, write_results
-from pytest_agentbench.benchmark.scoring import Asked, MetricLookup, Scorer, registered
+from pytest_agentbench.benchmark.scoring import Asked, MetricLookup, Scorer, find_registered
 from pytest_agentbench.config.dataset_file import only_field
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
@@ -48,7 +48,7 @@ def align(
     ConfigError for anything else, and for a list of another length: it would compare the wrong texts.
     """
     if isinstance(predictions, Mapping):
-        return _by_id(_with_text_ids(predictions), ids, dataset)
+        return _by_id(_convert_ids(predictions), ids, dataset)
     if not isinstance(predictions, Sequence) or isinstance(predictions, (str, bytes, bytearray)):
         raise ConfigError(
             f"predictions: found {type(predictions).__name__}, expected a mapping {{id: prediction}}, or a list with "
@@ -77,8 +77,8 @@ def _by_id(predictions: Mapping[str, Any], ids: Sequence[str], dataset: str) -> 
     return Aligned([predictions.get(key) for key in keys], [key for key in predictions if key not in used])
 
 
-def _with_text_ids(predictions: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """With whole numbers as texts, which is what ids are."""
+def _convert_ids(predictions: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Return the predictions with whole numbers as texts, which is what ids are."""
     if all(type(key) is str for key in predictions):
         return predictions
     given: dict[str, Any] = {}
@@ -109,7 +109,7 @@ class Benchmark:
     `evaluate`, and `unmatched_ids` the ids of its predictions that no item has.
     """
 
-    _get_metric_function = MetricLookup(registered)
+    _get_metric_function = MetricLookup(find_registered)
     """The function of a metric's name. What is assigned to a benchmark's own may fall back to it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -163,7 +163,7 @@ class Benchmark:
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
-        """What the dataset asks for; exact_match where it asks for nothing."""
+        """Return the metrics that the dataset asks for; exact_match where it asks for nothing."""
         return self.dataset.metrics if self.dataset else (EXACT_MATCH,)
 
     def get_items(self) -> list[BenchmarkItem]:
@@ -224,7 +224,7 @@ class Benchmark:
         return list(results)
 
     def get_summary(self) -> dict[str, Any]:
-        """Name, description, counts and scores of the last evaluation; scores are None before there is one."""
+        """Return name, description, counts and scores of the last evaluation; scores are None before there is one."""
         empty = summarize(self.name, self.description, len(self.items), None, self.evaluation_results)
         return {**empty, **(self._summary or {})}
 
@@ -252,7 +252,7 @@ class Benchmark:
             self.name = str(saved.info.get("name") or self.name)
             self.description = str(saved.info.get("description") or self.description)
             self.data_path = saved.info.get("data_path")
-            self._set_items([_item(result) for result in saved.results])
+            self._set_items([_restore_item(result) for result in saved.results])
         self.evaluation_results, self.unmatched_ids, self._summary = saved.results, [], saved.summary
 
     def _parse_item(self, data: dict[str, Any], line_num: int) -> BenchmarkItem:
@@ -296,23 +296,23 @@ class Benchmark:
         output: Path,
         progress: Callable[[int, int], None] | None,
     ) -> list[EvaluationResult]:
-        """First what can be computed, on threads; then what has to be waited for."""
+        """Score first what can be computed, on threads; then what has to be waited for."""
         done, items = 0, self.items
 
-        def tell(more: int) -> None:
+        def report_done(more: int) -> None:
             nonlocal done
             done += more
             if progress is not None and more:
                 progress(done, len(items))
 
-        found = in_chunks(
+        found = score_in_chunks(
             lambda at: scorer.score(items[at], given[at]),
             len(items),
             at_once[0],
-            lambda results: tell(sum(not isinstance(result, Pending) for result in results)),
+            lambda results: report_done(sum(not isinstance(result, Pending) for result in results)),
         )
         pending = [result for result in found if isinstance(result, Pending)]
-        waited = iter(finish_all(pending, self._desk(output), at_once[1], tell) if pending else ())
+        waited = iter(finish_all(pending, self._desk(output), at_once[1], report_done) if pending else ())
         return [next(waited) if isinstance(result, Pending) else result for result in found]
 
     def _desk(self, output: Path) -> Desk:
@@ -348,7 +348,7 @@ def create_benchmark(data_path: PathLike, name: str | None = None, description: 
     return Benchmark(data_path, name, description)
 
 
-def _item(result: EvaluationResult) -> BenchmarkItem:
+def _restore_item(result: EvaluationResult) -> BenchmarkItem:
     evaluator = result.details.get("evaluator")
     metadata = None if evaluator is None else {"evaluator": evaluator}
     return BenchmarkItem(result.item_id, result.question, result.ground_truth, metadata)
@@ -361,6 +361,8 @@ def _expect(met: bool, problem: str) -> None:
 
 def _warn(message: str) -> None:
     """Warn at the line outside of this package that led here."""
+    # A fixed stacklevel would point into this package: evaluate() may be called directly, by a subclass or by the
+    # command.
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
