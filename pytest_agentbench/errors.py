@@ -8,7 +8,7 @@ import re
 
 from pytest_agentbench.terminal_text import visible
 
-_OF_ITS_OWN = re.compile(r"(?<!HTTP )(?<!\w)[\w.-]*\d[\w.-]*")
+_VARYING = re.compile(r"(?<!HTTP )(?<!\w)[\w.-]*\d[\w.-]*")
 
 
 class AgentbenchError(Exception):
@@ -39,7 +39,7 @@ class ProviderError(InfrastructureError):
 
 
 class UnwritableError(InfrastructureError):
-    """What was paid for cannot be stored: nothing more should be paid for."""
+    """A paid result cannot be stored: nothing more should be paid for."""
 
 
 class UnreachableError(InfrastructureError):
@@ -63,16 +63,16 @@ class JudgeError(InfrastructureError):
 
 
 class UnavailableError(AgentbenchError):
-    """What a case needs is not to be had here (a runner, a key, a program): pytest skips it with this reason."""
+    """A case needs what is not to be had here (a runner, a key, a program): pytest skips it with this reason."""
 
 
 def as_alike(text: str) -> str:
     """Return an error's text without what differs from run to run (numbers, times, ids): equal ones are alike."""
-    return _OF_ITS_OWN.sub("#", text)
+    return _VARYING.sub("#", text)
 
 
 def missing(module: str, extra: str) -> str | None:
-    """What to do where the module of an extra is not installed; None where it is."""
+    """Return what to do where the module of an extra is not installed; None where it is."""
     if importlib.util.find_spec(module) is not None:
         return None
     return f"needs the module {module}; install it with: pip install 'pytest-agentbench[{extra}]'"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def agentbench_runner() -> Any:
-    """The agent under test: as each case's file says. Override it in a conftest.py to bring your own.
+    """Provide the agent under test: as each case's file says. Override it in a conftest.py to bring your own.
 
     Return a callable, sync or async, that takes `(case)` or `(case, context)` and returns the answer as text, or a
     `RunOutput`. With session scope its runs start ahead of pytest; with a narrower scope they are made one at a time.
@@ -30,7 +30,7 @@ def agentbench_runner() -> Any:
 
 @pytest.fixture(scope="session")
 def agentbench_mcp_servers() -> Mapping[str, McpServer | Mapping[str, Any]]:
-    """MCP servers of all cases, by name, beside those that files declare. Override it in a conftest.py.
+    """Provide MCP servers of all cases, by name, beside those that files declare. Override it in a conftest.py.
 
     Each is a `McpServer`, or a mapping of its fields. It is the place to start a server in: on a free port of this
     machine, whose number is then no part of what makes a run another one. What it declares wins over all files.
@@ -40,19 +40,19 @@ def agentbench_mcp_servers() -> Mapping[str, McpServer | Mapping[str, Any]]:
 
 @pytest.fixture
 def agentbench_case(request: pytest.FixtureRequest) -> Case:
-    """The case of the item: messages, tags, reference answer, metadata."""
-    return _job(request).case()
+    """Return the case of the item: messages, tags, reference answer, metadata."""
+    return _require_job(request).case()
 
 
 @pytest.fixture
 def agentbench_model(request: pytest.FixtureRequest) -> Model | None:
-    """The model of the item, None where the user's own agent runs without one or predictions are scored."""
-    return _job(request).plan.model
+    """Return the model of the item, None where the user's own agent runs without one or predictions are scored."""
+    return _require_job(request).plan.model
 
 
 @pytest.fixture
 def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any, agentbench_mcp_servers: Any) -> Run:
-    """The finished run of the case that `@pytest.mark.agentbench` names, for hand-written assertions.
+    """Return the finished run of the case that `@pytest.mark.agentbench` names, for hand-written assertions.
 
     What kept the run from a result (a provider's error, a missing key) is an error or a skip of the test, as for cases.
     """
@@ -64,17 +64,17 @@ def agentbench_run(request: pytest.FixtureRequest, agentbench_runner: Any, agent
 
 @pytest.fixture
 def agentbench_workspace(request: pytest.FixtureRequest, agentbench_run: Run) -> Workspace:
-    """The folder the run worked in, as it left it; it is removed when the test has ended."""
+    """Return the folder the run worked in, as it left it; it is removed when the test has ended."""
     return agentbench_run.workspace
 
 
 @pytest.fixture
 def _agentbench_plan(request: pytest.FixtureRequest) -> Any:
-    """The plan and repetition of a hand-written test's case."""
+    """Return the plan and repetition of a hand-written test's case."""
     return request.param
 
 
-def _job(request: pytest.FixtureRequest) -> Job:
+def _require_job(request: pytest.FixtureRequest) -> Job:
     from pytest_agentbench.engine.driver import JOB
 
     job: Job | None = request.node.stash.get(JOB, None)

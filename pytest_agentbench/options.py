@@ -23,11 +23,10 @@ CASSETTE_MODES = ("off", "record", "replay", "auto")
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked of this session. None: not given, so a profile or the default decides.
+    """The settings that the user gave this session. None: not given, so a profile or the default decides.
 
-    `metric` is (name, threshold) for dataset rows; `shard` (2, 8) is the second of eight parts;
-    `fail_under` and `min_completion` are fractions of 1. With `predictions` there are no models: the file is the
-    subject.
+    `metric` is (name, threshold) for dataset rows; `shard` (2, 8) is the second of eight parts; `fail_under` and
+    `min_completion` are fractions of 1. With `predictions` there are no models: the file is the subject.
     """
 
     models: tuple[str, ...] = ()
@@ -64,21 +63,21 @@ class Settings:
 
 
 def parse_positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """Return a whole number of at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 1")
     return int(text)
 
 
 def parse_count(text: str) -> int:
-    """A whole number, 0 too."""
+    """Return a whole number, 0 too."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 0")
     return int(text)
 
 
 def parse_fraction(text: str) -> float:
-    """A number from 0 to 1."""
+    """Return a number from 0 to 1."""
     number = _parse_number(text)
     if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a fraction from 0 to 1")
@@ -86,7 +85,7 @@ def parse_fraction(text: str) -> float:
 
 
 def parse_money(text: str) -> float:
-    """An amount of USD, not negative."""
+    """Return an amount of USD, not negative."""
     number = _parse_number(text)
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected an amount in USD, such as 2.50")
@@ -94,7 +93,7 @@ def parse_money(text: str) -> float:
 
 
 def parse_seconds(text: str) -> float:
-    """A time in seconds, above 0."""
+    """Return a time in seconds, above 0."""
     number = _parse_number(text)
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a time in seconds above 0, such as 3600")
@@ -106,7 +105,7 @@ SHORTEST_KEY = 16
 
 
 def parse_metric(text: str) -> tuple[str, float]:
-    """`NAME` or `NAME>=T`: a metric and the threshold (default 1.0) that a dataset's row must reach."""
+    """Return the metric and the threshold (default 1.0) of `NAME` or `NAME>=T`, which a dataset's row must reach."""
     match = re.fullmatch(r"\s*([\w.-]+)\s*(?:>=\s*(\S+))?\s*", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME or NAME>=T, such as f1_score>=0.8")
@@ -114,7 +113,7 @@ def parse_metric(text: str) -> tuple[str, float]:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """`I/N`: part I, from 1, of N."""
+    """Return part I, from 1, and the number of parts of `I/N`."""
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise argparse.ArgumentTypeError(f"found {text!r}, expected I/N with I from 1 to N, such as 2/8")
@@ -122,7 +121,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def parse_store(text: str) -> str:
-    """The URL of a shared store, as it is compared and shown. What may be a secret in it is refused unshown."""
+    """Return the URL of a shared store, as it is compared and shown. What may be a secret in it is refused unshown."""
     match = re.fullmatch(r"(s3|gs|az|file)://([^?#]+?)/*", text)
     if match is None or "@" in text or (match[1] == "file") != match[2].startswith("/"):
         shown = re.sub(r"^(\w*://)?.*(?=@)|(?<=\?).*", r"\1[redacted]", text, flags=re.DOTALL)
@@ -134,8 +133,9 @@ def parse_store(text: str) -> str:
 
 
 def parse_variable(text: str) -> str:
-    """The name of an environment variable that holds a key, and is known for that by its name: then no command of an
-    agent's gets it. What is no such name may be the key itself, and is refused unshown.
+    """Return the name of an environment variable that holds a key, and is known for that by its name.
+
+    Then no command of an agent's gets it. What is no such name may be the key itself, and is refused unshown.
     """
     if re.fullmatch(r"(?=[A-Z0-9_]*(KEY|SECRET|TOKEN))[A-Z_][A-Z0-9_]{0,79}", text) is None:
         raise argparse.ArgumentTypeError(
@@ -146,7 +146,7 @@ def parse_variable(text: str) -> str:
 
 
 def parse_cassettes(text: str) -> str:
-    """What is done with models' answers."""
+    """Return the mode in which models' answers are recorded or replayed."""
     if text not in CASSETTE_MODES:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected one of {', '.join(CASSETTE_MODES)}")
     return text
@@ -223,7 +223,7 @@ FLAGS = (
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Registers everything but `--model`, which waits until it is known to be free (`add_short_model`)."""
+    """Register everything but `--model`, which waits until it is known to be free (`add_short_model`)."""
     group = parser.getgroup("agentbench", "agent benchmarks")
     group.addoption(
         "--agentbench-model",
@@ -237,11 +237,11 @@ def add_options(parser: pytest.Parser) -> None:
             f"--agentbench-{option.name}", metavar=option.metavar, type=option.parse, default=None, help=option.help
         )
         if option.ini:
-            parser.addini(_dest(option), option.help, default=None)
+            parser.addini(_name_dest(option), option.help, default=None)
     for flag in FLAGS:
         group.addoption(f"--agentbench-{flag.name}", action="store_true", default=None, help=flag.help)
         if flag.ini:
-            parser.addini(_dest(flag), flag.help, type="bool", default=False)
+            parser.addini(_name_dest(flag), flag.help, type="bool", default=False)
     group.addoption(
         "--agentbench-trust",
         action="append",
@@ -254,7 +254,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def add_short_model(parser: pytest.Parser, args: list[str]) -> None:
-    """Registers `--model` last and only when used, so that a plugin or conftest that owns the name keeps it."""
+    """Register `--model` last and only when used, so that a plugin or conftest that owns the name keeps it."""
     if any(arg == "--model" or arg.startswith("--model=") for arg in args):
         try:
             parser.getgroup("agentbench").addoption("--model", action="append", dest="agentbench_model", metavar="ID")
@@ -263,13 +263,16 @@ def add_short_model(parser: pytest.Parser, args: list[str]) -> None:
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """Command line over ini over default. Raises `pytest.UsageError` for an ini value that its option would refuse."""
-    values: dict[str, Any] = {option.name.replace("-", "_"): _value(config, option) for option in OPTIONS}
+    """Return the settings: command line over ini over default.
+
+    Raises `pytest.UsageError` for an ini value that its option would refuse.
+    """
+    values: dict[str, Any] = {option.name.replace("-", "_"): _read_value(config, option) for option in OPTIONS}
     profile = values.pop("profile")
     values["run_profile"] = values["run_profile"] or profile
     values["evaluation_profile"] = values["evaluation_profile"] or profile
-    values["models"] = () if values["predictions"] else _models(config)
-    values.update({flag.name.replace("-", "_"): _flag(config, flag) for flag in FLAGS})
+    values["models"] = () if values["predictions"] else _read_models(config)
+    values.update({flag.name.replace("-", "_"): _read_flag(config, flag) for flag in FLAGS})
     configs = config.getini("agentbench_configs")
     values["configs"] = (config.rootpath / configs).resolve() if configs else None
     here = config.invocation_params.dir
@@ -281,7 +284,7 @@ def read_settings(config: pytest.Config) -> Settings:
     values["output"] = (here / values["output"] if values["output"] else config.rootpath / "outputs").resolve()
     for name in ("json", "html", "chart", "compare"):
         values[name] = (here / values[name]).resolve() if values[name] else None
-    values["predictions"] = _predictions(config)
+    values["predictions"] = _read_predictions(config)
     _refuse_missing_extra(values["chart"])
     _refuse_short_key(values["store_key"])
     _refuse_shared_paths(values)
@@ -294,13 +297,13 @@ def read_settings(config: pytest.Config) -> Settings:
 
 
 def _refuse_missing_extra(chart: Path | None) -> None:
-    """What an output needs is there before anything runs."""
+    """Raise UsageError where an output needs an extra that is not installed, before anything runs."""
     if chart is not None and (lacking := missing("vl_convert", "charts")) is not None:
         raise pytest.UsageError(f"--agentbench-chart: {chart.name} {lacking}")
 
 
 def _refuse_short_key(variable: str | None) -> None:
-    """What anybody could guess signs nothing."""
+    """Raise UsageError for a key that anybody could guess: it signs nothing."""
     if variable is not None and len(os.environ.get(variable, "")) < SHORTEST_KEY:
         raise pytest.UsageError(
             f"--agentbench-store-key: found the variable {variable}, which is not set, or holds fewer than "
@@ -309,7 +312,10 @@ def _refuse_short_key(variable: str | None) -> None:
 
 
 def _refuse_shared_paths(values: Mapping[str, Any]) -> None:
-    """No output replaces another one, or what the session is compared with; a report may replace its baseline."""
+    """Raise UsageError where an output replaces another one, or what the session is compared with.
+
+    A report may replace its baseline.
+    """
     taken = {values["json"] or values["output"] / "report.json": "the report"}
     if values["compare"] is not None:
         taken.setdefault(values["compare"], "--agentbench-compare")
@@ -320,7 +326,7 @@ def _refuse_shared_paths(values: Mapping[str, Any]) -> None:
 
 
 def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) -> None:
-    """What pytest leaves out by the results of earlier sessions is left out before cases are dealt."""
+    """Raise UsageError where earlier sessions' results choose the tests: that is done before cases are dealt."""
     for option, names in {"--lf": ("lf",), "--sw": ("stepwise", "stepwise_skip", "stepwise_reset")}.items():
         if shard is not None and any(config.getoption(name, False) for name in names):
             part, parts = shard
@@ -331,7 +337,7 @@ def _refuse_uneven_deal(config: pytest.Config, shard: tuple[int, int] | None) ->
 
 
 def _refuse_lone_comparison(config: pytest.Config, compared: Path | None, shard: tuple[int, int] | None) -> None:
-    """A number of regressions needs what they are counted against; a part of a session is too little to compare."""
+    """Raise UsageError for regressions without a baseline, and for a baseline of a part of a session."""
     if compared is None and (allowed := config.getoption("agentbench_max_regressions")) is not None:
         raise pytest.UsageError(
             f"--agentbench-max-regressions: found {allowed} without a report to compare with: name it with "
@@ -344,7 +350,7 @@ def _refuse_lone_comparison(config: pytest.Config, compared: Path | None, shard:
         )
 
 
-def _predictions(config: pytest.Config) -> Path | None:
+def _read_predictions(config: pytest.Config) -> Path | None:
     path: Path | None = config.getoption("agentbench_predictions")
     if path is None:
         return None
@@ -356,7 +362,7 @@ def _predictions(config: pytest.Config) -> Path | None:
     return (config.invocation_params.dir / path).resolve()
 
 
-def _models(config: pytest.Config) -> tuple[str, ...]:
+def _read_models(config: pytest.Config) -> tuple[str, ...]:
     named = config.getoption("agentbench_model") or config.getini("agentbench_model")
     for model in named:
         if named.count(model) > 1:
@@ -366,21 +372,21 @@ def _models(config: pytest.Config) -> tuple[str, ...]:
     return tuple(named)
 
 
-def _value(config: pytest.Config, option: _Option) -> Any:
-    given = config.getoption(_dest(option))
-    text = config.getini(_dest(option)) if option.ini else None
+def _read_value(config: pytest.Config, option: _Option) -> Any:
+    given = config.getoption(_name_dest(option))
+    text = config.getini(_name_dest(option)) if option.ini else None
     if given is not None or not text:
         return given
     try:
         return config.rootpath / text if option.parse is Path else option.parse(text)
     except argparse.ArgumentTypeError as error:
-        raise pytest.UsageError(f"ini option {_dest(option)}: {error}") from None
+        raise pytest.UsageError(f"ini option {_name_dest(option)}: {error}") from None
 
 
-def _flag(config: pytest.Config, flag: _Option) -> bool:
-    given = config.getoption(_dest(flag))
-    return bool(config.getini(_dest(flag)) if given is None and flag.ini else given)
+def _read_flag(config: pytest.Config, flag: _Option) -> bool:
+    given = config.getoption(_name_dest(flag))
+    return bool(config.getini(_name_dest(flag)) if given is None and flag.ini else given)
 
 
-def _dest(option: _Option) -> str:
+def _name_dest(option: _Option) -> str:
     return "agentbench_" + option.name.replace("-", "_")

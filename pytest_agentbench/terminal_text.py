@@ -74,7 +74,7 @@ class DefusingStream:
         return getattr(self.heeded, name)
 
     def write(self, text: str) -> int:
-        """Write the text with escapes in it."""
+        """Write the text with escapes in place of CI commands."""
         return self.heeded.write(defuse_ci_commands(text))
 
 

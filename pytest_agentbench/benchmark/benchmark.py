@@ -16,10 +16,10 @@ from pytest_agentbench.benchmark.concurrency import (
     Pending,
     default_workers,
     finish_all,
-    in_chunks,
+    score_in_chunks,
 )
 from pytest_agentbench.benchmark.results import EvaluationResult, read_results, summarize, write_results
-from pytest_agentbench.benchmark.scoring import Asked, MetricLookup, Scorer, registered
+from pytest_agentbench.benchmark.scoring import Asked, MetricLookup, Scorer, find_registered
 from pytest_agentbench.config.dataset_file import only_field
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
@@ -42,13 +42,13 @@ class Aligned:
 def align(
     predictions: Mapping[Any, Any] | Sequence[Any], ids: Sequence[str], dataset: str, places: Sequence[int], rows: int
 ) -> Aligned:
-    """The predictions of the items with these `ids`, also by case id (`<dataset>.<id>`), else in order.
+    """Return the predictions of the items with these `ids`, also by case id (`<dataset>.<id>`), else in order.
 
     A list answers the items, or all `rows` of the data, of which the items have the 0-based `places`. Raises
     ConfigError for anything else, and for a list of another length: it would compare the wrong texts.
     """
     if isinstance(predictions, Mapping):
-        return _by_id(_with_text_ids(predictions), ids, dataset)
+        return _by_id(_convert_ids(predictions), ids, dataset)
     if not isinstance(predictions, Sequence) or isinstance(predictions, (str, bytes, bytearray)):
         raise ConfigError(
             f"predictions: found {type(predictions).__name__}, expected a mapping {{id: prediction}}, or a list with "
@@ -77,8 +77,8 @@ def _by_id(predictions: Mapping[str, Any], ids: Sequence[str], dataset: str) -> 
     return Aligned([predictions.get(key) for key in keys], [key for key in predictions if key not in used])
 
 
-def _with_text_ids(predictions: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """With whole numbers as texts, which is what ids are."""
+def _convert_ids(predictions: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """Return the predictions with whole numbers as texts, which is what ids are."""
     if all(type(key) is str for key in predictions):
         return predictions
     given: dict[str, Any] = {}
@@ -109,7 +109,7 @@ class Benchmark:
     `evaluate`, and `unmatched_ids` the ids of its predictions that no item has.
     """
 
-    _get_metric_function = MetricLookup(registered)
+    _get_metric_function = MetricLookup(find_registered)
     """The function of a metric's name. What is assigned to a benchmark's own may fall back to it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -139,7 +139,7 @@ class Benchmark:
         return f"<{type(self).__name__} {self.name!r}: {len(self.items):,} items{where}>"
 
     def load_data(self, data_path: PathLike) -> None:
-        """Loads a data file (JSON, JSONL) or a dataset.yaml in place of what was loaded before.
+        """Load a data file (JSON, JSONL) or a dataset.yaml in place of what was loaded before.
 
         Rows that cannot be used are left out, with a BenchmarkWarning and a line in `load_errors` each. Raises
         ConfigError where the file cannot be read at all.
@@ -163,19 +163,19 @@ class Benchmark:
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
-        """What the dataset asks for; exact_match where it asks for nothing."""
+        """Return the metrics that the dataset asks for; exact_match where it asks for nothing."""
         return self.dataset.metrics if self.dataset else (EXACT_MATCH,)
 
     def get_items(self) -> list[BenchmarkItem]:
-        """All items, in order."""
+        """Return all items, in order."""
         return list(self.items)
 
     def get_item(self, item_id: str) -> BenchmarkItem | None:
-        """The item of that id, None where there is none."""
+        """Return the item of that id, None where there is none."""
         return self._by_id.get(str(item_id))
 
     def get_questions(self) -> list[str]:
-        """The questions of all items, in order."""
+        """Return the questions of all items, in order."""
         return [item.question for item in self.items]
 
     def evaluate(
@@ -191,7 +191,7 @@ class Benchmark:
         output: PathLike = "outputs",
         **kwargs: Any,
     ) -> list[EvaluationResult]:
-        """The results of all items, in order. One item that cannot be scored never keeps the others from it.
+        """Return the results of all items, in order. One item that cannot be scored never keeps the others from it.
 
         `predictions` is `{item id: prediction}`, or a list with one for each item; a prediction is a text, a number,
         true or false, None (there is none), or a list of these for metrics of samples. `metric` is a name, by default
@@ -224,12 +224,12 @@ class Benchmark:
         return list(results)
 
     def get_summary(self) -> dict[str, Any]:
-        """Name, description, counts and scores of the last evaluation; scores are None before there is one."""
+        """Return name, description, counts and scores of the last evaluation; scores are None before there is one."""
         empty = summarize(self.name, self.description, len(self.items), None, self.evaluation_results)
         return {**empty, **(self._summary or {})}
 
     def save_results(self, file_path: PathLike) -> None:
-        """Writes `{benchmark_info, evaluation_results, summary}` as JSON, whole or not at all.
+        """Write `{benchmark_info, evaluation_results, summary}` as JSON, whole or not at all.
 
         Raises ConfigError before there are results, InfrastructureError where the file cannot be written.
         """
@@ -243,7 +243,7 @@ class Benchmark:
         write_results(Path(file_path), info, self.evaluation_results, self.get_summary())
 
     def load_results(self, file_path: PathLike) -> None:
-        """Restores what `save_results` wrote; into a benchmark without data also its name and the items.
+        """Restore what `save_results` wrote; into a benchmark without data also its name and the items.
 
         An item's metadata is not saved but for its evaluator. Raises ConfigError for a file that holds no results.
         """
@@ -252,11 +252,11 @@ class Benchmark:
             self.name = str(saved.info.get("name") or self.name)
             self.description = str(saved.info.get("description") or self.description)
             self.data_path = saved.info.get("data_path")
-            self._set_items([_item(result) for result in saved.results])
+            self._set_items([_restore_item(result) for result in saved.results])
         self.evaluation_results, self.unmatched_ids, self._summary = saved.results, [], saved.summary
 
     def _parse_item(self, data: dict[str, Any], line_num: int) -> BenchmarkItem:
-        """An object of the file as an item; `line_num` is its line in JSONL, its 0-based index in JSON.
+        """Return an object of the file as an item; `line_num` is its line in JSONL, its 0-based index in JSON.
 
         What this raises makes the object a bad row.
         """
@@ -296,23 +296,23 @@ class Benchmark:
         output: Path,
         progress: Callable[[int, int], None] | None,
     ) -> list[EvaluationResult]:
-        """First what can be computed, on threads; then what has to be waited for."""
+        """Score first what can be computed, on threads; then what has to be waited for."""
         done, items = 0, self.items
 
-        def tell(more: int) -> None:
+        def report_done(more: int) -> None:
             nonlocal done
             done += more
             if progress is not None and more:
                 progress(done, len(items))
 
-        found = in_chunks(
+        found = score_in_chunks(
             lambda at: scorer.score(items[at], given[at]),
             len(items),
             at_once[0],
-            lambda results: tell(sum(not isinstance(result, Pending) for result in results)),
+            lambda results: report_done(sum(not isinstance(result, Pending) for result in results)),
         )
         pending = [result for result in found if isinstance(result, Pending)]
-        waited = iter(finish_all(pending, self._desk(output), at_once[1], tell) if pending else ())
+        waited = iter(finish_all(pending, self._desk(output), at_once[1], report_done) if pending else ())
         return [next(waited) if isinstance(result, Pending) else result for result in found]
 
     def _desk(self, output: Path) -> Desk:
@@ -341,14 +341,14 @@ class Benchmark:
 
 
 def create_benchmark(data_path: PathLike, name: str | None = None, description: str = "") -> Benchmark:
-    """The benchmark of a data file or a dataset.yaml; `name` is `Benchmark_<file name>` if unsaid.
+    """Return the benchmark of a data file or a dataset.yaml; `name` is `Benchmark_<file name>` if unsaid.
 
     Raises ConfigError where the file cannot be read.
     """
     return Benchmark(data_path, name, description)
 
 
-def _item(result: EvaluationResult) -> BenchmarkItem:
+def _restore_item(result: EvaluationResult) -> BenchmarkItem:
     evaluator = result.details.get("evaluator")
     metadata = None if evaluator is None else {"evaluator": evaluator}
     return BenchmarkItem(result.item_id, result.question, result.ground_truth, metadata)
@@ -360,7 +360,9 @@ def _expect(met: bool, problem: str) -> None:
 
 
 def _warn(message: str) -> None:
-    """Warns at the line outside of this package that led here."""
+    """Warn at the line outside of this package that led here."""
+    # A fixed stacklevel would point into this package: evaluate() may be called directly, by a subclass or by the
+    # command.
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -37,10 +37,10 @@ _LARGEST_CHUNK = 256
 _CHUNKS_PER_WORKER = 4
 
 
-def in_chunks(
+def score_in_chunks(
     score: Callable[[int], Scored], count: int, workers: int, progress: Callable[[list[Scored]], None] | None = None
 ) -> list[Scored]:
-    """`score(index)` for every index below `count`, in order; `progress` gets the results of each chunk.
+    """Return `score(index)` for every index below `count`, in order; `progress` gets the results of each chunk.
 
     With one worker all runs in the caller's thread. What `score` raises ends it and is raised here. The threads are
     daemons: neither that nor Ctrl-C waits for an item that another thread is on.
@@ -48,7 +48,7 @@ def in_chunks(
     size = max(1, min(_LARGEST_CHUNK, count // (workers * _CHUNKS_PER_WORKER)))
     chunks = [range(start, min(start + size, count)) for start in range(0, count, size)]
     made: list[list[Scored]] = [[]] * len(chunks)
-    for at, results in _serial(score, chunks) if workers == 1 else _threaded(score, chunks, workers):
+    for at, results in _run_serial(score, chunks) if workers == 1 else _run_threaded(score, chunks, workers):
         made[at] = results
         if progress is not None:
             progress(results)
@@ -56,16 +56,16 @@ def in_chunks(
 
 
 def default_workers() -> int:
-    """As many threads as `concurrent.futures` takes by default."""
+    """Return as many threads as `concurrent.futures` takes by default."""
     return min(32, (os.cpu_count() or 1) + 4)
 
 
-def _serial(score: Callable[[int], Scored], chunks: Sequence[range]) -> Iterator[tuple[int, list[Scored]]]:
+def _run_serial(score: Callable[[int], Scored], chunks: Sequence[range]) -> Iterator[tuple[int, list[Scored]]]:
     for at, chunk in enumerate(chunks):
         yield at, [score(index) for index in chunk]
 
 
-def _threaded(
+def _run_threaded(
     score: Callable[[int], Scored], chunks: Sequence[range], workers: int
 ) -> Iterator[tuple[int, list[Scored]]]:
     todo = iter(enumerate(chunks))
@@ -91,6 +91,7 @@ def _threaded(
 
     try:
         for number in range(min(workers, len(chunks))):
+            # A metric's own context variables, such as a decimal context or a tracer's span, hold on the threads too.
             run = contextvars.copy_context().run
             threading.Thread(target=run, args=(work,), name=f"agentbench-metric-{number}", daemon=True).start()
         for _ in chunks:
@@ -112,7 +113,7 @@ _SECONDS_TO_CLOSE = 5.0
 
 @dataclass
 class Desk:
-    """Where metrics that ask models get their clients: the models of `root`, answers kept below `output`.
+    """The clients of metrics that ask models: the models of `root`, answers kept below `output`.
 
     `files` are the data files, whose scripts answer for scripted models, and `dataset` is their name in case ids.
     """
@@ -127,7 +128,7 @@ class Desk:
     _redactor: Redactor = field(default_factory=Redactor)
 
     def context(self, item: BenchmarkItem) -> MetricContext:
-        """What the metric of an item has at hand."""
+        """Return what the metric of an item may use."""
         return MetricContext(
             case_id=f"{self.dataset}.{legal_id(item.id)}",
             question=item.question,
@@ -137,7 +138,7 @@ class Desk:
         )
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         if self._endpoints is not None:
             await self._endpoints.close()
 
@@ -158,7 +159,7 @@ class Desk:
             if self._endpoints is None:
                 self._endpoints = Endpoints(scripts=self._scripts)
             for file in self.files if model.scripted else ():
-                self._scripts.load_beside(_any_case(file, self.dataset))
+                self._scripts.load_beside(_make_case(file, self.dataset))
             self._clients[model_id] = self._endpoints.client(model)
         return self._clients[model_id]
 
@@ -173,7 +174,10 @@ class Pending(NamedTuple):
 def finish_all(
     pending: Sequence[Pending], desk: Desk, at_once: int, progress: Callable[[int], None] | None = None
 ) -> list[EvaluationResult]:
-    """The results in order; `progress` is told, on another thread, how many more are done. Closes the desk."""
+    """Finish all items and return their results in order. Closes the desk.
+
+    `progress` is told, on another thread, how many more are done.
+    """
 
     async def main() -> list[EvaluationResult]:
         results: dict[int, EvaluationResult] = {}
@@ -193,11 +197,11 @@ def finish_all(
             await desk.close()
         return [results[at] for at in range(len(pending))]
 
-    return _on_own_loop(main)
+    return _run_on_own_loop(main)
 
 
-def _on_own_loop(main: Callable[[], Coroutine[None, None, T]]) -> T:
-    """Runs it in a thread: the caller's may have a running loop, as in a notebook. Ctrl-C cancels it."""
+def _run_on_own_loop(main: Callable[[], Coroutine[None, None, T]]) -> T:
+    """Run `main` in a thread: the caller's may have a running loop, as in a notebook. Ctrl-C cancels it."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(main())
     ended: Future[T] = Future()
@@ -225,6 +229,6 @@ def _on_own_loop(main: Callable[[], Coroutine[None, None, T]]) -> T:
         raise
 
 
-def _any_case(data: Path, dataset: str) -> Case:
-    """A case of the dataset: what names the script beside it."""
+def _make_case(data: Path, dataset: str) -> Case:
+    """Return a case of the dataset, by which the script beside it is found."""
     return Case(case_id=dataset, title=dataset, path=data, dataset=dataset, runner=RunnerSpec(type="predictions"))

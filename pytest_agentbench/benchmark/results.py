@@ -1,4 +1,4 @@
-"""What an evaluation finds, one result for each item, and its file (seed 001)."""
+"""Results of an evaluation, one for each item, and their file (seed 001)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Prediction = str | tuple[str, ...] | None
 
 @dataclass
 class EvaluationResult:
-    """How one prediction compares with its item's answer (seed 001).
+    """The result of one prediction, compared with its item's answer (seed 001).
 
     `score` is 0-1, None for what could not be scored: `details["error"]` then says why, or `details["missing"]` is
     true. A missing prediction that counts as 0 has both a score and `details["missing"]`.
@@ -35,24 +35,24 @@ class EvaluationResult:
 
     @property
     def missing(self) -> bool:
-        """Whether there was no prediction."""
+        """Return whether there was no prediction."""
         return bool(self.details.get("missing"))
 
     @property
     def failed(self) -> bool:
-        """Whether the item could not be scored; a missing prediction is no such item."""
+        """Return whether the item could not be scored; a missing prediction is no such item."""
         return self.score is None and not self.missing
 
     @property
     def error(self) -> str | None:
-        """Why the item could not be scored."""
+        """Return why the item could not be scored."""
         return self.details.get("error") if self.failed else None
 
 
 def summarize(
     name: str, description: str, total_items: int, metric: str | None, results: Sequence[EvaluationResult]
 ) -> dict[str, Any]:
-    """The summary of an evaluation; averages, extremes and counts of what has no score are None or left out.
+    """Return the summary of an evaluation; averages, extremes and counts of what has no score are None or left out.
 
     `evaluated_items` + `missing_predictions` + `failed_items` is the number of results. `agreement`, the mean of what
     judged metrics report, is there only where one does.
@@ -73,13 +73,13 @@ def summarize(
         "missing_predictions": missing,
         "failed_items": failed,
     }
-    agreements = [result.details["agreement"] for result in results if _agrees(result)]
+    agreements = [result.details["agreement"] for result in results if _has_agreement(result)]
     if agreements:
         summary["agreement"] = fsum(agreements) / len(agreements)
     return summary
 
 
-def _agrees(result: EvaluationResult) -> bool:
+def _has_agreement(result: EvaluationResult) -> bool:
     return isinstance(result.details.get("agreement"), (int, float))
 
 
@@ -89,7 +89,10 @@ _TEXTS = ("item_id", "question", "ground_truth", "metric_name")
 
 
 class Saved(NamedTuple):
-    """What the file holds. `info` has name, description, data_path and total_items, as far as they are known."""
+    """The content of a results file.
+
+    `info` has name, description, data_path and total_items, as far as they are known.
+    """
 
     info: dict[str, Any]
     results: list[EvaluationResult]
@@ -99,7 +102,9 @@ class Saved(NamedTuple):
 def write_results(
     path: Path, info: Mapping[str, Any], results: Sequence[EvaluationResult], summary: Mapping[str, Any]
 ) -> None:
-    """Writes the file whole or not at all, with the folders above it. Raises InfrastructureError where it cannot."""
+    """Write the results whole or not at all, with the folders above.
+    Raises InfrastructureError where that cannot be.
+    """
     document = {
         "benchmark_info": dict(info),
         "evaluation_results": [asdict(result) for result in results],
@@ -115,23 +120,23 @@ def write_results(
 
 
 def read_results(path: Path) -> Saved:
-    """Raises ConfigError, naming what is missing, for a file that is none."""
+    """Return what `write_results` wrote. Raises ConfigError, naming what is missing, for a file of anything else."""
     try:
-        document = json.loads(read_file(path, MAX_DOCUMENT), parse_constant=_refuse)
+        document = json.loads(read_file(path, MAX_DOCUMENT), parse_constant=_refuse_constant)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}:1:1: not readable as JSON: {error}") from error
-    problems = list(_problems(document))
+    problems = list(_find_problems(document))
     if problems:
         raise ConfigError(f"{path}:1:1: these are no saved results: {'; '.join(problems[:5])}")
-    results = [_result(entry) for entry in document["evaluation_results"]]
+    results = [_restore_result(entry) for entry in document["evaluation_results"]]
     return Saved(document["benchmark_info"], results, document["summary"])
 
 
-def _problems(document: Any) -> Iterator[str]:
+def _find_problems(document: Any) -> Iterator[str]:
     if not isinstance(document, dict):
         yield f"found {type(document).__name__}, expected an object with {', '.join(_SECTIONS)}"
         return
@@ -142,10 +147,10 @@ def _problems(document: Any) -> Iterator[str]:
             yield f"{section}: found {type(document[section]).__name__}, expected {kind.__name__}"
     results = document.get("evaluation_results")
     for index, entry in enumerate(results if isinstance(results, list) else ()):
-        yield from (f"evaluation_results[{index}]{problem}" for problem in _entry_problems(entry))
+        yield from (f"evaluation_results[{index}]{problem}" for problem in _find_entry_problems(entry))
 
 
-def _entry_problems(entry: Any) -> Iterator[str]:
+def _find_entry_problems(entry: Any) -> Iterator[str]:
     if not isinstance(entry, dict):
         yield f": found {type(entry).__name__}, expected an object"
         return
@@ -160,12 +165,12 @@ def _entry_problems(entry: Any) -> Iterator[str]:
         yield f".details: found {type(entry['details']).__name__}, expected an object"
 
 
-def _result(entry: Mapping[str, Any]) -> EvaluationResult:
+def _restore_result(entry: Mapping[str, Any]) -> EvaluationResult:
     values = {name: entry[name] for name in _FIELDS}
     if isinstance(values["prediction"], list):
         values["prediction"] = tuple(values["prediction"])
     return EvaluationResult(**values, details=entry.get("details", {}))
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON value")

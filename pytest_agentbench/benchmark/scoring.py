@@ -39,12 +39,9 @@ class MetricLookup:
 
     Seed 001 assigns a lambda that falls back to the attribute which it replaces:
 
-        benchmark._get_metric_function = lambda metric: {
-            "mine": mine
-        }.get(metric, benchmark._get_metric_function(metric))
+    benchmark._get_metric_function = lambda metric: { "mine": mine }.get(metric, benchmark._get_metric_function(metric))
 
-    While an assigned function runs, the attribute is therefore the one before it, and gives None for an unknown name.
-    Only the outermost lookup raises ConfigError. Assignments stack; `base` is what lies below them all.
+    While an assigned function runs, the attribute is therefore the one before it, and gives None for an unknown name. Only the outermost lookup raises ConfigError. Assignments stack; `base` is what lies below them all.
     """
 
     def __init__(self, base: Callable[[Any, str], Metric | None]) -> None:
@@ -53,19 +50,19 @@ class MetricLookup:
     def __get__(self, benchmark: Any, owner: type | None = None) -> Any:
         if benchmark is None:
             return self
-        level = _running.get().get(id(benchmark), len(_assigned(benchmark)))
+        level = _running.get().get(id(benchmark), len(_list_assigned(benchmark)))
         return partial(self._find, benchmark, level)
 
     def __set__(self, benchmark: Any, function: Lookup) -> None:
         if not callable(function):
             raise TypeError(f"_get_metric_function: found {type(function).__name__}, expected a function of a name")
-        benchmark.__dict__[_ASSIGNED] = (*_assigned(benchmark), function)
+        benchmark.__dict__[_ASSIGNED] = (*_list_assigned(benchmark), function)
 
     def _find(self, benchmark: Any, level: int, name: str) -> Metric | None:
         running = _running.get()
         token = _running.set({**running, id(benchmark): level - 1})
         try:
-            found = _assigned(benchmark)[level - 1](name) if level > 0 else self._base(benchmark, name)
+            found = _list_assigned(benchmark)[level - 1](name) if level > 0 else self._base(benchmark, name)
         finally:
             _running.reset(token)
         if id(benchmark) in running:
@@ -77,15 +74,15 @@ class MetricLookup:
         return found
 
 
-def registered(_: object, name: str) -> Metric | None:
-    """The metric that is registered under the name."""
+def find_registered(_: object, name: str) -> Metric | None:
+    """Return the metric that is registered under the name."""
     return METRICS.get(name)
 
 
 _ASSIGNED = "_metric_lookups"
 
 
-def _assigned(benchmark: Any) -> tuple[Lookup, ...]:
+def _list_assigned(benchmark: Any) -> tuple[Lookup, ...]:
     lookups: tuple[Lookup, ...] = benchmark.__dict__.get(_ASSIGNED, ())
     return lookups
 
@@ -93,15 +90,17 @@ def _assigned(benchmark: Any) -> tuple[Lookup, ...]:
 _RUNNER = "predictions"
 
 
-def decide(dataset: Dataset, item: BenchmarkItem) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]:
-    """Checks, metrics with their arguments from the row, and the reference. Raises ValueError for what is unusable."""
+def find_deciders(
+    dataset: Dataset, item: BenchmarkItem
+) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]:
+    """Return check, metrics with their arguments from the row, and the reference. Raises ValueError where unusable."""
     metadata = item.metadata or {}
     row = {"id": item.id, "question": item.question, "answer": item.answer, "metadata": metadata}
     return deciders(dataset, row, metadata)
 
 
 async def check_output(check: Check, item: BenchmarkItem, output: str, compat: Literal["v1"] | None) -> CheckResult:
-    """What the check finds in a prediction. Never raises: its own error is an outcome."""
+    """Return what the check finds in a prediction. Never raises: its own error is an outcome."""
     case = Case(
         case_id=item.id,
         title=item.id,
@@ -148,17 +147,17 @@ class Asked:
         self._metrics = {spec.name: self.function}
 
     def measure(self, reference: str, output: str | tuple[str, ...]) -> MetricResult:
-        """The metric of an output; what keeps it from a score is its `error`."""
+        """Return the metric of an output; what keeps it from a score is its `error`."""
         return measure(self._applied, reference, output, self._metrics)
 
     async def ask(self, item: BenchmarkItem, reference: str, output: str | tuple[str, ...], desk: Desk) -> MetricResult:
-        """Like `measure`, for a metric that asks a model."""
+        """Return the metric of an output like `measure`, for a metric that asks a model."""
         return await measure_async(self._applied, reference, output, self._metrics, desk.context(item))
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Scores items by `asked`, or by what their own `evaluator` asks for. `find` finds a metric by name.
+    """A scorer of items by `asked`, or by what their own `evaluator` asks for. `find` finds a metric by name.
 
     `dataset` is asked what decides a row that says so itself, `by_row` whether every row does: the metric's arguments
     are fields of it. `missing` is the score of an item without a prediction.
@@ -171,41 +170,41 @@ class Scorer:
     missing: float | None
 
     def score(self, item: BenchmarkItem, given: Any) -> EvaluationResult | Pending:
-        """The result for a prediction as it was given."""
+        """Return the result for a prediction as it was given."""
         asked = self.asked
         try:
             output = as_prediction(given)
         except ValueError as error:
-            return _failed(item, given, asked.spec.name, f"prediction: {error}")
+            return _make_failed(item, given, asked.spec.name, f"prediction: {error}")
         if output is None or output == ():
-            return _result(item, output, self.missing, asked.spec.name, {"missing": True})
+            return _make_result(item, output, self.missing, asked.spec.name, {"missing": True})
         evaluator = item.metadata.get("evaluator") if item.metadata else None
         if evaluator is not None:
-            return self._by_row(item, output, {"evaluator": evaluator})
+            return self._score_by_row(item, output, {"evaluator": evaluator})
         if asked.needs_answer and not item.answer:
-            return _failed(item, output, asked.spec.name, _NOTHING)
+            return _make_failed(item, output, asked.spec.name, _NOTHING)
         if self.by_row and item.answer:
-            return self._by_row(item, output, {})
-        return _by_metric(item, output, asked, item.answer, {})
+            return self._score_by_row(item, output, {})
+        return _score_by_metric(item, output, asked, item.answer, {})
 
-    def _by_row(
+    def _score_by_row(
         self, item: BenchmarkItem, output: str | tuple[str, ...], details: dict[str, Any]
     ) -> EvaluationResult | Pending:
-        """Decided as the engine decides the row: a check gives 1 or 0, a metric its score."""
+        """Decide an item as the engine decides the row: a check gives 1 or 0, a metric its score."""
         try:
-            checks, metrics, reference = decide(self.dataset, item)
+            checks, metrics, reference = find_deciders(self.dataset, item)
             if checks:
-                return _by_check(item, output, checks[0], self.asked.spec.compat, details)
+                return _score_by_check(item, output, checks[0], self.asked.spec.compat, details)
             spec = metrics[0]
             if self.asked.spec.compat is not None:
                 spec = spec.model_copy(update={"compat": self.asked.spec.compat})
-            return _by_metric(item, output, Asked(spec, self.find(spec.name)), reference or "", details)
+            return _score_by_metric(item, output, Asked(spec, self.find(spec.name)), reference or "", details)
         except Exception as error:  # noqa: BLE001  the lookup may be the user's code
             text = str(error) or type(error).__name__
-            return _failed(item, output, self.asked.spec.name, text, details)
+            return _make_failed(item, output, self.asked.spec.name, text, details)
 
 
-def _by_check(
+def _score_by_check(
     item: BenchmarkItem,
     output: str | tuple[str, ...],
     check: Check,
@@ -218,31 +217,31 @@ def _by_check(
     async def finish(desk: Desk) -> EvaluationResult:
         found = await check_output(check, item, output, compat)
         if found.outcome not in ("passed", "failed"):
-            return _failed(item, output, check.kind, found.message, details)
+            return _make_failed(item, output, check.kind, found.message, details)
         passed = found.outcome == "passed"
         said = {**details, "passed": passed, "reason": found.message}
-        return _result(item, output, float(passed), check.kind, said)
+        return _make_result(item, output, float(passed), check.kind, said)
 
     return Pending(item, finish)
 
 
-def _by_metric(
+def _score_by_metric(
     item: BenchmarkItem, output: str | tuple[str, ...], asked: Asked, reference: str, details: dict[str, Any]
 ) -> EvaluationResult | Pending:
     if not asked.waits:
-        return _measured(item, output, reference, asked.measure(reference, output), details)
+        return _make_measured(item, output, reference, asked.measure(reference, output), details)
 
     async def finish(desk: Desk) -> EvaluationResult:
-        return _measured(item, output, reference, await asked.ask(item, reference, output, desk), details)
+        return _make_measured(item, output, reference, await asked.ask(item, reference, output, desk), details)
 
     return Pending(item, finish)
 
 
-def _measured(
+def _make_measured(
     item: BenchmarkItem, output: str | tuple[str, ...], reference: str, found: MetricResult, details: dict[str, Any]
 ) -> EvaluationResult:
     if found.score is None:
-        return _failed(item, output, found.name, found.error or "the metric gave no score", details)
+        return _make_failed(item, output, found.name, found.error or "the metric gave no score", details)
     details = {**details, **found.details}
     if "evaluator" in details and found.passed is not None:
         details["passed"] = found.passed
@@ -251,13 +250,13 @@ def _measured(
     return EvaluationResult(item.id, item.question, reference, output, found.score, found.name, details)
 
 
-def _failed(
+def _make_failed(
     item: BenchmarkItem, output: Any, metric_name: str, error: str, details: Mapping[str, Any] | None = None
 ) -> EvaluationResult:
-    return _result(item, output, None, metric_name, {**(details or {}), "error": error})
+    return _make_result(item, output, None, metric_name, {**(details or {}), "error": error})
 
 
-def _result(
+def _make_result(
     item: BenchmarkItem, output: Any, score: float | None, metric_name: str, details: dict[str, Any]
 ) -> EvaluationResult:
     return EvaluationResult(item.id, item.question, item.answer, output, score, metric_name, details)

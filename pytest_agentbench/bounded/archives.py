@@ -31,7 +31,7 @@ class ArchiveRefusedError(AgentbenchError):
 
 
 def read_tar(path: Path, most: int, members: int = MAX_MEMBERS) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
-    """Iterate over the members of a tar file that is not packed: each with its content, None for a folder.
+    """Yield the members of a tar file that is not packed: each with its content, None for a folder.
 
     `most` is how many bytes the file may have, and its members together. Raises ArchiveRefusedError for links, devices,
     sparse files and more than that, OSError and tarfile.TarError where it cannot be read.
@@ -39,6 +39,7 @@ def read_tar(path: Path, most: int, members: int = MAX_MEMBERS) -> Iterator[tupl
     total = 0
     with open_file(path, most) as file, tarfile.open(fileobj=file, mode="r:") as archive:
         for count, member in enumerate(archive, 1):
+            # Before anything of the member is read: a header may claim a terabyte of zeros.
             total += member.size
             if not (member.isreg() or member.isdir()) or member.issparse():
                 raise ArchiveRefusedError(f"{path}: {member.name!r} is neither a plain file nor a folder")
@@ -81,7 +82,7 @@ class ZipReader:
 
     @property
     def names(self) -> list[str]:
-        """The names of its members, sorted."""
+        """Return the names of its members, sorted."""
         return sorted(self._members)
 
     def read(self, name: str, most: int) -> bytes:
@@ -96,6 +97,7 @@ class ZipReader:
             raise ArchiveRefusedError(f"{place}: found {member.file_size:,} bytes, expected at most {most:,}")
         try:
             with self._archive.open(member) as file:
+                # The size in the archive's directory is the packer's word; what really comes is counted.
                 content = file.read(most + 1)
         except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise ArchiveRefusedError(f"{place}: cannot be read: {error}") from error

@@ -22,17 +22,18 @@ _ROWS = 64
 
 
 def require_bounded_columns(path: Path) -> None:
-    """Raises ValueError, with a reason for people, for a file of columns that unpacks to more than it may."""
+    """Raise ValueError, with a reason for people, for a file of columns that unpacks to more than it may."""
     found = os.stat(path)
-    if (problem := _problem(os.fspath(path), found.st_size, found.st_mtime_ns)) is not None:
+    if (problem := _find_problem(os.fspath(path), found.st_size, found.st_mtime_ns)) is not None:
         raise ValueError(f"{path}: {problem}")
 
 
 @lru_cache(maxsize=256)
-def _problem(path: str, _size: int, _mtime_ns: int) -> str | None:
-    """Why the file is refused; None where it is not, or where its own library will say what is wrong with it."""
+def _find_problem(path: str, _size: int, _mtime_ns: int) -> str | None:
+    """Return why the file is refused; None where it is not, or where its own library will say what is wrong."""
     import subprocess
 
+    # jemalloc and mimalloc, Arrow's own pools, reserve address space in gigabytes, which RLIMIT_AS would refuse.
     environment = {"PATH": os.defpath, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
     argv = [sys.executable, "-I", __file__, path]
     try:
@@ -47,7 +48,7 @@ def _problem(path: str, _size: int, _mtime_ns: int) -> str | None:
 
 
 def _measure(path: str) -> str:
-    """Unpack the file, and say what is too much of it; "" where all is well, or where it is no such file."""
+    """Unpack the file. Return what is too much of it; "" where all is well, or where it is no such file."""
     import pyarrow
     import pyarrow.ipc
     import pyarrow.parquet

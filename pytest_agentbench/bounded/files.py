@@ -43,15 +43,16 @@ class FileRefusedError(AgentbenchError, OSError):
 
 
 def open_descriptor(path: AnyPath, limit: int | None = MAX_RECORD) -> tuple[int, int]:
-    """Open a plain file of at most `limit` bytes to be read: the descriptor and the size.
+    """Open a plain file of at most `limit` bytes to be read. Return the descriptor and the size.
 
     Raises FileRefusedError for anything else, OSError where it cannot be opened.
     """
     try:
+        # O_NONBLOCK: opening a FIFO that nobody writes to would otherwise never return.
         descriptor = os.open(path, _FLAGS)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket, or a device that is not there
-            raise _refused(path, "a socket or a device", limit) from error
+            raise _make_refusal(path, "a socket or a device", limit) from error
         raise
     try:
         return descriptor, plain_size(descriptor, path, limit)
@@ -64,7 +65,7 @@ def plain_size(descriptor: int, path: AnyPath, limit: int | None = MAX_RECORD) -
     """Return the size of an open file. Raises FileRefusedError where it is no plain one of at most `limit` bytes."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise _refused(path, _KINDS.get(stat.S_IFMT(found.st_mode), "something else"), limit)
+        raise _make_refusal(path, _KINDS.get(stat.S_IFMT(found.st_mode), "something else"), limit)
     if limit is not None and found.st_size > limit:
         raise FileRefusedError(
             errno.EFBIG, f"found {found.st_size:,} bytes, expected at most {limit:,}", os.fspath(path)
@@ -73,7 +74,7 @@ def plain_size(descriptor: int, path: AnyPath, limit: int | None = MAX_RECORD) -
 
 
 def open_file(path: AnyPath, limit: int | None = MAX_RECORD) -> BufferedReader:
-    """Open the same as a binary stream. None sets no limit, for who reads a piece at a time."""
+    """Open a file like `open_descriptor`, as a binary stream. None sets no limit, for who reads a piece at a time."""
     return open(path, "rb", opener=lambda path, _flags: open_descriptor(path, limit)[0])
 
 
@@ -93,7 +94,7 @@ def read_file(path: AnyPath, limit: int = MAX_RECORD) -> bytes:
 
 
 def read_lines(file: BinaryIO, limit: int = MAX_RECORD) -> Iterator[bytes]:
-    """Iterate over the lines of an open file. Raises FileRefusedError at a line of more than `limit` bytes."""
+    """Yield the lines of an open file. Raises FileRefusedError at a line of more than `limit` bytes."""
     if os.fstat(file.fileno()).st_size <= limit:  # no line is longer then, and the plain way is a third faster
         for line in file:  # not `yield from`, which closes the file as soon as nobody reads on
             yield line
@@ -106,6 +107,6 @@ def read_lines(file: BinaryIO, limit: int = MAX_RECORD) -> Iterator[bytes]:
         yield line
 
 
-def _refused(path: AnyPath, found: str, limit: int | None) -> FileRefusedError:
+def _make_refusal(path: AnyPath, found: str, limit: int | None) -> FileRefusedError:
     most = "" if limit is None else f" of at most {limit:,} bytes"
     return FileRefusedError(errno.EINVAL, f"found {found}, expected a file{most}", os.fspath(path))

@@ -44,7 +44,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False) -> regex.Pattern
     """Compile a pattern, as Python has them. Raises ValueError, with a reason for people, where it cannot be used."""
     import regex
 
-    if (problem := _problem(pattern)) is not None:
+    if (problem := _find_problem(pattern)) is not None:
         raise ValueError(problem)
     try:
         return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
@@ -55,18 +55,18 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False) -> regex.Pattern
 
 
 def search_pattern(pattern: str, text: str, seconds: float, *, ignore_case: bool = False) -> regex.Match[str] | None:
-    """Find the first place that a pattern matches. Raises TimeoutError after `seconds`, ValueError as above."""
+    """Return the first match of a pattern. Raises TimeoutError after `seconds`, ValueError as above."""
     return compile_pattern(pattern, ignore_case=ignore_case).search(text, timeout=seconds)
 
 
 @lru_cache(maxsize=1024)
-def _problem(pattern: str) -> str | None:
-    """Say why a pattern is not compiled; None where it can be."""
+def _find_problem(pattern: str) -> str | None:
+    """Return why a pattern is not compiled; None where it can be."""
     if len(pattern) > MAX_PATTERN:
         return f"a pattern has {len(pattern):,} characters, more than {MAX_PATTERN:,}"
     if _VERSION_1.search(pattern):
         return f"a pattern has the flag V, which is not supported: {pattern[:60]}"
-    parts, nesting = _at_most(pattern) if _VERBOSE.search(pattern) else _size(pattern)
+    parts, nesting = _measure_at_worst(pattern) if _VERBOSE.search(pattern) else _measure(pattern)
     if parts > MAX_PARTS:
         return f"a pattern has more than {MAX_PARTS:,} parts with its repetitions written out: {pattern[:60]}"
     if nesting > MAX_NESTING:
@@ -74,13 +74,13 @@ def _problem(pattern: str) -> str | None:
     return None
 
 
-def _at_most(pattern: str) -> tuple[int, int]:
-    """Parts and nesting of a pattern in which nobody tells what is a comment: what they could be at worst."""
+def _measure_at_worst(pattern: str) -> tuple[int, int]:
+    """Return parts and nesting of a pattern in which nobody tells what is a comment, as they could be at worst."""
     return len(pattern) * prod(max(int(least[:9]), 1) for least in _LEAST.findall(pattern)), pattern.count("(")
 
 
-def _size(pattern: str) -> tuple[int, int]:
-    """Parts, each repetition written out as often as it has to match at least, and how deep groups nest."""
+def _measure(pattern: str) -> tuple[int, int]:
+    """Return the parts, each repetition written out as often as it has to match at least, and how deep groups nest."""
     groups, last, nesting = [0], 0, 0
     for token in _TOKEN.finditer(pattern):
         match token.lastgroup:
@@ -92,6 +92,7 @@ def _size(pattern: str) -> tuple[int, int]:
                 last = groups.pop()
                 groups[-1] += last
             case "least":
+                # Nine digits at most: int() of a number with ten thousand digits takes time by itself.
                 more = last * (min(int(token[3][:9]), MAX_PARTS + 1) - 1)
                 groups[-1] += max(0, more)
                 last += max(0, more)
@@ -115,8 +116,8 @@ SECONDS = 2.0
 """How long a query may take, its patterns included."""
 
 
-class _Left:
-    """What is left for one query."""
+class _QueryBounds:
+    """The bounds of one query: nodes and time that are left."""
 
     __slots__ = ("deadline", "nodes")
 
@@ -135,14 +136,14 @@ class _Left:
 
 
 _TOO_LONG = f"the query takes over {SECONDS:g} s; write one that names its way, or a pattern that backtracks less"
-_LEFT: ContextVar[_Left] = ContextVar("left")
+_QUERY_BOUNDS: ContextVar[_QueryBounds] = ContextVar("left")
 
 
 def select_values(query: str, value: Any) -> list[Any]:
-    """List the values that a query selects. Raises ValueError, or the library's error, where that cannot be told."""
+    """Return the values that a query selects. Raises ValueError, or the library's error, where that cannot be told."""
     if len(query) > MAX_QUERY:
         raise ValueError(f"the query has {len(query):,} characters, more than {MAX_QUERY:,}")
-    before = _LEFT.set(_Left())
+    before = _QUERY_BOUNDS.set(_QueryBounds())
     try:
         found: list[Any] = _environment().findall(query, value)
     except TimeoutError:
@@ -150,13 +151,13 @@ def select_values(query: str, value: Any) -> list[Any]:
     except RecursionError:
         raise ValueError("the query nests too deep") from None
     finally:
-        _LEFT.reset(before)
+        _QUERY_BOUNDS.reset(before)
     return found
 
 
 @cache
 def _environment() -> Any:
-    """The library's own, with nodes that are counted and patterns that end."""
+    """Return the library's environment, with nodes that are counted and patterns that end."""
     from jsonpath import JSONPathEnvironment, JSONPathMatch
     from jsonpath.function_extensions import Match, Search
     from jsonpath.parse import Parser
@@ -166,10 +167,10 @@ def _environment() -> Any:
         __slots__ = ()
 
         def __init__(self, **node: Any) -> None:
-            _LEFT.get().visit()
+            _QUERY_BOUNDS.get().visit()
             super().__init__(**node)
 
-    def counted(node: Any) -> Any:
+    def count_children(node: Any) -> Any:
         """Return the node as one whose children are counted."""
         if isinstance(node, Counted):
             return node
@@ -180,13 +181,13 @@ def _environment() -> Any:
         __slots__ = ()
 
         def resolve(self, nodes: Any) -> Any:
-            return super().resolve(map(counted, nodes))
+            return super().resolve(map(count_children, nodes))
 
     class DescentSegment(JSONPathRecursiveDescentSegment):
         __slots__ = ()
 
         def resolve(self, nodes: Any) -> Any:
-            return super().resolve(map(counted, nodes))
+            return super().resolve(map(count_children, nodes))
 
     class CountingParser(Parser):
         # `match_class` of an environment is for its asynchronous queries only (python-jsonpath 2.2.2): the first node
@@ -199,13 +200,17 @@ def _environment() -> Any:
 
     class BoundedMatch(Match):
         def __call__(self, value: object, pattern: object) -> bool:
-            compiled = _checked(self, value, pattern)
-            return compiled is not None and bool(compiled.fullmatch(value, timeout=max(_LEFT.get().seconds(), 0.001)))
+            compiled = _compile_checked(self, value, pattern)
+            return compiled is not None and bool(
+                compiled.fullmatch(value, timeout=max(_QUERY_BOUNDS.get().seconds(), 0.001))
+            )
 
     class BoundedSearch(Search):
         def __call__(self, value: object, pattern: object) -> bool:
-            compiled = _checked(self, value, pattern)
-            return compiled is not None and bool(compiled.search(value, timeout=max(_LEFT.get().seconds(), 0.001)))
+            compiled = _compile_checked(self, value, pattern)
+            return compiled is not None and bool(
+                compiled.search(value, timeout=max(_QUERY_BOUNDS.get().seconds(), 0.001))
+            )
 
     class Environment(JSONPathEnvironment):
         parser_class = CountingParser
@@ -217,8 +222,8 @@ def _environment() -> Any:
     return Environment(strict=True)
 
 
-def _checked(function: Any, value: object, pattern: object) -> Any:
-    """The pattern as the library compiles it; None where nothing is to be matched. Raises ValueError."""
+def _compile_checked(function: Any, value: object, pattern: object) -> Any:
+    """Return the pattern as the library compiles it; None where nothing is to be matched. Raises ValueError."""
     if not isinstance(value, str) or not isinstance(pattern, str):
         return None
     compile_pattern(pattern)

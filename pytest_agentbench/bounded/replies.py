@@ -27,7 +27,7 @@ class ReplyRefusedError(httpx2.StreamError):
 
 
 def bounded_replies(limit: int = MAX_REPLY) -> dict[str, list[Callable[..., Awaitable[None]]]]:
-    """Make the event hooks of a client whose replies may have `limit` bytes, unpacked."""
+    """Return the event hooks of a client whose replies may have `limit` bytes, unpacked."""
     return {"request": [_accept_bounded], "response": [partial(bound_reply, limit)]}
 
 
@@ -52,14 +52,15 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = self._limit
-        async for part in self._parts():
+        async for part in self._open_body():
+            # Counted after unpacking: content-length tells of what is packed, and may be absent or wrong.
             left -= len(part)
             if left < 0:
-                raise self._too_long()
+                raise self._make_too_long()
             yield part
 
-    def _parts(self) -> AsyncIterator[bytes] | httpx2.AsyncByteStream:
-        """The body's parts, of at most 1 MiB where they are unpacked."""
+    def _open_body(self) -> AsyncIterator[bytes] | httpx2.AsyncByteStream:
+        """Return the body's parts, of at most 1 MiB where they are unpacked."""
         status, length = self._head
         if self._packed in _PACKED:
             packed = httpx2.Response(status, headers={"content-encoding": self._packed}, stream=self._body)
@@ -68,14 +69,14 @@ class _Bounded(httpx2.AsyncByteStream):
             said = f"the reply is packed by {self._packed[:40]!r}, expected gzip or deflate: it is not read"
             raise ReplyRefusedError(said)
         if length.isdecimal() and int(length[:20]) > self._limit:
-            raise self._too_long()
+            raise self._make_too_long()
         return self._body
 
     async def aclose(self) -> None:
-        """As the body's."""
+        """Close the body."""
         await self._body.aclose()
 
-    def _too_long(self) -> ReplyRefusedError:
+    def _make_too_long(self) -> ReplyRefusedError:
         most = f"{self._limit // 2**20} MiB"
         return ReplyRefusedError(
             f"the reply (HTTP {self._head[0]}) is longer than {most}, the most that is read of one"

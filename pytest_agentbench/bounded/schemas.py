@@ -1,4 +1,4 @@
-"""Whether a value satisfies a JSON Schema. The schema is a file's or a server's, the value a model's: trust neither.
+"""Check values by JSON Schemas. The schema is a file's or a server's, the value a model's: trust neither.
 
 Nothing is fetched, and nothing runs without bounds: neither a schema that refers to itself, nor one whose branches
 multiply, nor a pattern that backtracks for hours. What cannot be told is said so, and never held against the agent.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one value may take: keywords that are applied, seconds for all, seconds of them for patterns.
+    """The bounds of checking one value: keywords that are applied, seconds for all, seconds of them for patterns.
 
     Time is counted beside steps, as a single keyword may go through a million items.
     """
@@ -66,42 +66,42 @@ class BoundedSchema:
     def __init__(self, schema: Any, problem: str | None = None) -> None:
         self.problem = problem
         try:
-            self._validator = _validator(schema)
+            self._make_validator = _make_validator(schema)
         except RecursionError:
             self.problem = "it nests too deep"
         except Exception as error:  # noqa: BLE001 - whatever a server sends, what is wrong with it is the finding
-            self.problem = _said(error)
+            self.problem = _describe_error(error)
 
     def accepts(self, value: Any, bounds: Bounds = OF_ARGUMENTS) -> bool:
-        """Tell whether the value satisfies the schema. Raises UncheckableError where that cannot be told."""
-        with self._kept(bounds):
-            return bool(self._validator.is_valid(value))
+        """Return whether the value satisfies the schema. Raises UncheckableError where that cannot be told."""
+        with self._within(bounds):
+            return bool(self._make_validator.is_valid(value))
 
     def first_errors(self, value: Any, count: int, bounds: Bounds = OF_ARGUMENTS) -> list[ValidationError]:
-        """List what is wrong with the value, at most `count` of it. Raises UncheckableError as `accepts` does."""
-        with self._kept(bounds):
-            return list(islice(self._validator.iter_errors(value), count))
+        """Return what is wrong with the value, at most `count` errors. Raises UncheckableError as `accepts` does."""
+        with self._within(bounds):
+            return list(islice(self._make_validator.iter_errors(value), count))
 
     def best_error(self, value: Any, bounds: Bounds = OF_ANSWERS) -> ValidationError | None:
-        """Find what says best what is wrong with the value; None: nothing is. Raises as `accepts` does."""
+        """Return the error that says best what is wrong with the value; None: nothing is. Raises as `accepts` does."""
         from jsonschema.exceptions import best_match
 
-        with self._kept(bounds):
-            found: ValidationError | None = best_match(self._validator.iter_errors(value))
+        with self._within(bounds):
+            found: ValidationError | None = best_match(self._make_validator.iter_errors(value))
             return found
 
     @contextmanager
-    def _kept(self, bounds: Bounds) -> Iterator[None]:
-        """Keeps the bounds inside of the block, and words what goes wrong there."""
+    def _within(self, bounds: Bounds) -> Iterator[None]:
+        """Keep the bounds inside of the block, and word what goes wrong there."""
         if self.problem is not None:
             raise UncheckableError(self.problem)
         before = _LIMITS.set(_Limits(bounds))
         try:
             yield
-        except (_TooMuch, TimeoutError, RecursionError):
+        except (_OutOfBounds, TimeoutError, RecursionError):
             raise UncheckableError(_TOO_MUCH) from None
         except Exception as error:  # noqa: BLE001 - as above: a pattern, for one, is read when it is used
-            raise UncheckableError(_said(error)) from None
+            raise UncheckableError(_describe_error(error)) from None
         finally:
             _LIMITS.reset(before)
 
@@ -114,20 +114,20 @@ def bounded_schema(schema: Mapping[str, Any]) -> BoundedSchema:
         return BoundedSchema(schema)  # no JSON: a plugin's, or nested too deep
     if len(text) > MAX_SCHEMA:
         return BoundedSchema({}, f"it has {len(text):,} characters, more than {MAX_SCHEMA:,}")
-    return _compiled(text)
+    return _compile(text)
 
 
 @lru_cache(maxsize=4096)
-def _compiled(text: str) -> BoundedSchema:
+def _compile(text: str) -> BoundedSchema:
     return BoundedSchema(json.loads(text))
 
 
-class _TooMuch(Exception):
+class _OutOfBounds(Exception):
     """The steps or the time are used up."""
 
 
 class _Limits:
-    """What is left for one value."""
+    """The bounds that are left for one value."""
 
     __slots__ = ("deadline", "pattern_seconds", "steps")
 
@@ -139,12 +139,12 @@ class _Limits:
     def step(self) -> None:
         self.steps -= 1
         if self.steps < 0:
-            raise _TooMuch
+            raise _OutOfBounds
         self.look_at_the_clock()
 
     def look_at_the_clock(self) -> None:
         if perf_counter() > self.deadline:
-            raise _TooMuch
+            raise _OutOfBounds
 
     def found(self, pattern: str, text: str) -> bool:
         self.look_at_the_clock()
@@ -158,21 +158,21 @@ class _Limits:
 _LIMITS: ContextVar[_Limits] = ContextVar("limits")
 
 
-def _validator(schema: Any) -> Any:
+def _make_validator(schema: Any) -> Any:
     from jsonschema.validators import Draft202012Validator, validator_for
     from referencing.jsonschema import EMPTY_REGISTRY
 
     draft: Any = validator_for(schema, default=Draft202012Validator)
     if (error := next(_metaschema(draft).iter_errors(schema), None)) is not None:
         raise ValueError(f"{error.json_path}: {error.message}")
-    schema = _of_one_draft(schema)
-    _require_whole(draft, schema)
-    return _bounded(draft)(schema, registry=EMPTY_REGISTRY)
+    schema = _drop_draft(schema)
+    _require_closed(draft, schema)
+    return _bound_keywords(draft)(schema, registry=EMPTY_REGISTRY)
 
 
 @lru_cache(maxsize=16)
 def _metaschema(draft: Any) -> Any:
-    """What validates schemas of the draft.
+    """Return the validator of schemas of the draft.
 
     Later drafts spread theirs over vocabularies that refer to each other dynamically; in one document it is five times
     as fast.
@@ -193,21 +193,21 @@ def _metaschema(draft: Any) -> Any:
     return draft(json.loads(text), registry=EMPTY_REGISTRY)
 
 
-def _of_one_draft(schema: Any) -> Any:
-    """The schema without `$schema`: where one stands, the library would leave the bounded keywords."""
+def _drop_draft(schema: Any) -> Any:
+    """Return the schema without `$schema`: where one stands, the library would leave the bounded keywords."""
     if isinstance(schema, list):
-        return [_of_one_draft(each) for each in schema]
+        return [_drop_draft(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        name: value if name in _VALUES else _of_one_draft(value)
+        name: value if name in _VALUES else _drop_draft(value)
         for name, value in schema.items()
         if name != "$schema" or not isinstance(value, str)
     }
 
 
-def _require_whole(draft: Any, schema: Any) -> None:
-    """Raises where a reference leads nowhere or to another document, and for keywords that nobody bounds together."""
+def _require_closed(draft: Any, schema: Any) -> None:
+    """Raise where a reference leads nowhere or to another document, and for keywords that nobody bounds together."""
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import specification_with
@@ -231,14 +231,15 @@ def _require_whole(draft: Any, schema: Any) -> None:
 
 
 @lru_cache(maxsize=16)
-def _bounded(draft: Any) -> Any:
-    """The draft's validator with keywords that keep the limits, and with exact arithmetic."""
+def _bound_keywords(draft: Any) -> Any:
+    """Return the draft's validator with keywords that keep the limits, and with exact arithmetic."""
     from jsonschema import validators
 
     ours: dict[str, Callable[..., Any]] = {
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
+        # The library compares every two items of a list: 10,000 items take a minute, hashed ones some milliseconds.
         "uniqueItems": _unique_items,
         "multipleOf": _multiple_of,
         "divisibleBy": _multiple_of,
@@ -252,12 +253,14 @@ def _bounded(draft: Any) -> Any:
         validators={name: partial(_step, keyword) for name, keyword in keywords.items()},
         type_checker=draft.TYPE_CHECKER,
         id_of=draft.ID_OF,
-        applicable_validators=partial(_applied, draft._APPLICABLE_VALIDATORS),
+        # A private name of jsonschema (4.25): in older drafts a `$ref` hides its siblings, which only that function
+        # knows.
+        applicable_validators=partial(_apply, draft._APPLICABLE_VALIDATORS),
     )
 
 
-def _applied(keywords_of: Callable[[Any], Any], schema: Any) -> Any:
-    """A schema is applied: also where it has no keyword, as in the items of a list that may be anything."""
+def _apply(keywords_of: Callable[[Any], Any], schema: Any) -> Any:
+    """Look at the clock before a schema is applied, also one without keywords, as of the items of any list."""
     if (limits := _LIMITS.get(None)) is not None:
         limits.look_at_the_clock()
     return keywords_of(schema)
@@ -270,13 +273,13 @@ def _step(keyword: Callable[..., Any], validator: Any, value: Any, instance: Any
 
 def _unevaluated(keyword: Callable[..., Any], validator: Any, value: Any, instance: Any, schema: Any) -> Any:
     if isinstance(instance, list | dict) and len(instance) > MAX_UNEVALUATED:
-        raise _TooMuch
+        raise _OutOfBounds
     return keyword(validator, value, instance, schema)
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
     if validator.is_type(instance, "string") and not _LIMITS.get().found(pattern, instance):
-        yield _error(f"{instance!r} does not match {pattern!r}")
+        yield _make_error(f"{instance!r} does not match {pattern!r}")
 
 
 def _pattern_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Any) -> Iterator[Any]:
@@ -301,21 +304,21 @@ def _additional_properties(validator: Any, allowed: Any, instance: Any, schema: 
             yield from validator.descend(instance[name], allowed, path=name)
     elif found := sorted(extras):
         verb = "was" if len(found) == 1 else "were"
-        yield _error(f"Additional properties are not allowed ({', '.join(map(repr, found))} {verb} unexpected)")
+        yield _make_error(f"Additional properties are not allowed ({', '.join(map(repr, found))} {verb} unexpected)")
 
 
 def _unique_items(validator: Any, unique: bool, instance: Any, schema: Any) -> Iterator[Any]:
-    if unique and validator.is_type(instance, "array") and len({*map(_frozen, instance)}) < len(instance):
-        yield _error(f"{instance!r} has non-unique elements")
+    if unique and validator.is_type(instance, "array") and len({*map(_freeze, instance)}) < len(instance):
+        yield _make_error(f"{instance!r} has non-unique elements")
 
 
 def _multiple_of(validator: Any, factor: float, instance: Any, schema: Any) -> Iterator[Any]:
     if validator.is_type(instance, "number") and not _is_multiple(instance, factor):
-        yield _error(f"{instance!r} is not a multiple of {factor}")
+        yield _make_error(f"{instance!r} is not a multiple of {factor}")
 
 
 def _is_multiple(number: float, factor: float) -> bool:
-    """As the decimal numbers that both are written as: 0.29 is a multiple of 0.01."""
+    """Return whether it is a multiple by the decimal numbers that both are written as: 0.29 is one of 0.01."""
     if isinstance(number, float) and not isfinite(number):
         return False
     return (_decimal(number) / _decimal(factor)).denominator == 1
@@ -325,22 +328,22 @@ def _decimal(number: float) -> Fraction:
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
-def _frozen(value: Any) -> Any:
-    """A hashable value, equal where JSON values are: 1 equals 1.0, but true is no number."""
+def _freeze(value: Any) -> Any:
+    """Return a hashable value, equal where JSON values are: 1 equals 1.0, but true is no number."""
     if isinstance(value, dict):
-        return frozenset((name, _frozen(each)) for name, each in value.items())
+        return frozenset((name, _freeze(each)) for name, each in value.items())
     if isinstance(value, list):
-        return tuple(map(_frozen, value))
+        return tuple(map(_freeze, value))
     return (value,) if isinstance(value, bool) else value
 
 
-def _error(message: str) -> Exception:
+def _make_error(message: str) -> Exception:
     from jsonschema import ValidationError
 
     return ValidationError(message)
 
 
-def _said(error: Exception) -> str:
-    """What is wrong, in a line."""
+def _describe_error(error: Exception) -> str:
+    """Return what is wrong, in a line."""
     first = next(iter(str(error).splitlines()), "")
     return first[:200] if type(error) is ValueError else f"{type(error).__name__}: {first[:200]}".removesuffix(": ")

@@ -19,8 +19,8 @@ from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
-from pytest_agentbench.store.remote import without_credentials
-from pytest_agentbench.tools.mcp.launching import problem, server_refusal
+from pytest_agentbench.store.remote import strip_credentials
+from pytest_agentbench.tools.mcp.launching import find_problem, server_refusal
 from pytest_agentbench.workspaces.containers.compose import compose_problem
 from pytest_agentbench.workspaces.containers.daemon import docker_problem
 from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
@@ -79,7 +79,7 @@ class Models:
         """What `live` sends."""
         for base_url, variable in self._asked:
             key = f"with the key in {variable}" if variable is not None else "without a key"
-            yield f"GET {without_credentials(base_url)}/models {key}"
+            yield f"GET {strip_credentials(base_url)}/models {key}"
 
     async def examine(self, *, live: bool) -> list[Finding]:
         """A finding for each model. Each endpoint is asked once, where this is `live`, else none."""
@@ -202,7 +202,7 @@ def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, 
         return Finding(_SERVERS, label, None, f"is at {server.url}; it is asked when a run needs it", needed=True)
     sandbox = server.sandbox or profile.sandbox
     kind = sandbox.type if isinstance(sandbox, SandboxSettings) else sandbox
-    missing = problem(server, os.environ, "docker" if kind == "docker" else "local")
+    missing = find_problem(server, os.environ, "docker" if kind == "docker" else "local")
     return Finding(_SERVERS, label, missing is None, missing or server.command, needed=True)
 
 

@@ -21,7 +21,7 @@ from pytest_agentbench.sources.discovery import find_cases
 from pytest_agentbench.sources.items import CodeNotRun
 from pytest_agentbench.sources.rows import BadRow, read_rows, row_case
 from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
-from pytest_agentbench.tools.fetching import web_fetcher
+from pytest_agentbench.tools.fetching import make_web_fetch
 from pytest_agentbench.workspaces.containers.images import is_local
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -129,7 +129,7 @@ def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Regist
         tools=registry.tools,
         sandbox_spec=sandbox,
         search=registry.search,
-        fetch=web_fetcher(profile.network, asyncio.to_thread),
+        fetch=make_web_fetch(profile.network, asyncio.to_thread),
         network=profile.network,
     )
     context.toolbox()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from pytest_agentbench.models.prompts import clipped
+from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.records.case import Case, Expectation, Rubric
 from pytest_agentbench.records.run import MessageEvent, RunArtifact, ToolCallEvent, ToolResultEvent, TraceEvent
 from pytest_agentbench.terminal_text import visible
@@ -46,13 +46,13 @@ def _title(text: str) -> Iterator[Line]:
 
 
 def _text(text: str, limit: int = MAX_MESSAGE, indent: str = "  ") -> Iterator[Line]:
-    for line in visible(clipped(text, limit)).splitlines() or [""]:
+    for line in visible(clip_middle(text, limit)).splitlines() or [""]:
         yield f"{indent}{line}", _PLAIN
 
 
 def _line(text: str) -> str:
     """A name or a message, which may hold line breaks, within a line of ours."""
-    return on_a_line(clipped(text, MAX_EVENT))
+    return on_a_line(clip_middle(text, MAX_EVENT))
 
 
 def _task(case: Case) -> Iterator[Line]:
@@ -146,7 +146,7 @@ def _changes(run: RunArtifact) -> Iterator[Line]:
     yield from _title("What it changed in its folder")
     for change in run.changes or ():
         yield f"  {_line(change.sentence)}", {"bold": True}
-        for line in visible(clipped(change.diff or "", MAX_DIFF)).splitlines():
+        for line in visible(clip_middle(change.diff or "", MAX_DIFF)).splitlines():
             yield f"    {line}", _DIFF.get(line[:1], _PLAIN)
     if untold is not None:
         yield f"  {_line(untold)}", {"yellow": True}

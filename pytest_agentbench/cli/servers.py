@@ -22,9 +22,15 @@ from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableEr
 from pytest_agentbench.records.case import McpServer, SandboxSettings
 from pytest_agentbench.store.contents import refuse_links
 from pytest_agentbench.store.redaction import Redactor
-from pytest_agentbench.tools.mcp.catalogue import CATALOGUES, Catalogues, catalogue_key
+from pytest_agentbench.tools.mcp.catalogue import CATALOGUES, Catalogues, make_catalogue_key
 from pytest_agentbench.tools.mcp.connection import Connection
-from pytest_agentbench.tools.mcp.launching import ServerSandboxes, launch_server, problem, server_refusal, server_spec
+from pytest_agentbench.tools.mcp.launching import (
+    ServerSandboxes,
+    find_problem,
+    launch_server,
+    server_refusal,
+    server_spec,
+)
 from pytest_agentbench.tools.mcp.servers import Listing
 from pytest_agentbench.workspaces.sandboxes.base import Process, SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
@@ -151,7 +157,7 @@ class StartedServers:
         begun = time.perf_counter()
         try:
             spec = self._spec(name, server)
-            key = catalogue_key(name, server, spec, os.environ)
+            key = make_catalogue_key(name, server, spec, os.environ)
             kept = None if refresh else self._catalogues.get(key)
             if kept is not None:
                 return Asked(name, kept)
@@ -181,7 +187,7 @@ class StartedServers:
     def _connection(self, name: str, server: McpServer, spec: SandboxSpec | None) -> Connection:
         if (refused := server_refusal(name, server, self._declared.root, self._declared.profile)) is not None:
             raise ConfigError(f"MCP server {name}: {refused}")
-        if (missing := problem(server, os.environ, spec.kind if spec is not None else "local")) is not None:
+        if (missing := find_problem(server, os.environ, spec.kind if spec is not None else "local")) is not None:
             raise UnavailableError(f"MCP server {name}: {missing}")
 
         async def launched() -> Process:

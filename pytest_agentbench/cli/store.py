@@ -164,13 +164,13 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
 def run_prune(args: argparse.Namespace) -> int:
     """Print a line for each reason to remove something, and the sum."""
     from pytest_agentbench.store.contents import Contents
-    from pytest_agentbench.store.maintenance import is_at_work, remove, waste
+    from pytest_agentbench.store.maintenance import find_waste, is_session_running, remove_waste
 
     contents = Contents(args.output)
     found: Counter[str] = Counter()
     code = files = size = 0
-    for each in waste(contents, unreadable=args.unreadable):
-        if not args.dry_run and is_at_work(args.output):  # one may begin at any time
+    for each in find_waste(contents, unreadable=args.unreadable):
+        if not args.dry_run and is_session_running(args.output):  # one may begin at any time
             print(f"{args.output}: {_AT_WORK}", file=sys.stderr)
             code = 1
             break
@@ -181,7 +181,7 @@ def run_prune(args: argparse.Namespace) -> int:
             for path in each.paths:
                 print(printable(path))
         else:
-            remove(args.output, each)
+            remove_waste(args.output, each)
     for reason, count in found.items():
         print(f"{count:>8,} {reason}")
     print(f"{'would remove' if args.dry_run else 'removed'} {files:,} files, {_readable(size)}")
@@ -256,7 +256,7 @@ def _lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterato
     from pytest_agentbench.store.documents import load_run
 
     for folder in contents.runs():
-        evaluated = [contents.folder(path) for path in contents.evaluated(folder)]
+        evaluated = [contents.folder(path) for path in contents.evaluation_folders(folder)]
         for name, (kind, _, _) in folder.files.items():
             if kind != "run" or not contents.is_in_use(folder, name):
                 continue

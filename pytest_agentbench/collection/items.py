@@ -89,7 +89,7 @@ class CaseItem(pytest.Function, _TextId):
         result = self.stash[RESULT]
         case, artifact, evaluation = result.case, result.artifact, result.evaluation
         if case is not None and artifact is not None and evaluation is not None and evaluation.outcome == "failed":
-            shown = self.stash[JOB].plan.lane.shown
+            shown = self.stash[JOB].plan.lane.redact_record
             text = failure_report(case, shown(artifact), shown(evaluation), trace_place(self, result))
             pytest.fail(text, pytrace=False)
 
@@ -109,7 +109,7 @@ def fetch(item: pytest.Item, runner: Any, servers: Any) -> Result:
     if isinstance(error, UnavailableError) and not item.config.stash[STRICT]:
         _skip(str(error))
     if isinstance(error, AgentbenchError):
-        artifact = result.artifact and item.stash[JOB].plan.lane.shown(result.artifact)
+        artifact = result.artifact and item.stash[JOB].plan.lane.redact_record(result.artifact)
         _fail(error_report(error, artifact, trace_place(item, result)))
     if error is not None:
         raise error

@@ -214,7 +214,9 @@ def _row(item: pytest.Item, job: Job, result: Result, outcome: str, call: pytest
     if outcome != "passed":
         artifact, evaluation = result.artifact, result.evaluation
         result = replace(
-            result, artifact=artifact and lane.shown(artifact), evaluation=evaluation and lane.shown(evaluation)
+            result,
+            artifact=artifact and lane.redact_record(artifact),
+            evaluation=evaluation and lane.redact_record(evaluation),
         )
     message = _message(call, result)
     if lane.redactor is None:

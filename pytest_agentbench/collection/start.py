@@ -73,7 +73,7 @@ class StoreWait:
             try:
                 problem = self.remote.close(self._say)
             except KeyboardInterrupt:
-                self.tell(self.remote.unsent())
+                self.tell(self.remote.describe_unsent())
                 raise
             if problem is not None:
                 self.tell(problem)
@@ -119,7 +119,7 @@ def _send(telemetry: Telemetry, job: Job, result: Result) -> None:
         return
     if result.reused and (evaluation is None or result.evaluation_reused):
         return
-    shown = job.plan.lane.shown
+    shown = job.plan.lane.redact_record
     telemetry.run(
         shown(artifact), evaluation and shown(evaluation), job.plan.model or job.plan.author, reused=result.reused
     )

@@ -134,14 +134,14 @@ class Annotations:
         return found
 
     def level(self, number: int) -> ComplexityLevel:
-        """Raises ConfigError for one that is not there."""
+        """Raise ConfigError for one that is not there."""
         if number not in self.levels:
             raise self._unknown(REQUIRED[1], "complexity level", str(number), map(str, self.levels))
         level = self.levels[number]
         return level if level.difficulty_score is not None else level.model_copy(update={"difficulty_score": number})
 
     def level_number(self, name: int | str, names: Mapping[str, int]) -> int:
-        """The number of a level that a row gives as a number, or by a name of `names` or of the file.
+        """Return the number of a level that a row gives as a number, or by a name of `names` or of the file.
 
         Raises ConfigError for one that is not there.
         """
@@ -152,7 +152,7 @@ class Annotations:
         return number
 
     def price(self, model: str) -> TokenPrice:
-        """Raises ConfigError for a model that is not there: `default` is none."""
+        """Raise ConfigError for a model that is not there: `default` is none."""
         if model not in self.prices:
             raise self._unknown(REQUIRED[2], "model", model, self.prices)
         return self.prices[model]
@@ -162,7 +162,10 @@ class Annotations:
 
 
 def read_annotations(folder: Path) -> Annotations:
-    """The five files of a folder, of which three must be there. Raises ConfigError with all that is wrong with them."""
+    """Return the five files of a folder, of which three must be there.
+
+    Raises ConfigError with all that is wrong with them.
+    """
     found: dict[str, Any] = {}
     problems: list[str] = []
     for name, kind in FILES.items():

@@ -157,7 +157,7 @@ def unique(name: str) -> WrapValidator:
 
 
 def duplicates(items: Iterable[Any], name: str) -> list[tuple[Loc, str]]:
-    """A problem for each item whose attribute `name` came before."""
+    """Return a problem for each item whose attribute `name` came before."""
     seen: set[Hashable] = set()
     found: list[tuple[Loc, str]] = []
     for index, item in enumerate(items):
@@ -169,7 +169,7 @@ def duplicates(items: Iterable[Any], name: str) -> list[tuple[Loc, str]]:
 
 
 def unregistered(names: Iterable[tuple[Loc, str]], known: Collection[str] | None, what: str) -> list[tuple[Loc, str]]:
-    """A problem for each name that is not registered."""
+    """Return a problem for each name that is not registered."""
     if known is None:
         return []
     return [(loc, f"unknown {what} {name!r}{suggest(name, known)}") for loc, name in names if name not in known]
@@ -182,12 +182,12 @@ def known_of(info: ValidationInfo) -> Known:
 
 
 def scope_of(info: ValidationInfo) -> Scope | None:
-    """The scope that `load` validates in, None where a model is made in Python."""
+    """Return the scope that `load` validates in, None where a model is made in Python."""
     return info.context if isinstance(info.context, Scope) else None
 
 
 def resolve_path(text: str, scope: Scope) -> str:
-    """The absolute path that a file's text names, symlinks resolved.
+    """Return the absolute path that a file's text names, symlinks resolved.
 
     :raises ValueError: it leaves the file's folder and the scope's root, or names something hidden there.
     """

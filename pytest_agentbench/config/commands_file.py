@@ -45,7 +45,7 @@ class _Command(Record):
 
 
 def read_commands(path: Path) -> dict[str, McpServer]:
-    """The servers of a commands.json by name, each with an absolute `cwd`; none where it is another tool's file.
+    """Return the servers of a commands.json by name, each with an absolute `cwd`; none where it is another tool's file.
 
     :raises ConfigError: with all problems of the file.
     """

@@ -25,7 +25,7 @@ _DOCKERFILE_VARIABLE = re.compile(r"\$(?:(?P<plain>\w+)|\{(?P<name>\w+)(?:(?P<si
 
 
 def base_images(dockerfile: Path) -> list[str]:
-    """The images that it starts from or copies from; not its own stages, nor `scratch`.
+    """Return the images that it starts from or copies from; not its own stages, nor `scratch`.
 
     Variables are filled in as in a build without `--build-arg`. One that has no value there stays as it is.
     """
@@ -48,12 +48,12 @@ def base_images(dockerfile: Path) -> list[str]:
 
 
 def downloads(dockerfile: Path) -> list[str]:
-    """Its ADD instructions that name no plain path: the daemon fetches URLs, whatever network the build has."""
+    """Return its ADD instructions that name no plain path: the daemon fetches URLs, whatever network the build has."""
     return [each for each in additions(dockerfile) if _NO_PLAIN_PATH.search(each)]
 
 
 def additions(dockerfile: Path) -> list[str]:
-    """Its ADD instructions, each of which may unpack archives."""
+    """Return its ADD instructions, each of which may unpack archives."""
     return [f"ADD {rest}" for name, rest in _instructions(dockerfile) if name == "ADD"]
 
 
@@ -67,7 +67,7 @@ def _defaults(rest: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _filled(text: str, given: Mapping[str, str]) -> str:
-    """The text with the values of its variables, `${NAME:-word}` and its kind too; what has none stays."""
+    """Return the text with the values of its variables, `${NAME:-word}` and its kind too; what has none stays."""
 
     def value(match: re.Match[str]) -> str:
         name, sign, word = match["plain"] or match["name"], match["sign"] or "", match["word"] or ""
@@ -278,6 +278,6 @@ class ComposeFile(Record):
 
 
 def load_compose(path: Path) -> ComposeFile:
-    """A case's compose file. Raises ConfigError with all of its problems."""
+    """Return a case's compose file. Raises ConfigError with all of its problems."""
     folder = str(path.resolve().parent)
     return load_in(path, ComposeFile, Scope(folder=folder, root=folder))

@@ -35,7 +35,7 @@ DATA_SUFFIXES = (".json", ".jsonl")
 
 
 def match_files(pattern: str, folder: str) -> list[Path]:
-    """The files that a path or glob pattern of a descriptor in `folder` names, in the order of their names.
+    """Return the files that a path or glob pattern of a descriptor in `folder` names, in the order of their names.
 
     A pattern matches .json and .jsonl files only, `**` any number of folders. Wildcards match no hidden names and no
     links to folders.
@@ -71,7 +71,7 @@ def data_file_problems(pattern: str, scope: Scope, otherwise: str = "") -> Itera
 
 
 def _all_below(places: Iterable[str]) -> list[str]:
-    """The folders and all below them, each once."""
+    """Return the folders and all below them, each once."""
     seen = dict.fromkeys(places)
     waiting = list(seen)
     while waiting:
@@ -82,7 +82,7 @@ def _all_below(places: Iterable[str]) -> list[str]:
 
 
 def _folders(place: str, part: str) -> Iterator[str]:
-    """The folders in a folder that one part of a pattern names. A link counts only where it is named in full."""
+    """Yield the folders in a folder that one part of a pattern names. A link counts only where it is named in full."""
     if not glob.has_magic(part):
         path = os.path.normpath(os.path.join(place, part))
         yield from (path,) if os.path.isdir(path) else ()
@@ -94,7 +94,7 @@ def _folders(place: str, part: str) -> Iterator[str]:
 
 
 def _names(place: str, part: str) -> list[str]:
-    """The names in a folder that one part of a pattern matches; none in a folder that cannot be read."""
+    """Return the names in a folder that one part of a pattern matches; none in a folder that cannot be read."""
     try:
         names = fnmatch.filter(os.listdir(place), part)
     except OSError:
@@ -127,7 +127,7 @@ def parse_template(text: str) -> tuple[str, ...]:
 
 
 def only_field(value: object) -> str | None:
-    """The field that a value names and nothing else: `answer` of "{{ answer }}". None for any other value."""
+    """Return the field that a value names and nothing else: `answer` of "{{ answer }}". None for any other value."""
     if not isinstance(value, str):
         return None
     try:
@@ -325,7 +325,7 @@ class DatasetDescriptor(ConfigFile):
 
     @property
     def local_source(self) -> str | None:
-        """The path that `source` names, as it is written; None where it names a dataset of the hub."""
+        """Return the path that `source` names, as it is written; None where it names a dataset of the hub."""
         place = (self.source or "").removeprefix("hf:")
         return place if place.startswith(_LOCAL) else None
 

@@ -58,14 +58,14 @@ class Document:
     place: Callable[[Loc], tuple[int, int]] | None = None
 
     def problem(self, loc: Loc, message: str, *, at_key: bool = False) -> Problem:
-        """A problem at the value that `loc` leads to, or as near as it gets; with `at_key`, at the value's key."""
+        """Return a problem at the value that `loc` leads to, or as near as it gets; with `at_key`, at the value's key."""
         line, column = self._place(loc, at_key) if self.place is None else self.place(loc)
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
         name = name.replace("\n", "\\n")  # a key may have lines, a problem has one
         return Problem(line, column, f"{name}: {message}" if name else message)
 
     def error(self, problems: Iterable[Problem]) -> ConfigError:
-        """All problems as one error, in the order of the file."""
+        """Return all problems as one error, in the order of the file."""
         unique = sorted(set(problems), key=lambda problem: (problem.line, problem.column, problem.message))
         return ConfigError("\n".join(f"{self.path}:{p.line}:{p.column}: {p.message}" for p in unique))
 
@@ -88,7 +88,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """The YAML file's document.
+    """Return the YAML file's document.
 
     :raises ConfigError: it cannot be read, is too large, or is no YAML that is safe to load.
     """

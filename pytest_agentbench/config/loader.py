@@ -21,7 +21,7 @@ _SLUG = "a slug (lower-case letters, digits, '_' and '-', beginning with a lette
 
 
 def load(path: Path, kind: type[M], known: Known = UNVERIFIED) -> M:
-    """The file as a model of `kind`. Names are verified against `known`.
+    """Return the file as a model of `kind`. Names are verified against `known`.
 
     :raises ConfigError: with all problems of the file, one `file:line:column: field: ...` a line.
     """
@@ -41,7 +41,7 @@ def load_in(path: Path, kind: type[M], scope: Scope) -> M:
 
 
 def validate(document: Document, kind: type[M] | TypeAdapter[M], scope: Scope) -> M:
-    """The document's data as `kind`.
+    """Return the document's data as `kind`.
 
     :raises ConfigError: with all problems of the document.
     """
@@ -63,7 +63,7 @@ def located(path: Path, problems: Iterable[tuple[Loc, str]]) -> ConfigError:
 
 
 def _prompt(name: str, scope: Scope) -> dict[str, Any]:
-    """The prompt's text in place of its path, so that the profile means the same wherever it lies."""
+    """Return the prompt's text in place of its path, so that the profile means the same wherever it lies."""
     path = resolve_file(name, scope)
     try:
         text = read_bytes(path).decode("utf-8-sig")
@@ -112,7 +112,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _written(loc: Loc, data: Any, *, missing: bool) -> Loc:
-    """The way as the file writes it: pydantic's has the names of union members and of key errors too."""
+    """Return the way as the file writes it: pydantic's has the names of union members and of key errors too."""
     way: list[int | str] = []
     for index, part in enumerate(loc):
         inside = (isinstance(data, dict) and part in data) or (
@@ -138,7 +138,7 @@ def _allowed(loc: Loc, kind: type[M] | TypeAdapter[M]) -> str:
 
 
 def _flat(node: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The schema with its references and alternatives followed."""
+    """Yield the schema with its references and alternatives followed."""
     if "$ref" in node:
         yield from _flat(definitions[node["$ref"].rpartition("/")[2]], definitions)
     for alternative in (*node.get("anyOf", ()), *node.get("oneOf", ())):

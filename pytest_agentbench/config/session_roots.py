@@ -303,7 +303,7 @@ def _only_one_below(folders: Sequence[Path], has_cases: Callable[[Path], bool]) 
 
 
 def _roots_below(folder: str, deep: int = _DEEPEST) -> Iterator[Path]:
-    """Each outermost root; those below it are not looked for."""
+    """Yield each outermost root; those below it are not looked for."""
     if _is_marked(folder):
         yield Path(folder)
         return
@@ -335,7 +335,7 @@ def _root_at(place: str, roots: SessionRoots) -> ConfigRoot:
 
 
 def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:
-    """A folder without configuration is none: it is part of what lies around it."""
+    """Return a folder without configuration is none: it is part of what lies around it."""
     if not _is_marked(place):
         return False
     real = Path(os.path.realpath(place))  # a link may lead out of a trusted folder

@@ -48,7 +48,7 @@ class RunnerSettings(BaseModel):
 
     @property
     def extras(self) -> dict[str, Any]:
-        """The fields that `llm_probe` does not know and hands on to the endpoint."""
+        """Return the fields that `llm_probe` does not know and hands on to the endpoint."""
         return dict(self.model_extra or {})
 
     @property

@@ -15,73 +15,76 @@ START_SECONDS = 180.0
 
 
 class Gateways:
-    """Watches over the start and the loss of workers in xdist's controller. Local workers are left to xdist."""
+    """A watch over the start and the loss of workers in xdist's controller. Local workers are left to xdist."""
 
     def __init__(self) -> None:
         self._starting: list[Any] = []
         self._timers: dict[str, threading.Timer] = {}
-        self._late: str | None = None
+        self._late_reason: str | None = None
         self._wanted = 0
         self._collected: set[str] = set()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self) -> Generator[None, object, object]:
-        """Starts all gateways one after the other. Raises UsageError for the first that does not."""
+        """Start all gateways one after the other. Raises UsageError for the first that does not start."""
         try:
             return (yield)
         except (Exception, KeyboardInterrupt) as error:
-            if not self._starting or (isinstance(error, KeyboardInterrupt) and self._late is None):
+            if not self._starting or (isinstance(error, KeyboardInterrupt) and self._late_reason is None):
                 raise
-            raise pytest.UsageError(_cannot_start(self._starting[0], self._late or error)) from error
+            raise pytest.UsageError(_describe_failed_start(self._starting[0], self._late_reason or error)) from error
         finally:
             self._starting.clear()
             self._stop_timer("gateway")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
-        """From here on xdist starts one after the other."""
+        """Note the gateways that xdist starts from here on, one after the other."""
         self._starting.extend(specs)
         self._wanted = len(specs)
         self._await_gateway()
 
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """One gateway is up; its worker has yet to say that it is ready."""
-        if self._awaited(node):
-            self._start_timer(node.gateway.id, self._not_ready, node)
+        """Wait for the next gateway: this one is up, and its worker has yet to say that it is ready."""
+        if self._is_awaited(node):
+            self._start_timer(node.gateway.id, self._report_not_ready, node)
         if self._starting:
             self._starting.pop(0)
             self._await_gateway()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
-        """It is."""
+        """Stop waiting for the worker: it is ready."""
         self._stop_timer(node.gateway.id)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any) -> None:
-        """Once all have collected, the cases are dealt, and the others can take over what a lost worker had."""
+        """Note a worker that has collected.
+
+        Once all have, the cases are dealt, and the others can take over what a lost worker had.
+        """
         self._collected.add(node.gateway.id)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Raises Exit where a worker elsewhere never came up: to start it again and again would change nothing."""
+        """Raise Exit where a worker elsewhere never came up: to start it again and again would change nothing."""
         self._stop_timer(node.gateway.id)
-        if error and self._awaited(node):
-            pytest.exit(_cannot_start(node.gateway.spec, error), returncode=pytest.ExitCode.USAGE_ERROR)
+        if error and self._is_awaited(node):
+            pytest.exit(_describe_failed_start(node.gateway.spec, error), returncode=pytest.ExitCode.USAGE_ERROR)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Raises Exit where xdist could not replace a worker that was lost."""
+        """Raise Exit where xdist could not replace a worker that was lost."""
         from execnet import HostNotFound, RemoteError
 
         try:
             return (yield)
         except (OSError, EOFError, HostNotFound, RemoteError) as error:
-            if not _of_a_start(error):
+            if not _is_of_start(error):
                 raise
             pytest.exit(
-                f"a worker was lost and could not be started again: {_reason(error)}; finished runs are stored. "
+                f"a worker was lost and could not be started again: {_describe_reason(error)}; finished runs are stored. "
                 "--max-worker-restart=0 lets the other workers take over what it had",
                 returncode=pytest.ExitCode.TESTS_FAILED,
             )
@@ -89,7 +92,7 @@ class Gateways:
             for name in tuple(self._timers):
                 self._stop_timer(name)
 
-    def _awaited(self, node: Any) -> bool:
+    def _is_awaited(self, node: Any) -> bool:
         return not node.gateway.spec.popen and len(self._collected) < self._wanted
 
     def _await_gateway(self) -> None:
@@ -98,11 +101,11 @@ class Gateways:
             self._start_timer("gateway", self._interrupt)
 
     def _interrupt(self) -> None:
-        """The main thread waits for bytes of a socket, and only a signal ends that."""
-        self._late = f"no answer within {START_SECONDS:g} s; a socket server serves one worker at a time"
+        """Send a signal to the main thread: it waits for bytes of a socket, and nothing else ends that."""
+        self._late_reason = f"no answer within {START_SECONDS:g} s; a socket server serves one worker at a time"
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    def _not_ready(self, node: Any) -> None:
+    def _report_not_ready(self, node: Any) -> None:
         node.notify_inproc("errordown", node=node, error=f"not ready within {START_SECONDS:g} s")
 
     def _start_timer(self, name: str, late: Any, *args: Any) -> None:
@@ -115,22 +118,23 @@ class Gateways:
             timer.cancel()
 
 
-def _of_a_start(error: BaseException) -> bool:
-    """Whether xdist raised it while it started a worker."""
+def _is_of_start(error: BaseException) -> bool:
+    """Return whether xdist raised the error while it started a worker."""
+    # xdist (3.8) raises the same types for a broken start as for a lost connection: only the frames tell them apart.
     return any(frame.f_code.co_name == "setup_node" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
-def _cannot_start(spec: Any, error: object) -> str:
+def _describe_failed_start(spec: Any, error: object) -> str:
     keys = ("popen", "ssh", "socket", "via", "chdir")
     where = "//".join(f"{key}={getattr(spec, key)}" for key in keys if getattr(spec, key))
     hint = ""
     if "rsync root" in str(error):
         hint = "; with workers elsewhere name no files: use testpaths, a suite or -k, and write options as --name=value"
-    return f"worker {spec.id} ({where}) cannot start: {_reason(error)}{hint}"
+    return f"worker {spec.id} ({where}) cannot start: {_describe_reason(error)}{hint}"
 
 
-def _reason(error: object) -> str:
-    """What happened, in a line: of a worker's traceback the last one."""
+def _describe_reason(error: object) -> str:
+    """Return what happened, in a line: of a worker's traceback the last one."""
     if isinstance(error, EOFError):
         return "the connection was closed; what the other end says of it is in its own output"
     said = ["", *str(error).strip().splitlines()][-1].strip()

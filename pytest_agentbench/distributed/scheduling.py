@@ -14,11 +14,11 @@ from pytest_agentbench.engine.driver import WINDOW
 
 
 class RunAheadScheduling(LoadScheduling):
-    """What differs from LoadScheduling in sessions with cases; without cases it is LoadScheduling.
+    """A schedule for sessions with cases, whose workers run ahead; without cases it is LoadScheduling.
 
     - The whole share is sent at once, in blocks dealt to the workers in turn: files stay together, durations even out.
     - No worker is sent home before all are nearly done, so a dead worker's share moves to the living at once. What it
-      may have had in flight is marked suspect and runs alone, when pytest is on it: a second crash names the culprit.
+    may have had in flight is marked suspect and runs alone, when pytest is on it: a second crash names the culprit.
     - When xdist may replace no more of the dead, the living still make up for them, and are sent home at the end.
     """
 
@@ -31,12 +31,15 @@ class RunAheadScheduling(LoadScheduling):
         self.doubtful: set[str] = set()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        """One that took the place of a dead worker, and was sent home before it had collected, is not asked again."""
+        """Note what a worker collected.
+
+        One that took the place of a dead worker, and was sent home before it had collected, is not asked again.
+        """
         if node in self.node2pending:
             super().add_node_collection(node, collection)
 
     def schedule(self) -> None:
-        """Deals the shares once every worker has collected."""
+        """Deal the shares once every worker has collected."""
         first, *others = self.node2collection.values()
         if self.collection is None and all(ids == first for ids in others):  # else xdist reports the difference
             self.ahead = self.link.cases > 0  # announced on the same wire, before the collection itself
@@ -50,38 +53,45 @@ class RunAheadScheduling(LoadScheduling):
 
     @property
     def nodes(self) -> list[Any]:
-        """The workers; none where xdist looks for whom to send home because it may restart no more of them."""
-        return [] if self._goes_on and not self.tests_finished else list(self.node2pending)
+        """Return the workers; none where xdist looks for whom to send home because it may restart no more of them."""
+        return [] if self._makes_up and not self.tests_finished else list(self.node2pending)
 
     @property
-    def _goes_on(self) -> bool:
-        """Whether the living are to make up for one that xdist did not replace: then nobody but this ends them."""
+    def _makes_up(self) -> bool:
+        """Return whether the living are to make up for one that xdist did not replace:
+        then nobody but this ends them.
+        """
         return self.ahead and self.link.no_more_restarts
 
     def check_schedule(self, node: Any, duration: float = 0) -> None:
-        """Called after every item; there is something to deal only when a worker died."""
+        """Deal again after an item: there is something to deal only when a worker died."""
         if not self.ahead:
             super().check_schedule(node, duration)
             return
         self._deal()
-        if self._goes_on and self.tests_finished:
+        if self._makes_up and self.tests_finished:
             for each in self.node2pending:
                 if not each.shutting_down:
                     each.shutdown()
 
     def remove_node(self, node: Any) -> str | None:
-        """A worker is gone: what it may have had in flight becomes suspect."""
+        """Forget a worker that is gone: what it may have had in flight becomes suspect."""
         pending = self.node2pending[node]
         if self.ahead and pending:
             assert self.collection is not None
+            # The first pending item is xdist's culprit, though it may only have been waited for: run it once more
+            # before blaming it.
             if pending[0] not in self.suspects:
                 self.doubtful.add(self.collection[pending[0]])
+            # The worker ran ahead: any of the items within its window may have brought it down, not only pytest's.
             self.suspects.update(pending[: (1 + WINDOW) * self.link.in_flight])
         crashed: str | None = super().remove_node(node)
         return crashed
 
     def hand_on(self, nodeid: str, crash: str) -> bool:
-        """Whether another worker takes over an item whose worker crashed: to run it again alone, or to report it."""
+        """Return whether another worker takes over an item whose worker crashed: to run it again alone, or to report
+        it.
+        """
         decided = nodeid in self.link.decided  # it died just after its report
         if nodeid in self.doubtful:
             self.doubtful.remove(nodeid)

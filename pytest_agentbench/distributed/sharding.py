@@ -15,7 +15,7 @@ _OUTPUT = "agentbench_selection"
 
 
 class Sharding:
-    """Keeps what part `part` of `parts` (from 1) is to run of the selected items, and knows where each of them came.
+    """One part of a session: keeps what part `part` of `parts` (from 1) is to run, and knows where each item came.
 
     Cases are dealt in turn in the order of their first items; a case's models and repetitions stay together. Tests that
     are no cases are all of part 1. In xdist's controller it learns from the workers what they kept.
@@ -29,11 +29,11 @@ class Sharding:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all cases went to other parts."""
+        """Return whether all cases went to other parts."""
         return self.kept == 0 and self.selection is not None and self.selection[0] > 0
 
     def facts(self, nodeids: Iterable[str]) -> dict[str, Any]:
-        """What report.json's `session` says of the part that made these runs."""
+        """Return what report.json's `session` says of the part that made these runs."""
         if self.selection is None:
             return {"shard": f"{self.part}/{self.parts}", "selection": None}
         runs, digest, inputs = self.selection
@@ -43,7 +43,7 @@ class Sharding:
 
     @pytest.hookimpl(trylast=True)  # -k and -m have chosen by then, --ff and --nf have not moved anything yet
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Deselects the items of the other parts."""
+        """Deselect the items of the other parts."""
         dealt: dict[str, int] = {}
         digest, runs = hashlib.sha256(), 0
         kept: list[pytest.Item] = []
@@ -58,7 +58,7 @@ class Sharding:
                 if mine:
                     self.places[item.nodeid] = runs
                 runs += 1
-        self.kept, self.selection = len(kept), (runs, digest.hexdigest(), _inputs(items))
+        self.kept, self.selection = len(kept), (runs, digest.hexdigest(), _digest_inputs(items))
         if hasattr(config, "workeroutput"):
             config.workeroutput[_OUTPUT] = (self.kept, *self.selection)
         if gone:
@@ -67,29 +67,29 @@ class Sharding:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Extra attributes of reports travel from xdist's workers."""
+        """Add an item's place to its report: extra attributes of reports travel from xdist's workers."""
         report = yield
         report.agentbench_place = self.places.get(item.nodeid)  # type: ignore[attr-defined]
         return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """The controller collects nothing itself."""
+        """Note an item's place in the controller, which collects nothing itself."""
         place = getattr(report, "agentbench_place", None)
         if place is not None:
             self.places[report.nodeid] = place
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker that ended without a crash tells what it selected from."""
+        """Note what a worker that ended without a crash selected from."""
         found = getattr(node, "workeroutput", {}).get(_OUTPUT)
         if found is not None:
             self.kept, *selection = found
             self.selection = tuple(selection)
 
 
-def _inputs(items: Iterable[pytest.Item]) -> str:
-    """The hash of the files that the cases come from and of the profiles that they are run and judged under."""
+def _digest_inputs(items: Iterable[pytest.Item]) -> str:
+    """Return the hash of the files that the cases come from and of the profiles that they are run and judged under."""
     found = [(item.path, item.stash[JOB].plan) for item in items if JOB in item.stash]
     digest = hashlib.sha256()
     for path in dict.fromkeys(path for path, _ in found):

@@ -21,49 +21,49 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class ReportPacker:
-    """In a worker packs a report's row and properties into one string, in the controller takes them out again.
+    """A packer of a report's row and properties into one string in a worker, and out of it in the controller.
 
-    Nothing else is touched, nor properties that JSON would change. The row is on its way into report.json anyhow.
-    Lone surrogates, which an agent may print or raise and execnet cannot carry, are written as escapes.
+    Nothing else is touched, nor properties that JSON would change. The row is on its way into report.json anyhow. Lone
+    surrogates, which an agent may print or raise and execnet cannot carry, are written as escapes.
     """
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_to_serializable(self) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
-        """Packs."""
+        """Pack row and properties into one string."""
         data = yield
         if data is not None:
-            packed = {name: data.pop(name) for name in (ROW, _PROPERTIES) if _packs(name, data.get(name))}
+            packed = {name: data.pop(name) for name in (ROW, _PROPERTIES) if _is_packable(name, data.get(name))}
             if packed:
                 data[_PACKED] = json.dumps(packed)
             for name in _TEXTS:
                 if data.get(name):
-                    data[name] = _sendable(data[name])
+                    data[name] = _make_sendable(data[name])
         return data
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_from_serializable(self, data: dict[str, Any]) -> Generator[None, object, object]:
-        """Unpacks."""
-        if (parcel := data.pop(_PACKED, None)) is not None:
-            packed = json.loads(parcel)
+        """Unpack row and properties."""
+        if (text := data.pop(_PACKED, None)) is not None:
+            packed = json.loads(text)
             if _PROPERTIES in packed:
                 packed[_PROPERTIES] = [tuple(each) for each in packed[_PROPERTIES]]
             data.update(packed)
         return (yield)
 
 
-def _packs(name: str, value: Any) -> bool:
+def _is_packable(name: str, value: Any) -> bool:
     if not value:
         return False
     return name == ROW or all(type(each) is tuple and all(type(part) in _PLAIN for part in each) for each in value)
 
 
-def _sendable(value: Any) -> Any:
+def _make_sendable(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {name: _sendable(each) for name, each in value.items()}
+        return {name: _make_sendable(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map(_sendable, value))
+        return type(value)(map(_make_sendable, value))
     return value
 
 
@@ -85,14 +85,15 @@ CHANNEL = "agentbench"
 
 
 def deal(indices: Sequence[int], workers: int) -> list[list[int]]:
-    """One share per worker: blocks of neighbours dealt in turn, each index exactly once."""
+    """Return one share per worker: blocks of neighbours dealt in turn, each index exactly once."""
+    # Eight blocks each: neighbours share files and servers, and a slow file still spreads over several workers.
     size = max(1, len(indices) // (8 * workers))
     blocks = [indices[i : i + size] for i in range(0, len(indices), size)]
     return [[index for block in blocks[number::workers] for index in block] for number in range(workers)]
 
 
 class ControllerLink:
-    """The controller's side: hands out channels, adds up what workers spend, keeps their limits, tells them to stop.
+    """The controller's side: hands out channels, adds up spending, keeps limits, tells workers to stop.
 
     `spend(part, spendings)` books what was paid, `drain(reason)` is for what a worker cannot go on after,
     `expect(runs)` is told how many runs all workers together are to make, by each of them, in a thread of its own.
@@ -124,7 +125,7 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Puts a private channel into what the worker is started with."""
+        """Put a private channel into what the worker is started with."""
         for gateway in node.nodemanager.group:  # also the one that others are reached through
             steady_socket(gateway)
         channel = node.workerinput[CHANNEL] = node.gateway.newchannel()
@@ -133,7 +134,10 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Ours for the default distribution; an explicit `--dist` is the user's, and its items run when reached."""
+        """Return our schedule for the default distribution.
+
+        An explicit `--dist` is the user's, and its items run when reached.
+        """
         if config.getoption("dist") != "load":
             return None
         from pytest_agentbench.distributed.scheduling import RunAheadScheduling
@@ -142,7 +146,7 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Counts as xdist is about to. Where a worker ended the session by itself, the others end theirs."""
+        """Count crashes as xdist is about to. Where a worker ended the session by itself, the others end theirs."""
         if error:
             from xdist.dsession import get_default_max_worker_restart
 
@@ -156,7 +160,10 @@ class ControllerLink:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """A crash is an error of the case, and with many runs in flight pytest's item is rarely the culprit."""
+        """Hand an item on whose worker crashed, or keep what is said of it.
+
+        A crash is an error of the case, and with many runs in flight pytest's item is rarely the culprit.
+        """
         report.when = "setup"
         hand_on = getattr(sched, "hand_on", None)
         if hand_on is not None and hand_on(crashitem, str(report.longrepr)):
@@ -165,7 +172,7 @@ class ControllerLink:
             self.unplaced.append(str(report.longrepr))
 
     def tell(self, order: Literal["drain", "stop"], reason: str) -> None:
-        """Sends an order to every worker, once; to those that start later too."""
+        """Send an order to every worker, once; to those that start later too."""
         if order in self.told:
             return
         self.told[order] = reason
@@ -173,18 +180,18 @@ class ControllerLink:
             line.send((order, reason))
 
     def ended(self, number: int) -> None:
-        """Remembers which signal ended this process, or a worker and so the session."""
+        """Note which signal ended this process, or a worker and so the session."""
         self.ended_by = number
 
     def close(self) -> None:
-        """Ends the threads."""
+        """End the threads of all lines."""
         self.throttles.close()
         for line in self.lines:
             line.close()
 
     def _receive(self, line: Line, message: Sequence[Any] | None) -> None:
         if message is None:
-            self._gone(line)
+            self._drop_line(line)
             return
         kind, *rest = message
         if kind == "cases":
@@ -207,6 +214,6 @@ class ControllerLink:
         else:
             self.throttles.receive(line, message)
 
-    def _gone(self, line: Line) -> None:
+    def _drop_line(self, line: Line) -> None:
         line.close()
         self.throttles.gone(line)

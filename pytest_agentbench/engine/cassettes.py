@@ -114,7 +114,7 @@ def kept(tape: Tape | None) -> Iterator[None]:
             yield
         except asyncio.CancelledError:
             if tape is not None:
-                tape.interrupted()
+                tape.forget_cut_off()
             raise
         finally:
             if tape is not None:
@@ -132,7 +132,7 @@ def run_kept(tape: Tape | None) -> Iterator[None]:
             yield
         except asyncio.CancelledError:
             if tape is not None and not records_run(tape):
-                tape.interrupted()
+                tape.forget_cut_off()
                 tape.save()
             raise
 
@@ -147,7 +147,7 @@ def run_ended(
     """
     if tape is None:
         return elapsed, None, None
-    seconds, state = tape.seconds(elapsed), tape.state()
+    seconds, state = tape.settle_seconds(elapsed), tape.take_state()
     if status != "provider_error" or status in case.expects_status or not records_run(tape):
         try:
             tape.save()
@@ -158,7 +158,7 @@ def run_ended(
 
 def paid(tape: Tape | None, usages: list[Usage]) -> list[Usage]:
     """Of these, what was paid for now."""
-    return usages if tape is None else tape.paid(usages)
+    return usages if tape is None else tape.take_paid(usages)
 
 
 def _is_off(services: Services, job: Job) -> bool:

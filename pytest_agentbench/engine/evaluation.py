@@ -159,7 +159,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         identity = verdict_identity(services, job, case, artifact)  # there may be more on it now
     evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity, research, grades)
     if tape is not None:
-        evaluation = evaluation.model_copy(update={"cassette": tape.state()})
+        evaluation = evaluation.model_copy(update={"cassette": tape.take_state()})
     result.evaluation = evaluation
     prompts = judgement.prompts if judgement else ()
     result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation, prompts)
@@ -181,13 +181,13 @@ async def _judge(
     profile = plan.evaluation_profile
     if not wants_judge(case, profile, graders) or not is_judged(case, artifact):
         return None
-    shown, redact = plan.lane.shown(artifact), redaction_of(profile, plan.lane.redactor)
+    shown, redact = plan.lane.redact_record(artifact), redaction_of(profile, plan.lane.redactor)
     own = (grader.assessment(case, shown, profile, redact) for grader in graders)
     try:
         judgement = await judge(
             case,
             shown,
-            [plan.lane.shown(check) for check in checks],
+            [plan.lane.redact_record(check) for check in checks],
             profile,
             lambda config: services.client(plan.judges[config.judge_id], tape),
             backends=services.registry.judges if tape is None else taped_judges(services.registry.judges, tape),

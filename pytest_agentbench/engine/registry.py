@@ -23,7 +23,7 @@ from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.registry import BUILTIN_RUNNERS
 from pytest_agentbench.tools.base import Search, Tool
 from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS
-from pytest_agentbench.tools.web_tools import configured_search
+from pytest_agentbench.tools.web_tools import find_search
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ def build_registry(hook: Any = None) -> Registry:
             "model provider", "model_provider", {}, hook.pytest_agentbench_model_providers() if hook else ()
         ),
         graders=dict(_merge("grader", "", {}, hook.pytest_agentbench_graders() if hook else ())),  # of packs: by parts
-        search=(hook.pytest_agentbench_web_search() if hook else None) or configured_search(os.environ),
+        search=(hook.pytest_agentbench_web_search() if hook else None) or find_search(os.environ),
     )
 
 

@@ -14,16 +14,16 @@ from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.records.case import Case, McpServer, Model
 from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.tools.base import Search, SearchResult
-from pytest_agentbench.tools.fetching import WEB_FETCH, Fetch, Page, taped_fetch, web_fetcher
-from pytest_agentbench.tools.mcp.catalogue import CataloguedServer, catalogue_key
+from pytest_agentbench.tools.fetching import WEB_FETCH, Fetch, Page, make_taped_fetch, make_web_fetch
+from pytest_agentbench.tools.mcp.catalogue import CataloguedServer, make_catalogue_key
 from pytest_agentbench.tools.mcp.connection import Connection
 from pytest_agentbench.tools.mcp.launching import (
     ServerSandboxes,
-    headers_of,
+    expand_headers,
+    find_problem,
     launch_server,
-    problem,
+    list_variables,
     server_spec,
-    variables_of,
 )
 from pytest_agentbench.tools.mcp.servers import (
     RunServers,
@@ -34,7 +34,7 @@ from pytest_agentbench.tools.mcp.servers import (
     list_servers,
 )
 from pytest_agentbench.tools.web_client import Hop
-from pytest_agentbench.tools.web_tools import WEB_SEARCH, taped_search
+from pytest_agentbench.tools.web_tools import WEB_SEARCH, make_taped_search
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ async def start_servers(
     ready: dict[str, ToolServer] = {}
     missing = []
     for name, server in servers.items():
-        services.redactor.know(variables_of(server))
-        services.redactor.know_values({**server.env, **headers_of(server, os.environ)})
+        services.redactor.know(list_variables(server))
+        services.redactor.know_values({**server.env, **expand_headers(server, os.environ)})
         made = _server(services, job, name, server, sandboxes)
         if tape is not None and tape.mode(cassette_server_name(name)) != "off":
             ready[name] = TapedServer(name, made, tape)
@@ -76,9 +76,9 @@ def _server(services: Services, job: Job, name: str, server: McpServer, sandboxe
         spec = server_spec(services.sandboxes, name, server, job.plan.run_profile.sandbox_settings)
     except UnavailableError as error:
         return UnavailableServer(f"MCP server {name!r}: {error}")
-    key = catalogue_key(name, server, spec, os.environ)
+    key = make_catalogue_key(name, server, spec, os.environ)
     kind = "local" if spec is None else spec.kind
-    missing = problem(server, os.environ, kind) if services.catalogues.get(key) is None else None
+    missing = find_problem(server, os.environ, kind) if services.catalogues.get(key) is None else None
     if missing is not None:
         return UnavailableServer(f"MCP server {name!r}: {missing}")
 
@@ -104,7 +104,7 @@ def web_search(services: Services, case: Case, model: Model, tape: Tape | None) 
         return _scripted_search(services.scripts, case)
     if tape is None or tape.mode(WEB_SEARCH) == "off":
         return services.registry.search
-    return taped_search(services.registry.search, tape)
+    return make_taped_search(services.registry.search, tape)
 
 
 def web_fetch(
@@ -115,8 +115,8 @@ def web_fetch(
         return None
     if model.scripted:
         return _scripted_fetch(services.scripts, case)
-    fetch = web_fetcher(network, services.threads.run)
-    return fetch if tape is None or tape.mode(WEB_FETCH) == "off" else taped_fetch(fetch, tape)
+    fetch = make_web_fetch(network, services.threads.run)
+    return fetch if tape is None or tape.mode(WEB_FETCH) == "off" else make_taped_fetch(fetch, tape)
 
 
 def _scripted_search(scripts: Scripts, case: Case) -> Search:

@@ -18,8 +18,8 @@ from pytest_agentbench.config.shared_sections import ServerName
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, McpServer, SandboxSettings
-from pytest_agentbench.tools.mcp.catalogue import argument_files
-from pytest_agentbench.tools.mcp.launching import sandbox_of, server_refusal
+from pytest_agentbench.tools.mcp.catalogue import list_argument_files
+from pytest_agentbench.tools.mcp.launching import choose_sandbox, server_refusal
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
 
@@ -111,7 +111,7 @@ def _identity(job: Job, server: McpServer, *, free_port: bool) -> dict[str, Any]
     }
     if server.command is not None:
         found["files"] = _files(root, server)
-        found["sandbox"] = sandbox_of(server, job.plan.run_profile.sandbox_settings).model_dump(
+        found["sandbox"] = choose_sandbox(server, job.plan.run_profile.sandbox_settings).model_dump(
             exclude={"build_network"}
         )
     return {name: value for name, value in found.items() if value}
@@ -119,7 +119,7 @@ def _identity(job: Job, server: McpServer, *, free_port: bool) -> dict[str, Any]
 
 def _files(root: str, server: McpServer) -> dict[str, str]:
     """SHA-256 of the files among its arguments, and of a program of the config root's, by their paths."""
-    paths = argument_files(server)
+    paths = list_argument_files(server)
     if server.command is not None and os.path.dirname(server.command):
         program = os.path.join(server.cwd or "", server.command)
         paths += [program] if program.startswith(f"{root}/") else []

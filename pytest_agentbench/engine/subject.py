@@ -28,7 +28,7 @@ from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.store.fingerprints import canonical_json, fingerprint, run_fingerprint_input
-from pytest_agentbench.tools.base import Tool, needs_sandbox
+from pytest_agentbench.tools.base import Tool, require_sandbox
 from pytest_agentbench.tools.fetching import WEB_FETCH
 from pytest_agentbench.tools.web_tools import WEB_SEARCH
 from pytest_agentbench.workspaces.containers.compose import compose_digest
@@ -125,7 +125,7 @@ def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
 
 def _runs_commands(services: Services, case: Case) -> bool:
     tools = (services.registry.tools.get(name) for name in case.tools)
-    return any(tool is not None and tool.available is needs_sandbox for tool in tools)
+    return any(tool is not None and tool.available is require_sandbox for tool in tools)
 
 
 _GRADING = 2

@@ -19,7 +19,7 @@ from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import CustomCheck
 from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact
 from pytest_agentbench.runners.kinds import answers_with_files
-from pytest_agentbench.store.archives import OUTPUT_TYPE, whole_archive, whole_file
+from pytest_agentbench.store.archives import OUTPUT_TYPE, find_whole_archive, find_whole_file
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.workspaces.archive import ArchiveError, pack, unpack
 from pytest_agentbench.workspaces.changes import EMPTY, Snapshot, compare_snapshots, take_snapshot
@@ -63,7 +63,7 @@ def output_texts(output: str, artifacts: Iterable[OutputArtifact]) -> dict[str, 
 
     Those that are gone or damaged are left out.
     """
-    found = ((each.artifact_id, whole_file(Path(output), each.uri)) for each in artifacts)
+    found = ((each.artifact_id, find_whole_file(Path(output), each.uri)) for each in artifacts)
     return {name: _text(read_file(file)) for name, file in found if file is not None}
 
 
@@ -235,7 +235,7 @@ async def _restore(services: Services, job: Job, artifact: RunArtifact, result: 
 
 
 def _unpack(output: Path, path: str, workspace: Workspace) -> None:
-    archive = whole_archive(output, path)
+    archive = find_whole_archive(output, path)
     if archive is None:
         raise ArchiveError(f"{path} is missing or damaged")
     unpack(archive, workspace)

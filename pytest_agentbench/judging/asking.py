@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pytest_agentbench.errors import ProviderError
-from pytest_agentbench.models.prompts import clipped
+from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.models.replies import InvalidReply
 from pytest_agentbench.models.scripted_app import REPETITION_FIELD
 from pytest_agentbench.records.case import Model
@@ -168,7 +168,7 @@ def failures_text(what: str, failed: Sequence[tuple[str, str]]) -> str:
 
 def _reminder(reply: JudgeReply | ChatReply, problems: str) -> tuple[dict[str, str], dict[str, str]]:
     """The refused reply and what is wrong with it."""
-    quoted = clipped(reply.content or "(an empty reply)", MAX_QUOTED_REPLY)
+    quoted = clip_middle(reply.content or "(an empty reply)", MAX_QUOTED_REPLY)
     request = (
         f"Your reply does not keep the contract:\n{problems}\n"
         "Reply again, whole and in the form that was asked for, with nothing else."

@@ -19,7 +19,7 @@ from pytest_agentbench.judging.asking import (
 )
 from pytest_agentbench.judging.prompt import HOW_TO_READ, MAX_MESSAGE, MAX_OUTPUT
 from pytest_agentbench.judging.verdicts import structured
-from pytest_agentbench.models.prompts import Block, boundary_of, clipped, rendered
+from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
 from pytest_agentbench.models.scripted_app import ANSWER_SCHEMA, ONE_WORD
 from pytest_agentbench.records.case import Model
@@ -74,16 +74,16 @@ def answer_messages(question: str, reference: str, answer: str, compat: Compat =
     """The system and the user message of a request for a vote. `compat="v1"` asks for one word (seed 001)."""
     parts: list[str | Block] = []
     if question.strip():
-        parts += ["# Question", Block("question", clipped(question, MAX_MESSAGE)), ""]
-    parts += ["# Reference answer", Block("reference answer", clipped(reference, MAX_MESSAGE)), ""]
-    parts += ["# The agent's answer", Block("agent's answer", clipped(answer, MAX_OUTPUT)), ""]
-    boundary = boundary_of(parts)
+        parts += ["# Question", Block("question", clip_middle(question, MAX_MESSAGE)), ""]
+    parts += ["# Reference answer", Block("reference answer", clip_middle(reference, MAX_MESSAGE)), ""]
+    parts += ["# The agent's answer", Block("agent's answer", clip_middle(answer, MAX_OUTPUT)), ""]
+    boundary = compute_boundary(parts)
     parts.append(f"# Your verdict\n{ONE_WORD if compat else 'Reply with the JSON object now.'}")
     replies = ONE_WORD if compat else _JSON_REPLY
     system = _HOW_TO_JUDGE.replace("{how_to_reply}", replies).replace("{how_to_read}", HOW_TO_READ)
     return [
         {"role": "system", "content": system.replace("{boundary}", boundary)},
-        {"role": "user", "content": rendered(parts, boundary)},
+        {"role": "user", "content": render_parts(parts, boundary)},
     ]
 
 
@@ -118,7 +118,7 @@ def parse_word(text: str) -> AnswerVerdict:
     word = text.strip()
     if not word:
         raise InvalidReply("- the reply is empty")
-    return AnswerVerdict(correct=word == "Correct", reason=f"the judge replied {clipped(word, 200)!r}")
+    return AnswerVerdict(correct=word == "Correct", reason=f"the judge replied {clip_middle(word, 200)!r}")
 
 
 class _Reply(ReplyPart):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, read_file
 from pytest_agentbench.judging.verdicts import aggregate, numbered, parse_verdict, response_format
-from pytest_agentbench.models.prompts import Block, boundary_of, clipped, rendered
+from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
 from pytest_agentbench.records.case import Attachment, Case, Rubric
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult, JudgeVerdict
 from pytest_agentbench.records.run import (
@@ -73,7 +73,9 @@ def key_texts(case: Case, artifact: RunArtifact, texts: Texts) -> Iterator[str |
     room = MAX_OTHERS
     for path, text in texts.items():
         is_expected = path == expected
-        shown = "[not text]" if text is None else clipped(text, MAX_EXPECTED if is_expected else min(room, MAX_OTHER))
+        shown = (
+            "[not text]" if text is None else clip_middle(text, MAX_EXPECTED if is_expected else min(room, MAX_OTHER))
+        )
         if not is_expected:
             room -= len(shown)
             if room <= 0:
@@ -142,12 +144,12 @@ def judge_messages(
     """The system and the user message of a request for a verdict on one run. `texts` are those of its key outputs."""
     evidence = [*_evidence(case, artifact), *key_texts(case, artifact, texts)]
     parts = [*_target(case), *_measure(case, profile), *evidence, *_check_results(checks, artifact)]
-    boundary = boundary_of(parts)
+    boundary = compute_boundary(parts)
     asked = bool(numbered(case.expectations))
     form = _FORM % (_FORM_EXPECTATIONS if asked else "")
     contract = f"{HOW_TO_READ}\n\n{_HOW_TO_REPLY}".replace("{boundary}", boundary).replace("{form}", form)
     system = f"{profile.system_prompt or DEFAULT_SYSTEM_PROMPT}\n\n{contract}{_EXPECTATIONS_RULE if asked else ''}"
-    user = rendered([*parts, "\n# Your verdict\nReply with the JSON object now."], boundary)
+    user = render_parts([*parts, "\n# Your verdict\nReply with the JSON object now."], boundary)
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
@@ -157,14 +159,14 @@ def judge_messages(
 def _target(case: Case) -> _Parts:
     yield f"# Evaluation target\n\n## Task: {' '.join(case.title.split())}"
     for message in case.messages:
-        yield Block(f"{message.role} message to the agent", clipped(message.content, MAX_MESSAGE))
+        yield Block(f"{message.role} message to the agent", clip_middle(message.content, MAX_MESSAGE))
     if case.turns:
         yield "\nThen, one after the other:"
         for number, turn in enumerate(case.turns, start=1):
-            yield Block(f"{turn.role} turn {number} to the agent", clipped(turn.content, MAX_MESSAGE))
+            yield Block(f"{turn.role} turn {number} to the agent", clip_middle(turn.content, MAX_MESSAGE))
     if case.context:
         yield "\n## Context"
-        yield Block("context", clipped(json.dumps(case.context, ensure_ascii=False, default=str), MAX_MESSAGE))
+        yield Block("context", clip_middle(json.dumps(case.context, ensure_ascii=False, default=str), MAX_MESSAGE))
     if case.attachments:
         yield "\n## Files given to the agent"
         shown = min(MAX_ATTACHMENT, MAX_ATTACHMENTS // len(case.attachments))
@@ -172,7 +174,7 @@ def _target(case: Case) -> _Parts:
             yield Block(f"file {number}", _attachment_text(attachment, shown))
     if case.reference is not None:
         yield "\n## Reference answer"
-        yield Block("reference answer", clipped(case.reference, MAX_MESSAGE))
+        yield Block("reference answer", clip_middle(case.reference, MAX_MESSAGE))
 
 
 def _attachment_text(attachment: Attachment, limit: int) -> str:
@@ -182,7 +184,7 @@ def _attachment_text(attachment: Attachment, limit: int) -> str:
     except OSError as error:
         return f"{header}[cannot be read: {error.strerror or error}]"
     try:
-        return header + clipped(data.decode(), limit)
+        return header + clip_middle(data.decode(), limit)
     except UnicodeDecodeError:
         return f"{header}[not text]"
 
@@ -240,12 +242,12 @@ def _evidence(case: Case, artifact: RunArtifact) -> _Parts:
     calls = len(artifact.tool_calls)
     yield f"\n# Evidence\n\nThe run ended with status {artifact.status}; {calls} tool call{'' if calls == 1 else 's'}."
     if artifact.error is not None:
-        yield Block("error of the run", clipped(without_identity(artifact.error.message, artifact), MAX_EVENT))
+        yield Block("error of the run", clip_middle(without_identity(artifact.error.message, artifact), MAX_EVENT))
     yield "\n## Final output"
     if artifact.final_output is None:
         yield "There is none."
     else:
-        yield Block("final output", clipped(artifact.final_output, MAX_OUTPUT))
+        yield Block("final output", clip_middle(artifact.final_output, MAX_OUTPUT))
     yield from _activity(case, artifact)
     yield from _outputs(artifact)
 
@@ -274,14 +276,14 @@ def _event_block(event: TraceEvent, case: Case) -> Block | None:
         arguments = (
             event.raw if event.arguments is None else json.dumps(event.arguments, ensure_ascii=False, default=str)
         )
-        return Block("tool call", clipped(f"{event.name}\n{arguments or ''}", MAX_EVENT))
+        return Block("tool call", clip_middle(f"{event.name}\n{arguments or ''}", MAX_EVENT))
     if isinstance(event, ToolResultEvent):
         label = "tool result, an error" if event.is_error else "tool result"
-        return Block(label, clipped(f"{event.name}\n{event.content}", MAX_EVENT))
+        return Block(label, clip_middle(f"{event.name}\n{event.content}", MAX_EVENT))
     if not isinstance(event, MessageEvent) or not event.content.strip():
         return None
     if event.role == "assistant" or (event.role == "user" and case.turns):
-        return Block(f"{event.role} message", clipped(event.content, MAX_EVENT))
+        return Block(f"{event.role} message", clip_middle(event.content, MAX_EVENT))
     return None
 
 
@@ -307,7 +309,7 @@ def _outputs(artifact: RunArtifact) -> _Parts:
         yield "\n## What the agent changed in its folder"
     if artifact.changes:
         changes = [f"{each.sentence}\n{each.diff or ''}" for each in artifact.changes]
-        yield Block("changes of files, with diffs", clipped("\n".join(changes), MAX_CHANGES))
+        yield Block("changes of files, with diffs", clip_middle("\n".join(changes), MAX_CHANGES))
     if untold is not None:
         yield Block("what is not told of them", untold)
     outputs = [each for each in artifact.output_artifacts if each.artifact_type != OUTPUT_TYPE]
@@ -317,7 +319,7 @@ def _outputs(artifact: RunArtifact) -> _Parts:
             f"{each.artifact_id} ({each.artifact_type}, {'?' if each.size is None else each.size} bytes): {each.uri}"
             for each in outputs
         ]
-        yield Block("outputs", clipped("\n".join(listed), MAX_EVENT))
+        yield Block("outputs", clip_middle("\n".join(listed), MAX_EVENT))
 
 
 def _check_results(checks: Sequence[CheckResult], artifact: RunArtifact) -> _Parts:
@@ -326,7 +328,7 @@ def _check_results(checks: Sequence[CheckResult], artifact: RunArtifact) -> _Par
     yield "\n## Deterministic checks\nTheir outcomes are facts; their messages may quote the agent."
     for check in checks:
         yield f"- {check.check_id} ({check.kind}{_dimensions(check)}): {check.outcome}"
-        yield Block("message of the check", clipped(without_identity(check.message, artifact), MAX_EVENT))
+        yield Block("message of the check", clip_middle(without_identity(check.message, artifact), MAX_EVENT))
 
 
 def _dimensions(check: CheckResult) -> str:

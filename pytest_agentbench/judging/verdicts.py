@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pytest_agentbench.models.replies import ReplyPart, invalid, read_json
+from pytest_agentbench.models.replies import ReplyPart, make_invalid_reply, read_json
 from pytest_agentbench.records.base import DIMENSIONS
 from pytest_agentbench.records.case import Expectation, Expectations
 from pytest_agentbench.records.evaluation import ExpectationVerdict, JudgeIteration, JudgeResult, JudgeVerdict, Scored
@@ -184,7 +184,7 @@ def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
     answered = reply.expectations if numbered(expectations) else ()
     problems = _missing_dimensions(reply) + _expectation_problems(answered, expectations)
     if problems:
-        raise invalid(problems)
+        raise make_invalid_reply(problems)
     return JudgeVerdict(
         summary=reply.summary,
         dimensions={name: Scored(**reply.dimensions[name].model_dump()) for name in DIMENSIONS},

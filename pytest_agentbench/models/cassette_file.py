@@ -56,7 +56,7 @@ Number = Annotated[StrictInt, Field(ge=1)]
 
 
 class Answer(Record):
-    """What came back: of a model a `content` or a whole assistant `message`, of the web `results`.
+    """An answer: of a model a `content` or a whole assistant `message`, of the web `results`.
 
     Those of a search are its hits; those of a page the requests that led to it, the last with its text.
     """
@@ -110,7 +110,7 @@ class _Written(Exchange):
     messages: tuple[dict[str, Any], ...] = ()
 
     @model_validator(mode="after")
-    def _sound(self) -> Self:
+    def _check_form(self) -> Self:
         if (self.continues is None) != bool(self.request):
             raise ValueError("needs either 'request', or 'continues' with the further 'messages'")
         if sum(each is not None for each in (self.reply, self.refused, self.cut_off)) != 1:
@@ -156,7 +156,7 @@ def refuse_links(path: Path) -> None:
 
 
 def read_cassette(path: Path) -> Cassette | None:
-    """The cassette at `path`; None where there is none.
+    """Return the cassette at `path`; None where there is none.
 
     :raises ConfigError: it is broken, cut off, something else, or behind a link, with file, line and column.
     """
@@ -179,12 +179,12 @@ def _read(path: Path) -> Cassette:
         last = document.text.count(b"\n") + 1
         raise ConfigError(f"{path}:{last}:1: found no 'complete: true' at the end: the file is cut off")
     file = validate(document, _File, Scope(folder=str(path.parent)))
-    exchanges = tuple(_whole(file.exchanges, document))
+    exchanges = tuple(_write_out(file.exchanges, document))
     return Cassette(file.case, file.model, file.repetition, file.session, file.duration_seconds, exchanges)
 
 
-def _whole(written: Sequence[_Written], document: Document) -> Iterator[Exchange]:
-    """The exchanges with their requests written out."""
+def _write_out(written: Sequence[_Written], document: Document) -> Iterator[Exchange]:
+    """Yield the exchanges with their requests written out."""
     requests: list[dict[str, Any]] = []
     messages = 0
     for index, each in enumerate(written):
@@ -200,6 +200,7 @@ def _whole(written: Sequence[_Written], document: Document) -> Iterator[Exchange
                 raise document.error([document.problem(("exchanges", index, "continues"), problem)])
             request = {**base, "messages": [*begun, *each.messages]}
             messages += len(request["messages"])
+            # Each exchange may continue the one before: a file of kilobytes could otherwise write out gigabytes.
             if messages > MAX_MESSAGES:
                 problem = f"the requests up to here have more than {MAX_MESSAGES:,} messages together"
                 raise document.error([document.problem(("exchanges", index), problem)])
@@ -208,36 +209,37 @@ def _whole(written: Sequence[_Written], document: Document) -> Iterator[Exchange
         yield Exchange.model_construct(**(fields | {"request": request}))
 
 
-def cassette_yaml(cassette: Cassette) -> bytes:
-    """The file's text. What `read_cassette` reads of it is equal."""
+def dump_cassette(cassette: Cassette) -> bytes:
+    """Return the text of a cassette's file. `read_cassette` of it is equal to the cassette."""
     head = {name: getattr(cassette, name) for name in ("case", "model", "repetition", "session", "duration_seconds")}
     document = {
         "schema_version": 1,
         **{name: value for name, value in head.items() if value is not None},
-        "exchanges": list(_written(cassette.exchanges)),
+        "exchanges": list(_abbreviate(cassette.exchanges)),
         "complete": True,
     }
-    return readable_yaml(document).encode()
+    return dump_readable_yaml(document).encode()
 
 
-def readable_yaml(value: Any, *, sort_keys: bool = False) -> str:
-    """JSON-like data as YAML that people read: texts of several lines as blocks, nothing folded."""
+def dump_readable_yaml(value: Any, *, sort_keys: bool = False) -> str:
+    """Return JSON-like data as YAML that people read: texts of several lines as blocks, nothing folded."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True, width=2**20)
     return text
 
 
-def _written(exchanges: Iterable[Exchange]) -> Iterator[dict[str, Any]]:
-    """Each exchange with as little of its request as the ones before it allow."""
+def _abbreviate(exchanges: Iterable[Exchange]) -> Iterator[dict[str, Any]]:
+    """Yield each exchange with as little of its request as the ones before it allow."""
     before: list[Mapping[str, Any]] = []
     for exchange in exchanges:
         rest = exchange.model_dump(mode="json", exclude_defaults=True, exclude={"asked", "request"})
-        yield {"asked": exchange.asked, **_short(exchange.request, before), **rest}
+        yield {"asked": exchange.asked, **_abbreviate_request(exchange.request, before), **rest}
         before.append(exchange.request)
 
 
-def _short(request: dict[str, Any], before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _abbreviate_request(request: dict[str, Any], before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     messages = request.get("messages")
     if isinstance(messages, list) and messages:
+        # Newest first: a conversation continues its own last request, and parallel ones are few.
         for at in range(len(before) - 1, max(-1, len(before) - 1 - _LOOK_BACK), -1):
             base = before[at]
             begun = base.get("messages")
@@ -254,7 +256,7 @@ def _short(request: dict[str, Any], before: Sequence[Mapping[str, Any]]) -> dict
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Without anchors: what is alike is written twice."""
+    """Dump without anchors: what is alike is written twice."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -279,46 +281,47 @@ _BEFORE = 40
 """How many characters before the first difference a long line shows."""
 
 
-def difference(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str, Any]]]) -> tuple[int, str] | None:
-    """The number of the nearest of the (number, request) recorded, and a unified diff of it; None where there is none.
+def find_nearest(request: dict[str, Any], recorded: Sequence[tuple[int, dict[str, Any]]]) -> tuple[int, str] | None:
+    """Return the number of the nearest of the (number, request) recorded, and a unified diff of it.
 
-    The diff is bounded in lines and in width.
+    None where there is none. The diff is bounded in lines and in width.
     """
-    asked = _lines(request)
+    asked = _yaml_lines(request)
     matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(asked)
     nearest: tuple[float, int, list[str]] | None = None
-    compared, messages = 0, _messages(request)
-    for number, each in sorted(recorded, key=lambda pair: abs(_messages(pair[1]) - messages)):
+    compared, messages = 0, _count_messages(request)
+    for number, each in sorted(recorded, key=lambda pair: abs(_count_messages(pair[1]) - messages)):
         if compared > _COMPARED:
             break
-        lines = _lines(each)
+        lines = _yaml_lines(each)
         compared += sum(map(len, lines))
         matcher.set_seq1(lines)
+        # `ratio()` is quadratic in the lines; this upper bound is linear and ranks requests as well.
         likeness = matcher.quick_ratio()
         if nearest is None or likeness > nearest[0]:
             nearest = likeness, number, lines
     if nearest is None:
         return None
     _, number, lines = nearest
-    shown = list(_shown(lines, asked))
+    shown = list(_diff_lines(lines, asked))
     if len(shown) > SHOWN_LINES:
         shown[SHOWN_LINES:] = [f"[... {len(shown) - SHOWN_LINES} more lines differ ...]"]
     return number, "\n".join([f"--- recorded (exchange {number})", "+++ asked now", *shown])
 
 
-def _messages(request: dict[str, Any]) -> int:
+def _count_messages(request: dict[str, Any]) -> int:
     messages = request.get("messages")
     return len(messages) if isinstance(messages, list) else 0
 
 
-def _lines(request: dict[str, Any]) -> list[str]:
-    return readable_yaml(request, sort_keys=True).splitlines()
+def _yaml_lines(request: dict[str, Any]) -> list[str]:
+    return dump_readable_yaml(request, sort_keys=True).splitlines()
 
 
-def _shown(recorded: list[str], asked: list[str]) -> Iterator[str]:
-    """The differing lines with some around each group; a long pair is shown from where it begins to differ."""
-    first = max(0, _same(recorded, asked) - _AROUND)
+def _diff_lines(recorded: list[str], asked: list[str]) -> Iterator[str]:
+    """Yield the differing lines with some around each group; a long pair is shown from where it begins to differ."""
+    first = max(0, _common_length(recorded, asked) - _AROUND)
     recorded, asked = recorded[first : first + _LINES], asked[first : first + _LINES]
     matcher = difflib.SequenceMatcher(None, recorded, asked, autojunk=False)
     for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
@@ -326,20 +329,22 @@ def _shown(recorded: list[str], asked: list[str]) -> Iterator[str]:
             yield "  ..."
         for kind, a, b, c, d in group:
             if kind == "equal":
-                yield from (f"  {_cut(line, 0)}" for line in recorded[a:b])
+                yield from (f"  {_cut_line(line, 0)}" for line in recorded[a:b])
                 continue
-            starts = [max(0, _same(old, new) - _BEFORE) for old, new in zip(recorded[a:b], asked[c:d], strict=False)]
+            starts = [
+                max(0, _common_length(old, new) - _BEFORE) for old, new in zip(recorded[a:b], asked[c:d], strict=False)
+            ]
             starts += [0] * max(b - a, d - c)
-            yield from (f"- {_cut(line, start)}" for line, start in zip(recorded[a:b], starts, strict=False))
-            yield from (f"+ {_cut(line, start)}" for line, start in zip(asked[c:d], starts, strict=False))
+            yield from (f"- {_cut_line(line, start)}" for line, start in zip(recorded[a:b], starts, strict=False))
+            yield from (f"+ {_cut_line(line, start)}" for line, start in zip(asked[c:d], starts, strict=False))
 
 
-def _same(old: Sequence[str], new: Sequence[str]) -> int:
-    """How many lines, or characters of a line, are the same at the beginning."""
+def _common_length(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return how many lines, or characters of a line, are the same at the beginning."""
     return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
 
 
-def _cut(line: str, start: int) -> str:
+def _cut_line(line: str, start: int) -> str:
     if len(line) <= SHOWN_WIDTH:
         return line
     head = "…" if start else ""

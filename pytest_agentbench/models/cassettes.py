@@ -13,8 +13,8 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import ConfigError, ProviderError
 from pytest_agentbench.models.cassette_file import CASSETTES, Answer, Cassette, Refusal
 from pytest_agentbench.models.client import ChatClient, OnRetry, request_body
-from pytest_agentbench.models.replies import ChatReply, read_tool_call, text_of
-from pytest_agentbench.models.tape import Form, Tape, mapped
+from pytest_agentbench.models.replies import ChatReply, read_text, read_tool_call
+from pytest_agentbench.models.tape import Form, Tape, map_texts
 from pytest_agentbench.records.case import Case, CassetteMode, Model
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.store.redaction import Redactor
@@ -24,7 +24,7 @@ _REFUSALS = frozenset({"bad_request"})
 
 
 class TapedClient(ChatClient):
-    """Asks one model through a tape. `connect` makes the client that asks it in truth, at the first need."""
+    """A client that asks one model through a tape. `connect` makes the client that really asks, at the first need."""
 
     taped = True
 
@@ -41,8 +41,10 @@ class TapedClient(ChatClient):
         self._alike = alike
 
     def comparing(self, alike: Callable[[str], str]) -> TapedClient:
-        """The same, for an agent whose requests hold the time and the like: `alike` gives each text as it is kept and
-        compared. The model is sent the texts themselves."""
+        """Return a client for an agent whose requests hold the time and the like.
+
+        `alike` gives each text as it is kept and compared. The model is sent the texts themselves.
+        """
         return TapedClient(self.model, self._tape, self._connect, alike)
 
     async def complete(
@@ -56,7 +58,9 @@ class TapedClient(ChatClient):
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
     ) -> ChatReply:
-        """One chat completion, as `ChatClient.complete` gives it; a ProviderError may have the code `not_recorded`."""
+        """Return one chat completion, as `ChatClient.complete` does;
+        a ProviderError may have the code `not_recorded`.
+        """
 
         async def ask() -> ChatReply:
             return await self._connect().complete(
@@ -69,13 +73,14 @@ class TapedClient(ChatClient):
                 on_retry=on_retry,
             )
 
-        request = mapped(json.loads(request_body(self.model, messages, tools, parameters or {})), self._alike)
-        form = Form(_write, self._read, _refusal, _refused)
+        # Through the very bytes that would be sent: what the client leaves out or adds is compared too.
+        request = map_texts(json.loads(request_body(self.model, messages, tools, parameters or {})), self._alike)
+        form = Form(_write_answer, self._read_answer, _keep_refusal, _raise_again)
         return await self._tape.play(self.model.model_id, request, ask, form)
 
-    def _read(self, answer: Answer, seconds: float) -> ChatReply:
+    def _read_answer(self, answer: Answer, seconds: float) -> ChatReply:
         message = answer.message or {"role": "assistant", "content": answer.content}
-        content = answer.content if answer.message is None else text_of(answer.message.get("content"))
+        content = answer.content if answer.message is None else read_text(answer.message.get("content"))
         try:
             calls = tuple(read_tool_call(call, at) for at, call in enumerate(message.get("tool_calls") or ()))
         except (TypeError, KeyError, AttributeError) as error:
@@ -96,8 +101,8 @@ class TapedClient(ChatClient):
         )
 
 
-def _write(reply: ChatReply) -> Answer:
-    """The reply, its assistant message shortened to its text where it is nothing more."""
+def _write_answer(reply: ChatReply) -> Answer:
+    """Return the reply as a cassette keeps it: its assistant message only where it is more than its text."""
     text = json.dumps(reply.message, ensure_ascii=False, default=str)
     message = json.loads(text.encode("utf-8", "replace"))  # no file holds lone surrogates
     content = message.get("content")
@@ -114,44 +119,51 @@ def _write(reply: ChatReply) -> Answer:
     )
 
 
-def _refusal(error: Exception) -> Refusal | None:
+def _keep_refusal(error: Exception) -> Refusal | None:
     if isinstance(error, ProviderError) and error.code in _REFUSALS:
         return Refusal(code=error.code, message=str(error))
     return None
 
 
-def _refused(refusal: Refusal) -> ProviderError:
+def _raise_again(refusal: Refusal) -> ProviderError:
     return ProviderError(refusal.message, code=refusal.code)
 
 
 @dataclass(frozen=True)
 class Cassettes:
-    """What the session does: `mode` holds for models that say nothing of their own. `session` names the session."""
+    """The cassettes of a session:
+    `mode` holds for models that say nothing of their own, `session` names the session.
+    """
 
     mode: CassetteMode = "off"
     session: str | None = None
     redactor: Redactor = field(default_factory=Redactor)
 
     def mode_of(self, model: Model) -> CassetteMode:
-        """What is done for a model. Scripted ones are asked as ever."""
+        """Return what is done for a model. Scripted ones are asked as ever."""
         return "off" if model.scripted else model.cassettes or self.mode
 
     def path(self, case: Case, model_id: str, repetition: int) -> Path:
-        """The file of a run: `cassettes/<model>-r<n>.yaml` in the case's folder; of a dataset's row, below its id."""
+        """Return the file of a run: `cassettes/<model>-r<n>.yaml` in the case's folder; of a dataset's row, below its
+        id.
+        """
         folder = case.path.parent / CASSETTES
         if case.dataset is not None:
             folder /= slug(case.case_id)
         return folder / f"{slug(model_id)}-r{repetition}.yaml"
 
     def digest(self, case: Case, model_id: str, repetition: int) -> str | None:
-        """SHA-256 of that file, None where there is none."""
+        """Return the SHA-256 of a run's cassette file, None where there is none."""
         try:
             return hashlib.sha256(read_file(self.path(case, model_id, repetition))).hexdigest()
         except OSError:
             return None
 
     def tape(self, case: Case, model_id: str, repetition: int, modes: Mapping[str, CassetteMode]) -> Tape:
-        """The cassette of a run, to be used. `modes` are those of its models by id; others have the session's."""
+        """Return the tape of a run.
+
+        `modes` are those of its models by id; others have the session's.
+        """
         label = Cassette(case.case_id, model_id, repetition, self.session)
         path = self.path(case, model_id, repetition)
         return Tape(path, label, lambda asked: modes.get(asked, self.mode), self.redactor)

@@ -41,7 +41,7 @@ CASE_HEADER = "X-Agentbench-Case"
 SCRIPTED_BASE_URL = "http://scripted/v1"
 _CONNECT_SECONDS = 10.0
 _BYTES_PER_TOKEN = 4
-_OF_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
+_TOOL_PARAMETERS = frozenset({"tool_choice", "parallel_tool_calls"})  # refused by endpoints where no tools are offered
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 OnRetry = Callable[[str, float], None]
@@ -87,17 +87,17 @@ class Endpoints:
         self._throttles: dict[Metered, Throttling] = {}
 
     def client(self, model: Model) -> ChatClient:
-        """A client for `model`; cheap, as connections and limits are the endpoint's.
+        """Return a client for `model`; cheap, as connections and limits are shared by endpoint.
 
         Raises ConfigError where `model.provider` is not one that a plugin adds.
         """
         if model.provider is not None:
-            return self._provided(model)
+            return self._client_of_plugin(model)
         endpoint = ("scripted", None) if model.scripted else (model.base_url, model.api_key_env)
         throttle = self._throttle((*endpoint, model.requested_model), model.limits)
         api = self._apis.get(endpoint)
         if api is None:
-            api = self._apis[endpoint] = self._scripted() if model.scripted else self._connect(model)
+            api = self._apis[endpoint] = self._connect_scripts() if model.scripted else self._connect(model)
         return ChatClient(model, api, throttle, self.backoff, None if model.scripted else self._breaker(model))
 
     def _breaker(self, model: Model) -> Breaker:
@@ -116,15 +116,15 @@ class Endpoints:
             if self._shared is not None and limits.model_fields_set:
                 throttle = self._shared(metered, limits)
             else:
-                throttle = Throttle(self._in_flight(limits), limits.rpm, limits.tpm)
+                throttle = Throttle(self._max_in_flight(limits), limits.rpm, limits.tpm)
             self._throttles[metered] = throttle
         return throttle
 
-    def _in_flight(self, limits: Limits) -> int:
+    def _max_in_flight(self, limits: Limits) -> int:
         declared = "max_concurrency" in limits.model_fields_set
         return limits.max_concurrency if declared or self._concurrency is None else self._concurrency
 
-    def _provided(self, model: Model) -> ChatClient:
+    def _client_of_plugin(self, model: Model) -> ChatClient:
         client = self._made.get(model.model_id)
         if client is None or client[0] != model:
             provider = self._providers.get(model.provider or "")
@@ -137,7 +137,7 @@ class Endpoints:
         return client[1]
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         apis, self._apis = self._apis, {}
         for api in apis.values():
             await api.close()
@@ -149,12 +149,12 @@ class Endpoints:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         from pytest_agentbench.bounded.replies import bounded_replies
-        from pytest_agentbench.models.pools import Pools
+        from pytest_agentbench.models.connections import Pools
 
         # The throttle bounds what is in flight; the pool must never queue behind its back.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=30)
         proxied = getproxies().keys() - {"no"}  # the way through one is the client's own
-        pools = None if proxied else Pools(self._in_flight(model.limits), limits)
+        pools = None if proxied else Pools(self._max_in_flight(model.limits), limits)
         key = self._environ.get(model.api_key_env, "").strip() if model.api_key_env else ""
         return AsyncOpenAI(
             api_key=key or "none",
@@ -171,7 +171,7 @@ class Endpoints:
             ),
         )
 
-    def _scripted(self) -> AsyncOpenAI:
+    def _connect_scripts(self) -> AsyncOpenAI:
         import httpx2
         from openai import AsyncOpenAI
 
@@ -187,7 +187,10 @@ class Endpoints:
 
 
 def _timeout() -> httpx2.Timeout:
-    """Connecting is bounded here; the request as a whole by the caller's time limit, which httpx2 has none for."""
+    """Return the time limits of a connection.
+
+    Connecting is bounded here; the request as a whole by the caller's time limit, which httpx2 has none for.
+    """
     import httpx2
 
     return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
@@ -199,18 +202,18 @@ def request_body(
     tools: Sequence[Mapping[str, Any]],
     parameters: Mapping[str, Any],
 ) -> bytes:
-    """The JSON of a request, its parameters those of `ChatClient.complete`."""
+    """Return the JSON of a request, its parameters those of `ChatClient.complete`."""
     body: dict[str, Any] = {"model": model.requested_model, "messages": messages}
     if tools:
         body["tools"] = tools
     wanted = {**model.parameters, **parameters}
-    left_out = () if tools else _OF_TOOLS
+    left_out = () if tools else _TOOL_PARAMETERS
     body |= {name: value for name, value in wanted.items() if value is not None and name not in left_out}
     return _encode(body).encode("utf-8", "replace")  # lone surrogates, which no server takes, become "?"
 
 
 class ChatClient:
-    """Asks one model. `taped` says that a cassette keeps what it answers."""
+    """A client for one model. `taped` says that a cassette keeps what it answers."""
 
     taped = False
 
@@ -234,7 +237,7 @@ class ChatClient:
         case_id: str | None = None,
         on_retry: OnRetry | None = None,
     ) -> ChatReply:
-        """One chat completion.
+        """Return one chat completion.
 
         `parameters` are further fields of the request; they win over the model's own, and None removes one.
         `timeout` (seconds) bounds each request, `retries` counts the repetitions after the first; waiting for the end
@@ -249,7 +252,9 @@ class ChatClient:
             try:
                 return await self._attempt(body, timeout, sent, case_id)
             except RequestFailed as failed:
+                # Asked after the failure was noted: the one that opened the breaker counts as paused too.
                 paused = failed.outage and self._breaker is not None and self._breaker.paused
+                # During an outage the breaker bounds the waiting; retries are for failures of this very request.
                 retries -= not paused
                 if not failed.retryable or retries < 0:
                     raise failed.to_error(self.model, sent, time.monotonic() - began) from failed.__cause__
@@ -260,11 +265,11 @@ class ChatClient:
 
     async def _attempt(self, body: bytes, limit: float, attempt: int, case_id: str | None) -> ChatReply:
         if self._breaker is None:
-            return await self._admitted(body, limit, attempt, case_id)
+            return await self._request_within_limits(body, limit, attempt, case_id)
         async with Passage(self._breaker) as passage:
-            return await self._admitted(body, limit, attempt, case_id, passage)
+            return await self._request_within_limits(body, limit, attempt, case_id, passage)
 
-    async def _admitted(
+    async def _request_within_limits(
         self, body: bytes, limit: float, attempt: int, case_id: str | None, passage: Passage | None = None
     ) -> ChatReply:
         async with Admission(self._throttle, len(body) / _BYTES_PER_TOKEN) as admission:

@@ -25,12 +25,12 @@ class RequestRefused(Exception):
         self.headers = headers or {}
 
     def body(self, kind: str) -> dict[str, Any]:
-        """The error as the protocol has it, `kind` its type."""
+        """Return the error's body as the protocol has it, `kind` its type."""
         return {"error": {"message": str(self), "type": kind, "param": None, "code": self.code}}
 
 
 def asks_for_models(scope: Scope) -> bool:
-    """Whether the list of models is asked for, else it is a completion. Raises RequestRefused for any other route."""
+    """Return whether the list of models is asked for, else a completion. Raises RequestRefused for any other route."""
     route = (scope["method"], scope["path"].rstrip("/"))
     if route not in (("GET", "/v1/models"), ("POST", "/v1/chat/completions")):
         message = f"{route[0]} {scope['path']} is not served; there are POST /v1/chat/completions and GET /v1/models"
@@ -39,7 +39,7 @@ def asks_for_models(scope: Scope) -> bool:
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The whole request. Raises RequestRefused where it is larger than 32 MB."""
+    """Return the whole request. Raises RequestRefused where it is larger than 32 MB."""
     body = bytearray()
     while True:
         message = await receive()
@@ -51,7 +51,7 @@ async def read_body(receive: Receive) -> bytes:
 
 
 def read_request(body: bytes) -> dict[str, Any]:
-    """The request for a completion, with at least one message. Raises RequestRefused for anything else."""
+    """Return the request for a completion, with at least one message. Raises RequestRefused for anything else."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -63,7 +63,7 @@ def read_request(body: bytes) -> dict[str, Any]:
 
 
 async def send_json(send: Send, status: int, data: object, headers: Mapping[str, str] | None = None) -> None:
-    """A whole response."""
+    """Send a whole response."""
     body = json.dumps(data).encode()
     length = (b"content-length", str(len(body)).encode())
     extra = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
@@ -72,35 +72,35 @@ async def send_json(send: Send, status: int, data: object, headers: Mapping[str,
 
 
 async def send_models(send: Send, name: str) -> None:
-    """The list of models: this one."""
+    """Send the list of models: this one."""
     model = {"id": name, "object": "model", "created": 0, "owned_by": "agentbench"}
     await send_json(send, 200, {"object": "list", "data": [model]})
 
 
 class EventStream:
-    """A response of server-sent events, begun with the first thing that is sent."""
+    """A response of server-sent events, begun with the first event."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.begun = False
 
     async def keep_alive(self) -> None:
-        """An event without a choice: clients that limit the time between two events do not see comments."""
+        """Send an event without a choice: clients that limit the time between two events do not see comments."""
         await self._event({"object": "chat.completion.chunk", "choices": []})
 
-    async def completion(self, completion: Mapping[str, Any], options: object) -> None:
-        """A whole completion, its text word by word, with its usage where the request's `stream_options` want it."""
+    async def send_completion(self, completion: Mapping[str, Any], options: object) -> None:
+        """Send a whole completion, its text word by word, with its usage where the request's `stream_options` want it."""
         head = {key: completion[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
         choice = completion["choices"][0]
-        for delta in _deltas(choice["message"]):
+        for delta in _split_message(choice["message"]):
             await self._event(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
         await self._event(head | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
         if isinstance(options, dict) and options.get("include_usage") and completion.get("usage") is not None:
             await self._event(head | {"choices": [], "usage": completion["usage"]})
         await self._end()
 
-    async def refusal(self, body: Mapping[str, Any]) -> None:
-        """An error, in place of a completion."""
+    async def send_refusal(self, body: Mapping[str, Any]) -> None:
+        """Send an error, in place of a completion."""
         await self._event(body)
         await self._end()
 
@@ -121,8 +121,8 @@ async def _send_head(send: Send, status: int, *headers: tuple[bytes, bytes]) -> 
     await send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
 
-def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The message in pieces: its text word by word, the arguments of each call in two, and all else as it is."""
+def _split_message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the message in pieces: its text word by word, the arguments of each call in two, and all else as it is."""
     whole = {name: value for name, value in message.items() if name not in ("content", "tool_calls")}
     yield {**whole, "content": None if message["content"] is None else ""}
     for word in re.findall(r"\s*\S+|\s+$", message["content"] or ""):

@@ -1,4 +1,6 @@
-"""What a scripted model reads of a conversation: the last user message, and how far the answer to it has come."""
+"""The script of one case, and the place in a conversation that it answers: the last user message and its answers so
+far.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class NoScript(AgentbenchError):
 
 @dataclass(frozen=True)
 class Script:
-    """How one case is answered: its replies in order, its judges, its web. `path` is the file that says so."""
+    """The script of one case: its replies in order, its judges, its web. `path` is the file that it comes from."""
 
     path: Path
     replies: tuple[Reply, ...]
@@ -47,24 +49,24 @@ class Script:
 
     @cached_property
     def answers_digest(self) -> str:
-        """SHA-256 of what it says to an agent: replies, searches and pages."""
+        """Return the SHA-256 of what the script says to an agent: replies, searches and pages."""
         pages = [self.web_fetch] if self.web_fetch else []
         return fingerprint([self.replies, self.web_search, *pages])
 
     @cached_property
     def verdict_digest(self) -> str:
-        """SHA-256 of what its judges say."""
+        """Return the SHA-256 of what its judges say."""
         stages = [self.research] if self.research else []
         return fingerprint([self.judge, self.votes, *stages])
 
     def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
-        """The answer to a conversation; its place in the reply is told by the assistant's messages so far.
+        """Return the answer to a conversation; its place in the reply is told by the assistant's messages so far.
 
         Without tools on offer, steps that call some are passed over, as no model could take them.
 
         :raises NoScript: the script has no reply to the message, or no further step.
         """
-        reply, position = self._reply(messages)
+        reply, position = self._find_reply(messages)
         steps = reply.sequence
         if not offers_tools:
             texts = [step for step in steps if not step.tool_calls]
@@ -77,45 +79,46 @@ class Script:
         return steps[position]
 
     def verdict(self, iteration: int) -> ScriptedVerdict | None:
-        """What a judge says of the case in this iteration (from 1); None where nothing is scripted.
+        """Return what a judge says of the case in this iteration (from 1); None where nothing is scripted.
 
         :raises NoScript: there is a list of verdicts, and it is shorter.
         """
         if not isinstance(self.judge, tuple):
             return self.judge
-        return self._nth(self.judge, iteration, "the judge has {} verdicts and this is iteration {}")
+        return self._take_nth(self.judge, iteration, "the judge has {} verdicts and this is iteration {}")
 
     def vote(self, repetition: int) -> ScriptedJudgement | None:
-        """What a judge says of the answer's correctness at this repetition (from 1); None where nothing is scripted.
+        """Return what a judge says of the answer's correctness at this repetition (from 1); None where nothing is
+        scripted.
 
         :raises NoScript: there is a list of votes, and it is shorter.
         """
         vote = self.votes
         if isinstance(vote, tuple):
-            vote = self._nth(vote, repetition, "the judgement has {} votes and this is repetition {}")
+            vote = self._take_nth(vote, repetition, "the judgement has {} votes and this is repetition {}")
         return ScriptedJudgement(correct=vote) if isinstance(vote, bool) else vote
 
     def stage(self, stage: str, request: int) -> str | None:
-        """What a judge of research reports says at this request (from 1) of a stage; None where nothing is scripted.
+        """Return what a judge of reports says at this request (from 1) of a stage; None where nothing is scripted.
 
         :raises NoScript: there is a list of replies, and it is shorter.
         """
-        said = self.research.get(stage)
-        if isinstance(said, list):
-            said = self._nth(tuple(said), request, f"{stage} has {{}} replies and this is request {{}}")
-        return said if said is None or isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+        given = self.research.get(stage)
+        if isinstance(given, list):
+            given = self._take_nth(tuple(given), request, f"{stage} has {{}} replies and this is request {{}}")
+        return given if given is None or isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
-    def _nth(self, said: tuple[T, ...], number: int, what: str) -> T:
-        if number > len(said):
-            raise NoScript(f"{what.format(len(said), number)}; add one to {self.path}", "script_exhausted")
-        return said[number - 1]
+    def _take_nth(self, given: tuple[T, ...], number: int, what: str) -> T:
+        if number > len(given):
+            raise NoScript(f"{what.format(len(given), number)}; add one to {self.path}", "script_exhausted")
+        return given[number - 1]
 
-    def _reply(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Reply, int]:
-        """The reply, and how many assistant messages follow the user message that it is for.
+    def _find_reply(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Reply, int]:
+        """Return the reply, and how many assistant messages follow the user message that it is for.
 
         That is the last one, or, where no reply is for it, an earlier one: runners add messages of their own.
         """
-        turns = user_turns(messages) or [("", 0)]
+        turns = list_user_turns(messages) or [("", 0)]
         for nth, (text, answers) in enumerate(turns):
             for reply in self.replies:
                 if reply.is_specific and reply.answers(text):
@@ -127,8 +130,8 @@ class Script:
         raise NoScript(f"no reply is for the message {short(turns[0][0])}; add one with `when` to {self.path}")
 
 
-def user_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """The user messages' texts, last first, each with the number of assistant messages after it."""
+def list_user_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Return the user messages' texts, last first, each with the number of assistant messages after it."""
     turns, answers = [], 0
     for message in reversed(messages):
         if message.get("role") == "user":
@@ -138,7 +141,7 @@ def user_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """A message's text; of content parts, the text parts."""
+    """Return a message's text; of content parts, the text parts."""
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -148,5 +151,5 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def short(text: str) -> str:
-    """`text`, quoted and cut to 80 characters, for error messages."""
+    """Return `text` quoted and cut to 80 characters, for error messages."""
     return repr(text if len(text) <= 80 else text[:79] + "…")

@@ -1,4 +1,4 @@
-"""Failures of requests: what they are, when to repeat, and when to wait for an endpoint or give it up."""
+"""Failures of requests: their causes, when to repeat, and when to wait for an endpoint or give it up."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from typing import Any, Self
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.store.remote import without_credentials
+from pytest_agentbench.store.remote import strip_credentials
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _OUTAGES = frozenset({502, 503, 504, 529})
 """What stands before the model says that nothing is behind it. A 500 may be this very request's."""
 UNREACHABLE = "unreachable"
 """The code of an endpoint that is dead: nothing that asks it is worth starting."""
-_CLIP = 300
+_MAX_MESSAGE = 300
 
 
 class RequestFailed(Exception):
@@ -52,7 +52,7 @@ class RequestFailed(Exception):
         self.outage = outage
 
     def to_error(self, model: Model, attempts: int, seconds: float) -> ProviderError:
-        """The error that ends the call after `attempts` requests over `seconds`."""
+        """Return the error that ends the call after `attempts` requests over `seconds`."""
         tried = f" ({attempts} attempts in {seconds:.1f} s)" if attempts > 1 else ""
         who = (
             f"scripted model {model.model_id!r}"
@@ -64,8 +64,8 @@ class RequestFailed(Exception):
 
 
 def status_failed(status: int, body: bytes, model: Model, *, retry_after: float | None = None) -> RequestFailed:
-    """An HTTP error status, or the same as an `error` object in a reply with status 200."""
-    said, provider_code = _error_text(body)
+    """Return the failure of an HTTP error status, or of an `error` object in a reply with status 200."""
+    said, provider_code = _read_error(body)
     summary = f"HTTP {status}: {said}" if said else f"HTTP {status}"
     if status == 402 or (status == 429 and provider_code == "insufficient_quota"):
         return RequestFailed("quota", summary, "The account has no credit left: check its billing.", retryable=False)
@@ -77,19 +77,19 @@ def status_failed(status: int, body: bytes, model: Model, *, retry_after: float 
         return RequestFailed(code, summary, _LATER, retryable=True, retry_after=retry_after, outage=outage)
     if model.scripted:  # the scripted endpoint says itself what to do
         return RequestFailed(provider_code or "bad_request", summary, "", retryable=False)
-    code, advice = _refusal(status, model)
+    code, advice = _advise_on_refusal(status, model)
     return RequestFailed(code, summary, advice, retryable=False)
 
 
 def redirected(place: str, model: Model) -> RequestFailed:
-    """A redirect, which is not followed."""
-    summary = f"it redirects to {clip(without_credentials(place))}, where the request and its key are not sent"
+    """Return the failure of a redirect, which is not followed."""
+    summary = f"it redirects to {clip(strip_credentials(place))}, where the request and its key are not sent"
     advice = "Where that is the endpoint, write its address into base_url."
     return RequestFailed("redirected", summary, advice, retryable=False)
 
 
 def invalid_reply(what: str, body: bytes, model: Model) -> RequestFailed:
-    """A reply that is no chat completion."""
+    """Return the failure of a reply that is no chat completion."""
     begins = clip(body.decode("utf-8", "replace"))
     summary = f"the reply is no chat completion: {what}" + (f"; it begins {begins!r}" if begins else "")
     advice = f"Check that base_url ({_base_url(model)}) is the API's root; it usually ends with /v1."
@@ -97,13 +97,13 @@ def invalid_reply(what: str, body: bytes, model: Model) -> RequestFailed:
 
 
 def refused_reply(why: str) -> RequestFailed:
-    """A reply that is not read to its end: it would be the same again."""
+    """Return the failure of a reply that is not read to its end: it would be the same again."""
     advice = "No model writes as much: check what answers at its base_url."
     return RequestFailed("reply_too_large", why, advice, retryable=False)
 
 
 def timed_out(seconds: float) -> RequestFailed:
-    """No complete reply in time."""
+    """Return the failure of a request without a complete reply in time."""
     advice = (
         "Raise timeout_seconds (runner_defaults of the run profile; system_settings of poet_algorithm_config.json for "
         "judges of research reports), or lower the concurrency."
@@ -112,9 +112,10 @@ def timed_out(seconds: float) -> RequestFailed:
 
 
 def not_connected(error: BaseException, model: Model) -> RequestFailed:
-    """Refused, reset, cut off, unknown host, bad certificate."""
+    """Return the failure of a connection: refused, reset, cut off, unknown host, bad certificate."""
     cause: BaseException = error
     while cause.__cause__ is not None or cause.__context__ is not None:
+        # openai and httpx2 wrap the error of the socket twice; only the innermost one says what happened.
         cause = cause.__cause__ or cause.__context__ or cause
     said = clip(str(cause)) or type(cause).__name__
     advice = f"Check that base_url ({_base_url(model)}) is right and that its server runs and can be reached from here."
@@ -122,15 +123,18 @@ def not_connected(error: BaseException, model: Model) -> RequestFailed:
 
 
 def unreachable(dead: str, last: RequestFailed) -> RequestFailed:
-    """A request that is not sent any more: `dead` says why, `last` is what the endpoint did last."""
+    """Return the failure of a request that is not sent any more.
+
+    `dead` says why, `last` is what the endpoint did last.
+    """
     summary = f"{last.summary}; {dead}, so it is not asked any more"
     return RequestFailed(UNREACHABLE, summary, last.advice, retryable=False)
 
 
 def clip(text: str) -> str:
-    """`text` on one line, shortened."""
+    """Return `text` on one line, shortened."""
     line = " ".join(text.split())
-    return line if len(line) <= _CLIP else line[: _CLIP - 1] + "…"
+    return line if len(line) <= _MAX_MESSAGE else line[: _MAX_MESSAGE - 1] + "…"
 
 
 _SLOWER = (
@@ -140,7 +144,7 @@ _SLOWER = (
 _LATER = "The endpoint has trouble: run again later; what is finished is kept."
 
 
-def _refusal(status: int, model: Model) -> tuple[str, str]:
+def _advise_on_refusal(status: int, model: Model) -> tuple[str, str]:
     variable = model.api_key_env
     if status == 401:
         if variable is None:
@@ -163,8 +167,8 @@ def _base_url(model: Model) -> str:
     return model.base_url or DEFAULT_BASE_URL
 
 
-def _error_text(body: bytes) -> tuple[str, str | None]:
-    """What an error body says, and its code or type."""
+def _read_error(body: bytes) -> tuple[str, str | None]:
+    """Return the message of an error body, and its code or type."""
     try:
         data: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -189,7 +193,8 @@ class Backoff:
     longest_retry_after: float = 120.0
 
     def seconds(self, attempt: int, retry_after: float | None = None) -> float:
-        """The wait after attempt number `attempt` (from 1) failed."""
+        """Return the seconds to wait after attempt number `attempt` (from 1) failed."""
+        # Without jitter all requests that one outage broke come back at the same moment, and break it again.
         jitter = random.random()
         if retry_after is not None:  # never earlier than asked, and not all at the same moment
             return min(max(retry_after, 0.0), self.longest_retry_after) + jitter * self.first
@@ -198,9 +203,10 @@ class Backoff:
 
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """What `retry-after-ms` or `Retry-After` (seconds or an HTTP date, RFC 9110 section 10.2.3) asks for.
+    """Return the seconds that `retry-after-ms` or `Retry-After` (RFC 9110 section 10.2.3) asks to wait.
 
-    None where there is neither or it cannot be read. `now` is a Unix time, for dates.
+    `Retry-After` holds seconds or an HTTP date, which counts from `now` (Unix time). None where there is neither
+    header, or it cannot be read.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -222,7 +228,7 @@ RUN_LIMIT: ContextVar[asyncio.Timeout | None] = ContextVar("RUN_LIMIT", default=
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for an endpoint that has stopped answering, in seconds.
+    """Seconds to wait for an endpoint that has stopped answering.
 
     `notice`: so long at least nothing was answered when requests begin to wait. `never`: so long for one that has not
     answered at all. `outage`: so long for one that has. `first` and `longest` bound the time between two probes.
@@ -238,12 +244,12 @@ class Patience:
 
 
 class Breaker:
-    """Watches the requests to one endpoint. For one event loop.
+    """A watch on the requests to one endpoint. For one event loop.
 
     It pauses them once several in a row met an outage (no connection, or 502, 503, 504, 529), lets one through at a
     time as a probe, and all of them when that one is answered: any other status is an answer. `tell` gets a sentence
-    then. An endpoint out of patience is dead for good: each further request raises RequestFailed before it is sent.
-    A reply that took too long says nothing of the endpoint.
+    then. An endpoint out of patience is dead for good: each further request raises RequestFailed before it is sent. A
+    reply that took too long says nothing of the endpoint.
     """
 
     def __init__(self, where: str, tell: Callable[[str], None], patience: Patience) -> None:
@@ -260,7 +266,7 @@ class Breaker:
 
     @property
     def paused(self) -> bool:
-        """Whether requests wait."""
+        """Return whether requests wait."""
         return self._paused_at is not None
 
     def describe_pause(self) -> str | None:
@@ -270,9 +276,9 @@ class Breaker:
         return f"{self._where} does not answer ({time.monotonic() - self._since:.0f} s)"
 
     async def admit(self) -> bool:
-        """Wait until a request may be sent. Returns whether it is a probe; raises RequestFailed once all is lost."""
+        """Wait until a request may be sent. Return whether it is a probe; raise RequestFailed once all is lost."""
         if self._paused_at is not None:
-            with _standing_still(self._patience.outage):
+            with _stop_run_limit(self._patience.outage):
                 while self._paused_at is not None and self._dead is None:
                     if not self._probing and time.monotonic() >= self._next_probe:
                         self._probing = True
@@ -289,9 +295,10 @@ class Breaker:
                 await self._changed.wait()
 
     def answered(self, began: float) -> None:
-        """Note an answer to a request that began then (monotonic). One from before a pause does not end it."""
+        """Note an answer to a request that began at `began` (monotonic). One from before a pause does not end it."""
         self._answered_ever = True
         if self._paused_at is not None:
+            # A slow answer that was under way before the outage says nothing of the endpoint now.
             if began < self._paused_at:
                 return
             lasted = time.monotonic() - self._since
@@ -302,7 +309,7 @@ class Breaker:
         self._failures = 0
 
     def failed(self, failure: RequestFailed, began: float) -> None:
-        """Note an outage that a request met which began then (monotonic)."""
+        """Note an outage that a request met which began at `began` (monotonic)."""
         now, patience = time.monotonic(), self._patience
         self._since = self._since if self._failures else began
         self._failures += 1
@@ -325,6 +332,7 @@ class Breaker:
         self._wake()
 
     def _wake(self) -> None:
+        # A new event for those who wait from now on: one that is set and cleared would be missed by late wakers.
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -346,17 +354,19 @@ class Passage:
                 self._breaker.answered(self.began)
             elif isinstance(error, RequestFailed) and error.outage:
                 self._breaker.failed(error, self.began)
+        # Also after a cancelled probe: another request must get the chance, or all of them wait forever.
         if self._probe:
             self._breaker.end_probe()
 
 
 @contextlib.contextmanager
-def _standing_still(longest: float) -> Iterator[None]:
-    """Keep the run's time limit from passing; `longest` is how many seconds that can be."""
+def _stop_run_limit(longest: float) -> Iterator[None]:
+    """Stop the run's time limit for the block; `longest` is how many seconds that can be."""
     timer, began = RUN_LIMIT.get(), time.monotonic()
     if timer is None or (due := timer.when()) is None or timer.expired():
         yield
         return
+    # A Timeout cannot be stopped, so it moves beyond the longest pause, and back by what the pause took.
     timer.reschedule(due + longest + 1)
     try:
         yield

@@ -28,12 +28,12 @@ class AdaptiveLimit:
 
     @property
     def ticket(self) -> int:
-        """What a request that is sent now brings back with `throttled`."""
+        """Return the number that a request sent now brings back to `throttled`."""
         return self._decreases
 
     async def acquire(self) -> int:
-        """Waits for a free slot. Returns the ticket."""
-        if self._waiters or not self._free():
+        """Wait for a free slot. Return the ticket."""
+        if self._waiters or not self._has_room():
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             self._wake()  # those before may all have given up
@@ -48,27 +48,29 @@ class AdaptiveLimit:
         return self.ticket
 
     def release(self) -> None:
-        """Gives the slot back."""
+        """Free the slot."""
         self.in_flight -= 1
         self._wake()
 
     def succeeded(self) -> None:
-        """A request got through: recover a little."""
+        """Note that a request got through: recover a little."""
         if self.limit < self.ceiling:
+            # AIMD as in TCP: a full round of successes adds one slot, whatever the limit is.
             self.limit = min(self.ceiling, self.limit + 1 / self.limit)
             self._wake()
 
     def throttled(self, ticket: int) -> None:
-        """A request that started with `ticket` met a 429."""
+        """Note that a request which started with `ticket` met a 429."""
+        # Forty requests that meet one overload must not cut the limit forty times: only the first of that round counts.
         if ticket == self._decreases:
             self._decreases += 1
             self.limit = max(1.0, self.limit * self.DECREASE)
 
-    def _free(self) -> bool:
+    def _has_room(self) -> bool:
         return self.in_flight < int(self.limit)
 
     def _wake(self) -> None:
-        while self._waiters and self._free():
+        while self._waiters and self._has_room():
             waiter = self._waiters.popleft()
             if not waiter.done():
                 self.in_flight += 1
@@ -90,7 +92,8 @@ class Rate:
         self._at = 0.0
 
     async def take(self, amount: float = 1) -> None:
-        """Takes `amount` units and waits until they are due; a cancelled wait gives them back."""
+        """Take `amount` units and wait until they are due; a cancelled wait gives them back."""
+        # Paid before waiting: those who come later see the debt and wait behind it, so order needs no queue.
         level = self.charge(amount)
         if level < 0:
             try:
@@ -100,7 +103,7 @@ class Rate:
                 raise
 
     def charge(self, amount: float) -> float:
-        """Takes `amount` units (negative: gives them back) without waiting, and returns what is left."""
+        """Take `amount` units (negative: give them back) without waiting. Return what is left."""
         now = asyncio.get_running_loop().time()
         self._level = min(self.burst, self._level + (now - self._at) * self.per_second) - amount
         self._at = now
@@ -115,11 +118,11 @@ class Throttling(Protocol):
     """Limits that all requests to one model of one endpoint pass: providers meter each model of a key by itself."""
 
     async def admit(self, tokens: float) -> int:
-        """Waits until a request of about so many tokens may be sent. Returns a ticket for `release`."""
+        """Wait until a request of about so many tokens may be sent. Return a ticket for `release`."""
         ...
 
     def release(self, ticket: int, outcome: Outcome, beyond: float) -> None:
-        """The request is over; it took `beyond` more tokens than were thought (negative: fewer)."""
+        """End a request that took `beyond` more tokens than were estimated (negative: fewer)."""
         ...
 
 
@@ -132,16 +135,16 @@ class Throttle:
         self.tokens = None if tpm is None else Rate(tpm)
 
     async def admit(self, tokens: float) -> int:
-        """Slot, tokens, request, in this order: what is due by the rate of requests is sent at once."""
+        """Take a slot, tokens, then a request, in this order: what is due by the rate of requests is sent at once."""
         await self.concurrency.acquire()
         try:
-            await self._meter(tokens)
+            await self._wait_for_rates(tokens)
         except asyncio.CancelledError:
             self.concurrency.release()
             raise
         return self.concurrency.ticket
 
-    async def _meter(self, tokens: float) -> None:
+    async def _wait_for_rates(self, tokens: float) -> None:
         if self.tokens is not None:
             await self.tokens.take(tokens)
         if self.requests is not None:
@@ -153,7 +156,7 @@ class Throttle:
                 raise
 
     def release(self, ticket: int, outcome: Outcome, beyond: float) -> None:
-        """Adapts the requests in flight to the outcome, and settles the tokens."""
+        """Adapt the requests in flight to the outcome, and settle the tokens."""
         if outcome == "throttled":
             self.concurrency.throttled(ticket)
         self.concurrency.release()

@@ -15,46 +15,51 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 
 def read_usage(block: object, model: Model, answered_by: str) -> Usage:
-    """The `usage` block of a chat completion as Usage; all None where there is none.
+    """Return the `usage` block of a chat completion as Usage; all None where there is none.
 
     The cost is the provider's own, else by `model.prices`, else by the price library, else None. `answered_by` is the
     model name of the reply. Scripted models cost nothing unless `prices` says otherwise.
     """
     if not isinstance(block, Mapping):
         return Usage(cost_usd=0.0) if model.scripted and model.prices is None else Usage()
-    prompt = _count(block, "prompt_tokens", "input_tokens")
-    completion = _count(block, "completion_tokens", "output_tokens")
-    total = _count(block, "total_tokens")
+    prompt = _find_count(block, "prompt_tokens", "input_tokens")
+    completion = _find_count(block, "completion_tokens", "output_tokens")
+    total = _find_count(block, "total_tokens")
     if total is None and prompt is not None and completion is not None:
         total = prompt + completion
-    cached = _count(_mapping(block, "prompt_tokens_details", "input_tokens_details"), "cached_tokens")
+    cached = _find_count(_find_mapping(block, "prompt_tokens_details", "input_tokens_details"), "cached_tokens")
+    # Without validation: every value was checked by `_find_count`, and this runs once per reply.
     usage = Usage.model_construct(
         input_tokens=prompt,
         output_tokens=completion,
         total_tokens=total,
-        reasoning_tokens=_count(
-            _mapping(block, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens"
+        reasoning_tokens=_find_count(
+            _find_mapping(block, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens"
         ),
-        cached_tokens=_count(block, "prompt_cache_hit_tokens") if cached is None else cached,
+        cached_tokens=_find_count(block, "prompt_cache_hit_tokens") if cached is None else cached,
         cost_usd=None,
         raw=(dict(block),),
     )
-    return usage.model_copy(update={"cost_usd": _cost(block, usage, model, answered_by)})
+    return usage.model_copy(update={"cost_usd": _find_cost(block, usage, model, answered_by)})
 
 
-def _cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by: str) -> float | None:
+def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by: str) -> float | None:
     reported = block.get("cost")
+    # OpenRouter and LiteLLM report what they charge: nearer to the bill than any list of prices.
     if isinstance(reported, int | float) and not isinstance(reported, bool) and 0 <= reported < math.inf:
         return float(reported)
     if model.prices is not None:
-        return by_prices(usage, model.prices)
+        return price_by_table(usage, model.prices)
     if model.scripted:
         return 0.0
-    return by_library(usage, model.base_url or DEFAULT_BASE_URL, answered_by, model.requested_model)
+    return price_by_library(usage, model.base_url or DEFAULT_BASE_URL, answered_by, model.requested_model)
 
 
-def by_prices(usage: Usage, prices: Prices) -> float | None:
-    """USD by a price per million tokens; cached input at its own price where there is one. None: tokens unknown."""
+def price_by_table(usage: Usage, prices: Prices) -> float | None:
+    """Return USD by a price per million tokens, cached input at its own price where there is one.
+
+    None where the tokens are unknown.
+    """
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
     cached = min(usage.cached_tokens or 0, usage.input_tokens)
@@ -63,8 +68,8 @@ def by_prices(usage: Usage, prices: Prices) -> float | None:
     return (cost + usage.output_tokens * prices.output_per_1m) / 1_000_000
 
 
-def by_library(usage: Usage, base_url: str, *names: str) -> float | None:
-    """USD by the list prices that genai-prices ships (no network), for the first of `names` that it knows.
+def price_by_library(usage: Usage, base_url: str, *names: str) -> float | None:
+    """Return USD by the list prices that genai-prices ships (no network), for the first of `names` that it knows.
 
     None where tokens are unknown, or the endpoint or the model is not in its list; a server on this machine never is.
     """
@@ -87,7 +92,7 @@ def by_library(usage: Usage, base_url: str, *names: str) -> float | None:
     return None
 
 
-def _count(block: Mapping[str, Any], *names: str) -> int | None:
+def _find_count(block: Mapping[str, Any], *names: str) -> int | None:
     for name in names:
         value = block.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -95,7 +100,7 @@ def _count(block: Mapping[str, Any], *names: str) -> int | None:
     return None
 
 
-def _mapping(block: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def _find_mapping(block: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return next((value for name in names if isinstance(value := block.get(name), Mapping)), {})
 
 
@@ -110,7 +115,7 @@ class Spent:
     unknown: int = 0
 
     def less(self, other: Spent) -> Spent:
-        """What was spent since the other."""
+        """Return what was spent since the other."""
         return Spent(
             self.requests - other.requests,
             self.input_tokens - other.input_tokens,
@@ -120,7 +125,7 @@ class Spent:
         )
 
     def add(self, other: Spent) -> None:
-        """Adds the other to this one."""
+        """Add the other to this one."""
         self.requests += other.requests
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
@@ -129,50 +134,50 @@ class Spent:
 
 
 class Ledger:
-    """Adds up one call's spending on its `stages`. `max_cost` is in USD, None for no limit."""
+    """The spending of one command by `stages`. `max_cost` is in USD, None for no limit."""
 
     def __init__(self, stages: Iterable[str], max_cost: float | None = None) -> None:
         self.max_cost = max_cost
         self.stages = {stage: Spent() for stage in stages}
 
     def book(self, stage: str, usage: Usage) -> None:
-        """Adds a reply's usage."""
+        """Add a reply's usage to a stage."""
         cost = usage.cost_usd
         self.stages[stage].add(
             Spent(1, usage.input_tokens or 0, usage.output_tokens or 0, cost or 0.0, unknown=int(cost is None))
         )
 
     def snapshot(self) -> dict[str, Spent]:
-        """What each stage has spent so far."""
+        """Return what each stage has spent so far."""
         return {stage: replace(spent) for stage, spent in self.stages.items()}
 
     def since(self, before: Mapping[str, Spent]) -> dict[str, Spent]:
-        """What each stage has spent since a snapshot."""
+        """Return what each stage has spent since a snapshot."""
         return {stage: spent.less(before[stage]) for stage, spent in self.stages.items()}
 
     @property
     def total(self) -> Spent:
-        """All stages together."""
+        """Return all stages together."""
         total = Spent()
         for spent in self.stages.values():
             total.add(spent)
         return total
 
     def used_up(self) -> str | None:
-        """Why nothing more is to be asked; None while there is money left."""
+        """Return why nothing more is to be asked; None while there is money left."""
         spent = self.total.cost_usd
         if self.max_cost is None or spent < self.max_cost:
             return None
         return f"the budget is used up: {spent:.4f} of {self.max_cost:.4f} USD (--max-cost)"
 
     def uncounted(self) -> str | None:
-        """What the limit could not count; None where that is nothing, or there is no limit."""
+        """Return what the limit could not count; None where that is nothing, or there is no limit."""
         unknown = self.total.unknown
         if self.max_cost is None or not unknown:
             return None
         return f"--max-cost did not count {unknown} requests of unknown cost; give the model prices in models.yaml"
 
     def rows(self) -> Iterator[tuple[str, Spent]]:
-        """Each stage with what it spent, then the total."""
+        """Yield each stage with what it spent, then the total."""
         yield from self.stages.items()
         yield "total", self.total

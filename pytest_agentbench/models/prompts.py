@@ -24,30 +24,30 @@ class Block:
     text: str
 
 
-def boundary_of(parts: Sequence[str | Block]) -> str:
-    """A code that no block can hold, as it is the hash of all of them; the same parts have the same."""
+def compute_boundary(parts: Sequence[str | Block]) -> str:
+    """Return a code that no block can hold, as it is the hash of all of them; equal parts have equal codes."""
     blocks = [[part.label, part.text] for part in parts if isinstance(part, Block)]
     return hashlib.sha256(json.dumps(blocks).encode()).hexdigest()[:32]
 
 
-def rendered(parts: Iterable[str | Block], boundary: str) -> str:
-    """The parts as one text, each on lines of its own."""
-    return "\n".join(_rendered(part, boundary) for part in parts)
+def render_parts(parts: Iterable[str | Block], boundary: str) -> str:
+    """Return the parts as one text, each on lines of its own."""
+    return "\n".join(_render_part(part, boundary) for part in parts)
 
 
-def _rendered(part: str | Block, boundary: str) -> str:
+def _render_part(part: str | Block, boundary: str) -> str:
     if isinstance(part, str):
-        return escaped(part)  # rubrics and names of checks: whoever wrote them may hide words too
-    return f"<<<DATA {boundary} {part.label}>>>\n{escaped(part.text)}\n<<<END {boundary}>>>"
+        return escape_text(part)  # rubrics and names of checks: whoever wrote them may hide words too
+    return f"<<<DATA {boundary} {part.label}>>>\n{escape_text(part.text)}\n<<<END {boundary}>>>"
 
 
-def escaped(text: str) -> str:
-    """`text` with nothing in it that looks like a delimiter, and nothing that a reader would not see."""
+def escape_text(text: str) -> str:
+    """Return `text` with nothing in it that looks like a delimiter, and nothing that a reader would not see."""
     return _MARKS.sub(r"\\<<<", wholly_visible(text.replace("\r\n", "\n")))
 
 
-def clipped(text: str, limit: int) -> str:
-    """`text`, or its beginning and end with a note of how much is left out between."""
+def clip_middle(text: str, limit: int) -> str:
+    """Return `text`, or its beginning and end with a note of how much is left out between."""
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3
@@ -76,7 +76,7 @@ _PIECE = 50_000
 
 
 class TokenCounter:
-    """Counts the tokens of texts for one model.
+    """A counter of the tokens of texts for one model.
 
     OpenAI's models are counted by their own tokenizer where the package `bpe-openai` is installed
     (`pytest-agentbench[tokens]`): it brings their vocabularies along, so nothing is fetched. For all others a text is
@@ -86,28 +86,29 @@ class TokenCounter:
     """
 
     def __init__(self, model: Model, *, everywhere_alike: bool = False) -> None:
-        name = None if model.scripted or everywhere_alike else encoding_name(model.requested_model)
-        self._encoding = _encoding(name) if name is not None else None
-        self.tokenizer = name if self._encoding is not None else None
+        name = None if model.scripted or everywhere_alike else find_encoding_name(model.requested_model)
+        self._load_encoding = _load_encoding(name) if name is not None else None
+        self.tokenizer = name if self._load_encoding is not None else None
         self._estimated = self._reported = 0.0
 
     def count(self, text: str) -> int:
-        """The tokens of `text`, rounded up where they are estimated."""
-        if self._encoding is not None:
-            return sum(len(self._encoding.encode_ordinary(piece)) for piece in _pieces(text))
+        """Return the tokens of `text`, rounded up where they are estimated."""
+        if self._load_encoding is not None:
+            return sum(len(self._load_encoding.encode_ordinary(piece)) for piece in _split_pieces(text))
         return -int(-self._factor() * _estimate(text) // 1)
 
     def learn(self, text: str, tokens: int | None) -> None:
-        """The provider counted `tokens` for a request of `text`. None: it told nothing."""
-        if self._encoding is None and tokens is not None and tokens > 0 and text:
+        """Note that the provider counted `tokens` for a request of `text`; None: it told nothing."""
+        if self._load_encoding is None and tokens is not None and tokens > 0 and text:
             self._estimated += _estimate(text)
             self._reported += tokens
 
     def cut(self, text: str, tokens: int) -> str:
-        """The longest beginning of `text` that has at most `tokens`; `text` itself where it fits."""
+        """Return the longest beginning of `text` that has at most `tokens`; `text` itself where it fits."""
         if self.count(text) <= tokens:
             return text
         fits, too_long = 0, len(text)
+        # Counted and not computed: the number of tokens is no linear function of the characters.
         while too_long - fits > 1:
             middle = (fits + too_long) // 2
             if self.count(text[:middle]) <= tokens:
@@ -117,21 +118,22 @@ class TokenCounter:
         return text[:fits]
 
     def _factor(self) -> float:
-        """What the provider counts for each token that is estimated."""
+        """Return how many tokens the provider counts for each one that is estimated."""
         if not self._estimated:
             return 1.0
+        # A provider may count its own system prompt, or report nonsense: one such reply must not ruin all estimates.
         least, most = _CALIBRATION
         return min(max(self._reported / self._estimated, least), most)
 
 
-def encoding_name(requested_model: str) -> str | None:
-    """The name of an OpenAI model's vocabulary; None for models of others."""
+def find_encoding_name(requested_model: str) -> str | None:
+    """Return the name of an OpenAI model's vocabulary; None for models of others."""
     return next((name for pattern, name in _ENCODINGS if pattern.match(requested_model.lower())), None)
 
 
 @lru_cache(maxsize=4)
-def _encoding(name: str) -> Any:
-    """The tokenizer of that vocabulary; None where the package is not installed."""
+def _load_encoding(name: str) -> Any:
+    """Return the tokenizer of that vocabulary; None where the package is not installed."""
     try:
         import bpe_openai
     except ImportError:
@@ -139,22 +141,22 @@ def _encoding(name: str) -> Any:
     return bpe_openai.get_encoding(name)
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """The text in pieces that the tokenizer takes; a token more where two of them meet."""
+def _split_pieces(text: str) -> Iterator[str]:
+    """Yield the text in pieces that the tokenizer takes; a token more where two of them meet."""
     for start in range(0, len(text), _PIECE):
         yield text[start : start + _PIECE]
 
 
 def _estimate(text: str) -> float:
-    """Tokens of `text` by its scripts alone."""
-    letters = _length(_WORDS, text)
+    """Return the tokens of `text` estimated by its scripts alone."""
+    letters = _count_matching(_WORDS, text)
     if text.isascii():
         return letters * _PER_LETTER + (len(text) - letters) * _PER_SIGN
-    latin, ideographs = _length(_LATIN, text), _length(_IDEOGRAPHS, text)
+    latin, ideographs = _count_matching(_LATIN, text), _count_matching(_IDEOGRAPHS, text)
     others = len(text) - latin - ideographs
     known = letters * _PER_LETTER + (latin - letters) * _PER_SIGN
     return known + ideographs * _PER_IDEOGRAPH + others * _PER_OTHER
 
 
-def _length(script: re.Pattern[str], text: str) -> int:
+def _count_matching(script: re.Pattern[str], text: str) -> int:
     return sum(map(len, script.findall(text)))

@@ -51,38 +51,38 @@ class ChatReply:
 
 
 def read_reply(body: bytes, content_type: str, model: Model, *, attempts: int, seconds: float) -> ChatReply:
-    """The reply in a response with status 200; RequestFailed where it breaks the protocol."""
+    """Return the reply in a response with status 200. Raises RequestFailed where it breaks the protocol."""
     data = _json_object(body, content_type, model)
     if isinstance(error := data.get("error"), Mapping | str) and error:  # OpenRouter reports a failing upstream so
-        raise _error_inside(error, model)
+        raise _read_inner_error(error, model)
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
         raise invalid_reply("it has no choices", body, model)
     choice = choices[0]
     if isinstance(choice, Mapping) and isinstance(error := choice.get("error"), Mapping | str) and error:
-        raise _error_inside(error, model)
+        raise _read_inner_error(error, model)
     message = choice.get("message") if isinstance(choice, Mapping) else None
     if not isinstance(message, Mapping):
         raise invalid_reply("its first choice has no message", body, model)
-    content = text_of(message.get("content"))
+    content = read_text(message.get("content"))
     if content is None:
-        content = text_of(message.get("refusal"))
+        content = read_text(message.get("refusal"))
     try:
         calls = tuple(read_tool_call(call, index) for index, call in enumerate(message.get("tool_calls") or ()))
     except (TypeError, KeyError, AttributeError) as error:
         raise invalid_reply("its tool calls are malformed", body, model) from error
-    answered_by = _string(data.get("model")) or model.requested_model
+    answered_by = _nonempty_string(data.get("model")) or model.requested_model
     return ChatReply(
         content=content,
         tool_calls=calls,
-        finish_reason=_string(choice.get("finish_reason")),
+        finish_reason=_nonempty_string(choice.get("finish_reason")),
         usage=read_usage(data.get("usage"), model, answered_by),
         model=answered_by,
-        response_id=_string(data.get("id")),
+        response_id=_nonempty_string(data.get("id")),
         message=_conversation_message(content, calls, message),
         attempts=attempts,
         seconds=seconds,
-        reasoning={name: text for name in _REASONING if (text := _string(message.get(name)))},
+        reasoning={name: text for name in _REASONING if (text := _nonempty_string(message.get(name)))},
     )
 
 
@@ -101,37 +101,41 @@ def _json_object(body: bytes, content_type: str, model: Model) -> dict[str, Any]
     return data
 
 
-def _error_inside(error: Mapping[str, Any] | str, model: Model) -> RequestFailed:
+def _read_inner_error(error: Mapping[str, Any] | str, model: Model) -> RequestFailed:
     code = error.get("code") if isinstance(error, Mapping) else None
     status = code if isinstance(code, int) and 400 <= code < 600 else 502
     return status_failed(status, json.dumps({"error": error}).encode(), model)
 
 
 def read_tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
-    """A call as an assistant message has it. Raises TypeError, KeyError or AttributeError where it is malformed."""
+    """Return a call as an assistant message has it.
+    Raises TypeError, KeyError or AttributeError where it is malformed.
+    """
     function = call["function"]
     raw = function.get("arguments")
     text = raw if isinstance(raw, str) else json.dumps(raw if raw is not None else {})
     name = function["name"]
     if not isinstance(name, str):
         raise TypeError("a tool's name is text")
-    return ToolCall(id=_string(call.get("id")) or f"call_{index}", name=name, arguments=_arguments(text), raw=text)
+    return ToolCall(
+        id=_nonempty_string(call.get("id")) or f"call_{index}", name=name, arguments=_parse_arguments(text), raw=text
+    )
 
 
-def _arguments(text: str) -> dict[str, Any] | None:
+def _parse_arguments(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text, parse_constant=_no_constant) if text.strip() else {}
+        value = json.loads(text, parse_constant=_refuse_constant) if text.strip() else {}
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def _no_constant(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON value")
 
 
 def _conversation_message(content: str | None, calls: Sequence[ToolCall], message: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what every endpoint takes back, and the reasoning that some demand between tool calls."""
+    """Return only what every endpoint takes back, and the reasoning that some demand between tool calls."""
     result: dict[str, Any] = {"role": "assistant", "content": content}
     if calls:
         result["tool_calls"] = [
@@ -143,8 +147,8 @@ def _conversation_message(content: str | None, calls: Sequence[ToolCall], messag
     return result
 
 
-def text_of(value: object) -> str | None:
-    """Text, or the text parts of a list of content parts."""
+def read_text(value: object) -> str | None:
+    """Return a text, or the text parts of a list of content parts."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -153,7 +157,7 @@ def text_of(value: object) -> str | None:
     return None
 
 
-def _string(value: object) -> str | None:
+def _nonempty_string(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
@@ -173,34 +177,34 @@ class InvalidReply(AgentbenchError):
 
     @property
     def problems(self) -> list[str]:
-        """The lines without their marks."""
+        """Return the lines without their marks."""
         return [line.removeprefix("- ") for line in str(self).splitlines()]
 
 
 class ReplyPart(BaseModel):
-    """What a reply is made of; other keys are ignored."""
+    """A part of a reply's contract; other keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 def read_json(text: str, form: type[P]) -> P:
-    """The JSON object in a reply, alone or in the reply's only code fence, as a `form`.
+    """Return the JSON object in a reply, alone or in the reply's only code fence, as a `form`.
 
     Raises InvalidReply with everything that is wrong with it.
     """
-    return as_form(json_object(text), form)
+    return validate_form(read_json_object(text), form)
 
 
-def as_form(found: Mapping[str, Any], form: type[P]) -> P:
-    """A JSON object as a `form`. Raises InvalidReply with everything that is wrong with it."""
+def validate_form(found: Mapping[str, Any], form: type[P]) -> P:
+    """Return a JSON object as a `form`. Raises InvalidReply with everything that is wrong with it."""
     try:
         return form.model_validate(found)
     except ValidationError as error:
-        raise invalid([_problem(each) for each in error.errors(include_url=False)]) from error
+        raise make_invalid_reply([_describe_problem(each) for each in error.errors(include_url=False)]) from error
 
 
-def json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str, Any]:
-    """The JSON object in a reply, alone or in the reply's only code fence. Raises InvalidReply.
+def read_json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str, Any]:
+    """Return the JSON object in a reply, alone or in the reply's only code fence. Raises InvalidReply.
 
     With `embedded_keys` it may stand in other text too, where that has one object alone with any of these keys.
     """
@@ -210,7 +214,11 @@ def json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str, Any
     try:
         return _only_object(body)
     except InvalidReply:
-        found = [each for each in _embedded(body) if not each.keys().isdisjoint(embedded_keys)] if embedded_keys else []
+        found = (
+            [each for each in _find_embedded(body) if not each.keys().isdisjoint(embedded_keys)]
+            if embedded_keys
+            else []
+        )
         if not found:
             raise
     if len(found) > 1:
@@ -218,8 +226,8 @@ def json_object(text: str, embedded_keys: Collection[str] = ()) -> dict[str, Any
     return found[0]
 
 
-def invalid(problems: Sequence[str]) -> InvalidReply:
-    """What to raise for a reply with these problems."""
+def make_invalid_reply(problems: Sequence[str]) -> InvalidReply:
+    """Return the InvalidReply to raise for a reply with these problems."""
     shown = [f"- {problem}" for problem in problems[:MAX_PROBLEMS]]
     if len(problems) > MAX_PROBLEMS:
         shown.append(f"- and {len(problems) - MAX_PROBLEMS} more")
@@ -231,40 +239,42 @@ def _only_object(body: str) -> dict[str, Any]:
     if len(fenced) > 1:
         raise InvalidReply("- the reply has several code blocks, so it is not clear which one counts")
     try:
-        found = _storable(json.loads(fenced[0] if fenced and not body.startswith("{") else body))
+        found = _drop_surrogates(json.loads(fenced[0] if fenced and not body.startswith("{") else body))
     except (ValueError, RecursionError) as error:
         raise InvalidReply(f"- the reply is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise InvalidReply(f"- the reply is a JSON {type(found).__name__}, expected an object")
-    if _levels(found) > MAX_LEVELS:
+    if _count_levels(found) > MAX_LEVELS:
         raise InvalidReply(f"- the reply nests deeper than {MAX_LEVELS} levels")
     return found
 
 
-def _embedded(body: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects that stand in a text, none of them within another."""
+def _find_embedded(body: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects that stand in a text, none of them within another."""
     decoder, at = json.JSONDecoder(), body.find("{")
+    # Bounded: each brace may be tried to the end of the text, which is quadratic in a reply of braces alone.
     for _ in range(_MAX_BRACES):
         if at < 0:
             return
         try:
             found, end = decoder.raw_decode(body, at)
-            found = _storable(found)
+            found = _drop_surrogates(found)
         except (ValueError, RecursionError):
             end = at + 1
         else:
-            if _levels(found) <= MAX_LEVELS:
+            if _count_levels(found) <= MAX_LEVELS:
                 yield found
         at = body.find("{", end)
 
 
-def _storable(found: Any) -> Any:
-    """Without escaped lone surrogates, which cannot be written to a file."""
+def _drop_surrogates(found: Any) -> Any:
+    """Return the value without escaped lone surrogates, which cannot be written to a file."""
     return json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def _levels(found: Any) -> int:
-    """How deep it nests: 1 for what holds no list and no object."""
+def _count_levels(found: Any) -> int:
+    """Return how deep a value nests: 1 for what holds no list and no object."""
+    # Level by level and not recursively: a reply may nest deeper than Python's stack.
     levels, inner = 0, [found]
     while inner:
         levels += 1
@@ -273,7 +283,7 @@ def _levels(found: Any) -> int:
     return levels
 
 
-def _problem(error: Mapping[str, Any]) -> str:
+def _describe_problem(error: Mapping[str, Any]) -> str:
     where = ".".join(map(str, error["loc"]))
     if error["type"] == "missing":
         return f"{where}: missing"

@@ -1,4 +1,4 @@
-"""From a model's id to where and how it is asked."""
+"""Routes of models: from a model's id to the endpoint, key and name that it is asked by."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile, Su
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.records.case import Limits, Model
-from pytest_agentbench.store.remote import without_credentials
+from pytest_agentbench.store.remote import strip_credentials
 
 DEMO = "demo"
 """The model id that always answers from scripts beside the cases, with or without an entry in models.yaml."""
@@ -38,7 +38,7 @@ def resolve_model(
     suite: SuiteFile | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Model:
-    """The model that `--model`, a suite or a judge names.
+    """Return the model that `--model`, a suite or a judge names.
 
     A model of the suite, completed by the entry of `models.yaml` with the same id (the suite's fields win); else that
     entry; else `model_id` is itself the name that the default endpoint knows (seed 002, spec/config.md "models.yaml").
@@ -46,17 +46,17 @@ def resolve_model(
     """
     of_suite = next((model for model in suite.models if model.model_id == model_id), None) if suite else None
     entry = models.get(model_id)
-    fields = _fields(entry) | _fields(of_suite)
+    fields = _given_fields(entry) | _given_fields(of_suite)
     names = (of_suite and of_suite.declared_name, entry and entry.requested_model, model_id)
     requested = next(name for name in names if name)
     scripted = fields.get("scripted", model_id == DEMO and "base_url" not in fields)
     provider = entry.provider if entry else None
-    base_url, key = (None, None) if scripted or provider else _route(fields, requested, environ)
+    base_url, key = (None, None) if scripted or provider else _find_route(fields, requested, environ)
     if key is not None:
         written = [each for each in (of_suite, entry) if each is not None]
-        problem = _unbound(base_url or DEFAULT_BASE_URL, key, written, models, environ)
+        problem = _find_key_problem(base_url or DEFAULT_BASE_URL, key, written, models, environ)
         if problem is not None:
-            raise _refused(model_id, problem, written)
+            raise _make_key_error(model_id, problem, written)
     return Model(
         model_id=model_id,
         requested_model=requested,
@@ -75,7 +75,9 @@ def resolve_model(
 
 
 def missing_key(model: Model, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Why `model` cannot be asked: the variable that should hold its key does not. None when all is well."""
+    """Return why `model` cannot be asked:
+    its variable holds no key, or none that can be sent. None when all is well.
+    """
     if model.api_key_env is None:
         return None
     key = environ.get(model.api_key_env, "").strip()
@@ -94,38 +96,41 @@ def missing_key(model: Model, environ: Mapping[str, str] = os.environ) -> str | 
 
 
 def describe_route(model: Model) -> str:
-    """Where requests for `model` go, for errors and for people."""
+    """Return where requests for `model` go, for errors and for people."""
     if model.provider:
         return f"{model.model_id} is reached through the provider {model.provider}, which a plugin adds"
     if model.scripted:
         return f"{model.model_id} is scripted: answered offline, from scripts beside the cases"
     key = f"with the key in {model.api_key_env}" if model.api_key_env else "without a key"
-    return f"{model.requested_model!r} at {without_credentials(model.base_url or DEFAULT_BASE_URL)} {key}"
+    return f"{model.requested_model!r} at {strip_credentials(model.base_url or DEFAULT_BASE_URL)} {key}"
 
 
-def _fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:
-    """What the file says, and nothing that it leaves to defaults."""
+def _given_fields(model: ModelEntry | SuiteModel | None) -> dict[str, Any]:
+    """Return what the file says, and nothing that it leaves to defaults."""
     if model is None:
         return {}
     named = {name: getattr(model, name) for name in model.model_fields_set}
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _unbound(
+def _find_key_problem(
     base_url: str, variable: str, written: _Written, models: ModelsFile, environ: Mapping[str, str]
 ) -> str | None:
-    """Why the key may not go there. One entry of the session's root that has both fields is the user's word for it."""
+    """Return why the key may not go there, None where it may.
+
+    One entry of the session's root that has both fields is the user's word for it.
+    """
     pair = {"base_url": base_url, "api_key_env": variable}
     users = [entry for entry in written if entry.origin is not None and entry.origin.is_users]
-    paired = any(pair.items() <= _fields(entry).items() for entry in users)
+    paired = any(pair.items() <= _given_fields(entry).items() for entry in users)
     grants = KeyGrants() if models.origin is None else models.origin.root.key_grants()
     return key_problem(variable, base_url, grants, written=paired, environ=environ)
 
 
-def _refused(model_id: str, problem: str, written: _Written) -> ConfigError:
-    """The error at the field that says where the key would go, or what for."""
+def _make_key_error(model_id: str, problem: str, written: _Written) -> ConfigError:
+    """Return the error at the field that says where the key would go, or what for."""
     for entry in written:
-        named = [name for name in ("base_url", "api_key_env") if name in _fields(entry)]
+        named = [name for name in ("base_url", "api_key_env") if name in _given_fields(entry)]
         if named and entry.origin is not None and entry.origin.path is not None:
             ids = [each.get("model_id") for each in read(entry.origin.path).data["models"]]
             place = ("models", ids.index(model_id), named[0])
@@ -133,10 +138,11 @@ def _refused(model_id: str, problem: str, written: _Written) -> ConfigError:
     return ConfigError(f"model {model_id!r}: {problem}")
 
 
-def _route(fields: Mapping[str, Any], requested: str, environ: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """(base_url, api_key_env); a base_url of None is the OpenAI client's own."""
+def _find_route(fields: Mapping[str, Any], requested: str, environ: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return (base_url, api_key_env); a base_url of None is the OpenAI client's own."""
     base_url = fields.get("base_url") or environ.get("OPENAI_BASE_URL") or None
     named_key = fields.get("api_key_env")
+    # `vendor/model` is OpenRouter's way to name models; its key alone says that the user has an account there.
     if base_url is None and "/" in requested and environ.get(OPENROUTER_KEY) and named_key in (None, OPENROUTER_KEY):
         base_url = OPENROUTER_URL
     if named_key is None:

@@ -110,7 +110,7 @@ class Step(Record):
     """Tokens to report."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _require_content(self) -> Self:
         nothing = self.content is None and not self.tool_calls
         if nothing and (self.error is None or self.error.times is not None):
             raise ValueError("needs 'content' or 'tool_calls' (an 'error' without 'times' may stand alone)")
@@ -131,13 +131,13 @@ class Reply(Record):
 
     @field_validator("matches")
     @classmethod
-    def _compiles(cls, pattern: str | None) -> str | None:
+    def _require_pattern(cls, pattern: str | None) -> str | None:
         if pattern is not None:
             compile_pattern(pattern)
         return pattern
 
     @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def _check_form(self) -> Self:
         if (self.content is None) == (not self.steps):
             raise ValueError("needs either 'content' or 'steps'")
         if self.when is not None and self.matches is not None:
@@ -145,19 +145,19 @@ class Reply(Record):
         return self
 
     def answers(self, user_message: str) -> bool:
-        """Tell whether this reply is for `user_message`. Raises TimeoutError where its pattern takes too long."""
+        """Return whether this reply is for `user_message`. Raises TimeoutError where its pattern takes too long."""
         if self.when is not None:
             return self.when == user_message
         return self.matches is None or search_pattern(self.matches, user_message, _SECONDS) is not None
 
     @property
     def is_specific(self) -> bool:
-        """Whether it names a message; such a reply wins over one that answers any."""
+        """Return whether the reply names a message; such a reply wins over one that answers any."""
         return self.when is not None or self.matches is not None
 
     @property
     def sequence(self) -> tuple[Step, ...]:
-        """The steps, whichever way they are written."""
+        """Return the steps, whichever way they are written."""
         return self.steps or (Step(content=self.content),)
 
 
@@ -184,7 +184,7 @@ class ScriptedExpectation(Record):
 
 
 class ScriptedVerdict(Record):
-    """What a judge answers. Dimensions left out get the overall score. `content` is sent instead, as it is."""
+    """A judge's answer. Dimensions left out get the overall score. `content` is sent instead, as it is."""
 
     overall: Score | ScriptedScore = 0.0
     """The score of the whole, 0 to 10."""
@@ -198,31 +198,31 @@ class ScriptedVerdict(Record):
     """A raw reply instead, such as a broken one."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _require_content(self) -> Self:
         complete = set(TOOL_USE_DIMENSIONS) <= self.dimensions.keys()
         if self.content is None and "overall" not in self.model_fields_set and not complete:
             raise ValueError("needs 'overall', or 'content' for a raw reply, or all six dimensions of an MCP task")
         return self
 
     def scored(self, dimension: Dimension | ToolUseDimension | None = None) -> ScriptedScore:
-        """The score of a dimension, or the overall one."""
+        """Return the score of a dimension, or the overall one."""
         said = self.overall if dimension is None else self.dimensions.get(dimension, self.overall)
         return said if isinstance(said, ScriptedScore) else ScriptedScore(score=said)
 
 
-def _how_many(said: Any) -> str:
+def _tag_count(said: Any) -> str:
     return "many" if isinstance(said, list | tuple) else "one"
 
 
 ScriptedVerdicts = Annotated[
     Annotated[ScriptedVerdict, Tag("one")] | Annotated[tuple[ScriptedVerdict, ...], Field(min_length=1), Tag("many")],
-    Discriminator(_how_many),
+    Discriminator(_tag_count),
 ]
 """The same verdict in each iteration, or a list with one for each."""
 
 
 class ScriptedJudgement(Record):
-    """Whether a judge finds an answer correct. `content` is sent instead, as it is."""
+    """A judge's word on whether an answer is correct. `content` is sent instead, as it is."""
 
     correct: StrictBool | None = None
     """Whether the answer is."""
@@ -232,7 +232,7 @@ class ScriptedJudgement(Record):
     """A raw reply instead, such as a broken one."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _require_content(self) -> Self:
         if (self.correct is None) == (self.content is None):
             raise ValueError("needs either 'correct', or 'content' for a raw reply")
         return self
@@ -273,11 +273,11 @@ class CaseScript(ConfigFile):
     """The text of the pages that the tool web_fetch gets, by URL."""
 
 
-def _answer_form(said: Any) -> str:
+def _tag_form(said: Any) -> str:
     return "text" if isinstance(said, str) else "replies" if isinstance(said, list | tuple) else "reply"
 
 
-def _some(replies: tuple[Reply, ...]) -> tuple[Reply, ...]:
+def _require_some(replies: tuple[Reply, ...]) -> tuple[Reply, ...]:
     if not replies:
         raise ValueError("found none, expected at least one reply")
     return replies
@@ -286,8 +286,8 @@ def _some(replies: tuple[Reply, ...]) -> tuple[Reply, ...]:
 ScriptedAnswer = Annotated[
     Annotated[str, Tag("text")]
     | Annotated[Reply, Tag("reply")]
-    | Annotated[tuple[Reply, ...], AfterValidator(_some), Tag("replies")],
-    Discriminator(_answer_form),
+    | Annotated[tuple[Reply, ...], AfterValidator(_require_some), Tag("replies")],
+    Discriminator(_tag_form),
 ]
 """What a model says to an item: a text, a reply, or replies of which each is for other messages."""
 
@@ -314,6 +314,6 @@ class DatasetScript(ConfigFile):
 
 
 def script_schemas() -> dict[str, dict[str, Any]]:
-    """Name to JSON Schema (draft 2020-12) of both kinds of script, for editors."""
+    """Return name to JSON Schema (draft 2020-12) of both kinds of script, for editors."""
     kinds: dict[str, type[ConfigFile]] = {"demo": CaseScript, "dataset_demo": DatasetScript}
     return {name: described_schema(kind) for name, kind in kinds.items()}

@@ -79,7 +79,7 @@ async def _answer(scripts: Scripts, scope: Scope, body: bytes, send: Send) -> No
     _raise_scripted_error(step, scope["headers"])
     completion = _completion(step, request, body)
     if request.get("stream"):
-        await EventStream(send).completion(completion, request.get("stream_options"))
+        await EventStream(send).send_completion(completion, request.get("stream_options"))
     else:
         await send_json(send, 200, completion)
 

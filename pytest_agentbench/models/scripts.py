@@ -13,7 +13,7 @@ from pytest_agentbench.config.dataset_file import is_descriptor_name
 from pytest_agentbench.config.loader import load
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.models.conversation import NoScript, Script, message_text, short, user_turns
+from pytest_agentbench.models.conversation import NoScript, Script, list_user_turns, message_text, short
 from pytest_agentbench.models.script_files import (
     CaseScript,
     DatasetScript,
@@ -121,7 +121,7 @@ class Scripts:
         :raises NoScript: none answers, or several do.
         """
         if case_id is None:
-            case_id = self._case_of([text for text, _ in user_turns(messages)])
+            case_id = self._case_of([text for text, _ in list_user_turns(messages)])
         if (script := self._of(case_id)) is None:
             raise NoScript(f"no script answers case {case_id!r}; add a reply to {self._place(case_id)}")
         return script

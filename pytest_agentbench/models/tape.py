@@ -1,4 +1,4 @@
-"""One run's cassette at work: it answers canonical requests from what it has, and keeps what others answer."""
+"""The tape of one run: its cassette at work, which answers canonical requests and keeps what others answer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pytest_agentbench.models.cassette_file import (
     Cassette,
     Exchange,
     Refusal,
-    cassette_yaml,
-    difference,
+    dump_cassette,
+    find_nearest,
     read_cassette,
     refuse_links,
 )
@@ -44,60 +44,60 @@ _BOUNDARY = re.compile(r"(<<<(?:DATA|END) )([0-9a-f]{32})\b")
 """The code of the blocks in a judge's request: a hash of all of them, folder names included."""
 
 
-def canonical(request: Mapping[str, Any], folder: str | None, redactor: Redactor) -> dict[str, Any]:
-    """The request, JSON-like, without tags and secrets; the run's `folder` is called `[workspace]` in it."""
+def canonicalize(request: Mapping[str, Any], folder: str | None, redactor: Redactor) -> dict[str, Any]:
+    """Return the request, JSON-like, without tags and secrets; the run's `folder` is called `[workspace]` in it."""
 
-    def neutral(text: str) -> str:
-        return _BOUNDARY.sub(r"\1[boundary]", without_folder(text, folder))
+    def neutralize(text: str) -> str:
+        return _BOUNDARY.sub(r"\1[boundary]", hide_folder(text, folder))
 
     kept = {name: value for name, value in request.items() if name not in _TAGS}
-    text = "\0".join(_texts(kept))
-    if neutral(text) == text == redactor.text(text):  # as most are, and they grow long
+    text = "\0".join(_list_texts(kept))
+    if neutralize(text) == text == redactor.text(text):  # as most are, and they grow long
         return kept
-    result: dict[str, Any] = redactor.value(mapped(kept, neutral))
+    result: dict[str, Any] = redactor.value(map_texts(kept, neutralize))
     return result
 
 
-def neutral(value: Any, folder: str | None, redactor: Redactor) -> Any:
-    """A JSON-like answer as a cassette keeps it."""
-    return redactor.value(mapped(value, lambda text: without_folder(text, folder)))
+def neutralize(value: Any, folder: str | None, redactor: Redactor) -> Any:
+    """Return a JSON-like answer as a cassette keeps it."""
+    return redactor.value(map_texts(value, lambda text: hide_folder(text, folder)))
 
 
-def placed(value: Any, folder: str | None) -> Any:
-    """A kept answer for a run in `folder`."""
-    return value if folder is None else mapped(value, lambda text: text.replace(WORKSPACE, folder))
+def restore_folder(value: Any, folder: str | None) -> Any:
+    """Return a kept answer for a run in `folder`."""
+    return value if folder is None else map_texts(value, lambda text: text.replace(WORKSPACE, folder))
 
 
-def without_folder(text: str, folder: str | None) -> str:
-    """The text with `[workspace]` in place of the folder."""
+def hide_folder(text: str, folder: str | None) -> str:
+    """Return the text with `[workspace]` in place of the folder."""
     return text if folder is None else text.replace(folder, WORKSPACE)
 
 
-def _texts(value: Any) -> list[str]:
-    """All texts in the value, keys included."""
+def _list_texts(value: Any) -> list[str]:
+    """Return all texts in the value, keys included."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
-        return [text for key, item in value.items() for part in (key, item) for text in _texts(part)]
+        return [text for key, item in value.items() for part in (key, item) for text in _list_texts(part)]
     if isinstance(value, list | tuple):
-        return [text for item in value for text in _texts(item)]
+        return [text for item in value for text in _list_texts(item)]
     return []
 
 
-def mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """The value with every text in it changed, keys left as they are."""
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the value with every text in it changed, keys left as they are."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: mapped(item, change) for key, item in value.items()}
+        return {key: map_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [mapped(item, change) for item in value]
+        return [map_texts(item, change) for item in value]
     return value
 
 
 @dataclass(eq=False)
 class Slot:
-    """A place on the tape. `exchange` is None while nothing has come back; `previous` is what the task asked before."""
+    """A slot of the tape. `exchange` is None while nothing has come back; `previous` is what the task asked before."""
 
     exchange: Exchange | None
     previous: Slot | None = None
@@ -105,25 +105,25 @@ class Slot:
 
     @cached_property
     def key(self) -> str:
-        """The `request_key` of its exchange."""
+        """Return the `request_key` of its exchange."""
         assert self.exchange is not None
         return request_key(self.exchange.asked, self.exchange.request)
 
     @cached_property
     def identity(self) -> str:
-        """What its exchange is, wherever it stands in a file."""
+        """Return the hash of the exchange, wherever it stands in a file."""
         assert self.exchange is not None
         came = self.exchange.model_dump(mode="json", exclude={"after", "asked", "request"})
         return fingerprint([self.key, came])
 
 
 def request_key(asked: str, request: dict[str, Any]) -> str:
-    """The same for equal requests to one."""
+    """Return a hash that equal requests to one model or service share."""
     return fingerprint([asked, request])
 
 
-def slots_of(exchanges: Sequence[Exchange]) -> list[Slot]:
-    """The exchanges of a file as places on a tape."""
+def make_slots(exchanges: Sequence[Exchange]) -> list[Slot]:
+    """Return the exchanges of a file as slots of a tape."""
     slots = [Slot(exchange) for exchange in exchanges]
     for slot, exchange in zip(slots, exchanges, strict=True):
         if exchange.after is not None and exchange.after <= len(slots):
@@ -131,8 +131,8 @@ def slots_of(exchanges: Sequence[Exchange]) -> list[Slot]:
     return slots
 
 
-def merged(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
-    """What is kept, then what is fresh, has come to something, and is not there already."""
+def merge_slots(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
+    """Return what is kept, then what is fresh, has come to something, and is not there already."""
     there = Counter(slot.identity for slot in kept)
     result = list(kept)
     for slot in fresh:
@@ -145,8 +145,8 @@ def merged(kept: Sequence[Slot], fresh: Iterable[Slot]) -> list[Slot]:
     return result
 
 
-def numbered(slots: Sequence[Slot]) -> Iterator[Exchange]:
-    """The exchanges for a file, with `after` where equal requests are to be told apart by it."""
+def number_exchanges(slots: Sequence[Slot]) -> Iterator[Exchange]:
+    """Yield the exchanges for a file, with `after` where equal requests are to be told apart by it."""
     places = {id(slot): number for number, slot in enumerate(slots, start=1)}
     previous = [slot.previous for slot in slots if slot.previous is not None]
     strangers = any(id(slot) not in places for slot in previous)  # read again since, or merged
@@ -175,7 +175,7 @@ _GRACE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
-    """How answers of one kind are kept: `write`, and `read` with the seconds that the answer took.
+    """The form in which answers of one kind are kept: `write`, and `read` with the seconds that the answer took.
 
     `refusal` says what is kept of an exception (None: nothing, as of an outage), `refused` makes one of that again.
     """
@@ -197,7 +197,10 @@ class Tape:
     """
 
     def __init__(self, path: Path, label: Cassette, modes: Callable[[str], CassetteMode], redactor: Redactor) -> None:
-        """`label` says whose cassette it is and which session records it; `modes` what is done for whom is asked."""
+        """Set up a tape; nothing is read yet.
+
+        `label` says whose cassette it is and which session records it; `modes` gives what is done for whom is asked.
+        """
         self.path, self.label, self.mode = path, label, modes
         self.folder: Callable[[], str | None] = lambda: None
         self.timer: asyncio.Timeout | None = None
@@ -210,27 +213,30 @@ class Tape:
         self._trouble: AgentbenchError | None = None
         self._duration: float | None = None
         self._waited: list[float] = []
-        self._bill: list[Usage] = []
+        self._usages: list[Usage] = []
         self._replayed = self._recorded = self._free = False
 
     async def play(self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]) -> T:
-        """The answer of `asked` to a JSON-like request: the tape's, else that of `ask`, which the tape then keeps.
+        """Return the answer of `asked` to a JSON-like request: the tape's, else that of `ask`, which is then kept.
 
         Equal requests get the recorded answers one after the other. Raises ProviderError (`not_recorded`) where a
         replay has none left, ConfigError for a broken file.
         """
-        wanted = canonical(request, self.folder(), self._redactor)
+        wanted = canonicalize(request, self.folder(), self._redactor)
         key = request_key(asked, wanted)
-        slot = self._take(asked, key)
+        slot = self._take_slot(asked, key)
         if slot is not None:
             return await self._replay(slot, form)
         if self.mode(asked) == "replay":
-            raise self._miss(self._why_missing(asked, wanted, key))
-        return await self._record(asked, wanted, ask, form)
+            raise self._make_miss(self._why_missing(asked, wanted, key))
+        return await self._ask_and_record(asked, wanted, ask, form)
 
-    def seconds(self, elapsed: float) -> float:
-        """What the run took, told at its end: as recorded where all its answers came from the tape, else `elapsed` and
-        the time that those from the tape took once."""
+    def settle_seconds(self, elapsed: float) -> float:
+        """Settle and return how many seconds the run took, at its end.
+
+        That is as recorded where all its answers came from the tape, else `elapsed` and the time that those from the
+        tape took once.
+        """
         stored = self._stored.duration_seconds if isinstance(self._stored, Cassette) else None
         if self._waited and not self._recorded and stored is not None:
             self._duration = stored
@@ -238,38 +244,39 @@ class Tape:
             self._duration = elapsed + sum(self._waited)
         return self._duration
 
-    def state(self) -> Literal["recorded", "replayed"] | None:
-        """Whether anything was recorded, or else replayed, since this was asked last."""
+    def take_state(self) -> Literal["recorded", "replayed"] | None:
+        """Return whether anything was recorded, or else replayed, since the last call."""
         state: Literal["recorded", "replayed"] | None = (
             "recorded" if self._recorded else "replayed" if self._replayed else None
         )
         self._recorded = self._replayed = False
         return state
 
-    def paid(self, usages: Sequence[Usage]) -> list[Usage]:
-        """Of what was used since this was asked last, what was paid for now: answers from the tape cost nothing."""
-        paid = self._bill if self._free else list(usages)
-        self._bill, self._free = [], False
+    def take_paid(self, usages: Sequence[Usage]) -> list[Usage]:
+        """Return what was paid for of `usages`, those since the last call: answers from the tape cost nothing."""
+        paid = self._usages if self._free else list(usages)
+        self._usages, self._free = [], False
         return paid
 
-    def interrupted(self) -> None:
-        """The session was stopped: what it cut off is no answer of anybody."""
+    def forget_cut_off(self) -> None:
+        """Forget what agents gave up: the session was stopped, and what it cut off is no answer of anybody."""
         self._fresh = [slot for slot in self._fresh if slot.exchange is None or slot.exchange.cut_off != "agent"]
         self._unsaved = any(slot.exchange for slot in self._fresh)
 
     def require_complete(self) -> None:
-        """Raises what the tape could not do, such as answer, also where an agent or a judge has caught it."""
+        """Raise the first failure of the tape, such as a missing answer, also where an agent or a judge has caught it."""
         if self._trouble is not None:
             raise self._trouble
 
     # -- answers from the tape
 
-    def _take(self, asked: str, key: str) -> Slot | None:
-        """The next unused answer to the request: that of this very task, where tasks ask the same."""
+    def _take_slot(self, asked: str, key: str) -> Slot | None:
+        """Return the next unused answer to the request: that of this very task, where tasks ask the same."""
         self._load(asked)
         if self.mode(asked) == "record" and not self._is_ours(self._stored):
             return None
         slots = [slot for slot in self._by_request.get(key, ()) if not slot.used]
+        # Tasks that run side by side may ask the same; each goes on after its own last exchange, as in the recording.
         before = _previous.get()
         slot = next((slot for slot in slots if slot.previous is before), slots[0] if slots else None)
         if slot is not None:
@@ -277,17 +284,17 @@ class Tape:
         return slot
 
     def _load(self, asked: str) -> None:
-        """Reads the file once. A broken one stops whoever needs it, and not who records anew."""
+        """Read the file once. A broken one stops whoever needs it, and not who records anew."""
         if not self._loaded:
             self._loaded = True
             try:
                 self._stored = read_cassette(self.path)
             except ConfigError as error:
                 self._stored = error
-            for slot in slots_of(_exchanges(self._stored)):
+            for slot in make_slots(_list_exchanges(self._stored)):
                 self._by_request.setdefault(slot.key, []).append(slot)
         if isinstance(self._stored, ConfigError) and self.mode(asked) != "record":
-            raise self._noted(self._stored)
+            raise self._note_trouble(self._stored)
 
     async def _replay(self, slot: Slot, form: Form[T]) -> T:
         exchange = slot.exchange
@@ -298,31 +305,32 @@ class Tape:
         if exchange.refused is not None:
             raise form.refused(exchange.refused)
         if exchange.reply is None:
-            raise await self._cut_off(exchange)
+            raise await self._wait_for_cut_off(exchange)
         answer = exchange.reply
         folder = self.folder()
         if folder is not None:
             kept = {"content", "message", "results"}
-            answer = answer.model_copy(update=placed(answer.model_dump(include=kept), folder))
+            answer = answer.model_copy(update=restore_folder(answer.model_dump(include=kept), folder))
         return form.read(answer, exchange.seconds)
 
-    async def _cut_off(self, exchange: Exchange) -> ProviderError:
-        """Waits to be cancelled again, at once where it was by the run's time limit; else the error to raise."""
+    async def _wait_for_cut_off(self, exchange: Exchange) -> ProviderError:
+        """Wait to be cancelled again, at once where it was by the run's time limit; else return the error to raise."""
         timer = self.timer
         if exchange.cut_off == "run" and timer is not None and timer.when() is not None:
+            # The recorded run hit its limit here: expire the limit now instead of waiting for it once more.
             timer.reschedule(asyncio.get_running_loop().time())
             await asyncio.Event().wait()
         if exchange.cut_off == "agent":
             await asyncio.sleep(exchange.seconds + _GRACE_SECONDS)
-        return self._miss(
+        return self._make_miss(
             f"{exchange.asked}: no answer was recorded in {self.path}: the {exchange.cut_off} gave it up after "
             f"{exchange.seconds:.1f} s, and now it is waited for; {_RECORD}"
         )
 
-    def _miss(self, message: str) -> ProviderError:
-        return self._noted(ProviderError(message, code=NOT_RECORDED))
+    def _make_miss(self, message: str) -> ProviderError:
+        return self._note_trouble(ProviderError(message, code=NOT_RECORDED))
 
-    def _noted(self, error: E) -> E:
+    def _note_trouble(self, error: E) -> E:
         self._trouble = self._trouble or error
         return error
 
@@ -333,9 +341,9 @@ class Tape:
         if same:
             times = "once" if same == 1 else f"{same} times"
             return f"{asked}: the cassette {self.path} has this request {times}, and it is asked again; {_RECORD}"
-        exchanges = list(enumerate(_exchanges(self._stored), start=1))
+        exchanges = list(enumerate(_list_exchanges(self._stored), start=1))
         recorded = [(number, each.request) for number, each in exchanges if each.asked == asked]
-        found = difference(request, recorded)
+        found = find_nearest(request, recorded)
         if found is None:
             return f"{asked}: the cassette {self.path} has no request to it; {_RECORD}"
         number, diff = found
@@ -346,7 +354,9 @@ class Tape:
 
     # -- answers for the tape
 
-    async def _record(self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]) -> T:
+    async def _ask_and_record(
+        self, asked: str, request: dict[str, Any], ask: Callable[[], Awaitable[T]], form: Form[T]
+    ) -> T:
         self._require_writable()
         slot = Slot(None, previous=_previous.get(), used=True)
         self._fresh.append(slot)
@@ -361,36 +371,39 @@ class Tape:
         try:
             value = await ask()
         except asyncio.CancelledError:
+            # Who cancelled: the run's limit, which a replay repeats at once, or the agent's own, which a replay waits
+            # for.
             keep(cut_off="run" if self.timer is not None and self.timer.expired() else "agent")
             raise
         except Exception as error:
             refusal = form.refusal(error)
             if refusal is not None:
-                keep(refused=neutral(refusal.model_dump(), self.folder(), self._redactor))
+                keep(refused=neutralize(refusal.model_dump(), self.folder(), self._redactor))
             raise
         answer = form.write(value)
-        keep(reply=Answer.model_validate(neutral(answer.model_dump(), self.folder(), self._redactor)))
+        keep(reply=Answer.model_validate(neutralize(answer.model_dump(), self.folder(), self._redactor)))
         if answer.results is None:
-            self._bill.append(answer.usage)
+            self._usages.append(answer.usage)
         return value
 
     def save(self) -> None:
-        """Writes what was recorded into the file, beside what that has of others and of this session.
+        """Write what was recorded into the file, beside what that has of others and of this session.
 
         Raises UnwritableError where that cannot be.
         """
         if not self._unsaved:
             return
-        slots = merged(self._others(), self._fresh)
-        cassette = replace(self.label, duration_seconds=self._duration, exchanges=tuple(numbered(slots)))
+        # Read again just before writing: another run of this session, or its judge, may have saved since.
+        slots = merge_slots(self._read_kept_slots(), self._fresh)
+        cassette = replace(self.label, duration_seconds=self._duration, exchanges=tuple(number_exchanges(slots)))
         try:
-            write_atomically(str(self.path.parent), self.path.name, cassette_yaml(cassette))
+            write_atomically(str(self.path.parent), self.path.name, dump_cassette(cassette))
         except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from error
+            raise self._make_unwritable(error.strerror or str(error)) from error
         self._unsaved = False
 
-    def _others(self) -> list[Slot]:
-        """What the file holds by now and is to stay there."""
+    def _read_kept_slots(self) -> list[Slot]:
+        """Return what the file holds by now and is to stay there."""
         try:
             stored = read_cassette(self.path)
         except ConfigError:
@@ -398,31 +411,31 @@ class Tape:
         if stored is not None and self._duration is None:
             self._duration = stored.duration_seconds
         ours = self._is_ours(stored)
-        slots = slots_of(_exchanges(stored))
+        slots = make_slots(_list_exchanges(stored))
         return [slot for slot in slots if slot.exchange and (ours or self.mode(slot.exchange.asked) != "record")]
 
     def _is_ours(self, stored: Cassette | ConfigError | None) -> bool:
         return isinstance(stored, Cassette) and stored.session is not None and stored.session == self.label.session
 
     def _require_writable(self) -> None:
-        """Better now than when the answer is paid for."""
+        """Raise UnwritableError now rather than when the answer is paid for."""
         try:
             refuse_links(self.path)
         except ConfigError as error:
-            raise self._noted(error) from None
+            raise self._note_trouble(error) from None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise self._noted(self._unwritable(error.strerror or str(error))) from error
+            raise self._note_trouble(self._make_unwritable(error.strerror or str(error))) from error
         if not os.access(self.path.parent, os.W_OK):
-            raise self._noted(self._unwritable("no permission"))
+            raise self._note_trouble(self._make_unwritable("no permission"))
 
-    def _unwritable(self, why: str) -> UnwritableError:
+    def _make_unwritable(self, why: str) -> UnwritableError:
         return UnwritableError(f"{self.path}: the cassette cannot be written: {why}")
 
 
 _RECORD = "record it with --agentbench-cassettes auto (what is missing) or record (all anew)"
 
 
-def _exchanges(stored: Cassette | ConfigError | None) -> tuple[Exchange, ...]:
+def _list_exchanges(stored: Cassette | ConfigError | None) -> tuple[Exchange, ...]:
     return stored.exchanges if isinstance(stored, Cassette) else ()

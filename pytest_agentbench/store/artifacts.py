@@ -21,24 +21,24 @@ from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.store.archives import kept_files, remove_kept, summary, write_archive, write_output
+from pytest_agentbench.store.archives import list_kept_files, remove_kept, render_summary, write_archive, write_output
 from pytest_agentbench.store.documents import (
     Signer,
     find_evaluation,
     find_run,
+    read_evaluation,
+    read_run,
     refuse_newer,
-    stored_evaluation,
-    stored_run,
 )
 from pytest_agentbench.store.files import (
     EVALUATIONS,
     FINGERPRINT_DIGITS,
     RUNS,
     SUITE,
+    explain_unwritable,
     make_folder,
     slug,
     suite_folder,
-    why_unwritable,
     write_atomically,
     write_in_place,
 )
@@ -50,7 +50,7 @@ from pytest_agentbench.store.fingerprints import (
     plain,
     run_profile_input,
 )
-from pytest_agentbench.store.locks import claim, writing
+from pytest_agentbench.store.locks import claim, hold_write_lock
 from pytest_agentbench.store.redaction import Redactor, load_key_forms
 from pytest_agentbench.store.remote import Remote
 
@@ -66,19 +66,19 @@ _RUN_FILES = ("run_{}.fingerprint_input.json", "run_{}.json")
 _EVALUATION_FILES = ("judge_{}.json", "judge_{}.prompt.user.json", "summary_{}.md", "final_result_{}.json")
 """In the order in which they move: what they explain goes last."""
 
-_ASIDE = re.compile(r"\.[0-9a-f]{8}\.json$")
+_SUPERSEDED_NAME = re.compile(r"\.[0-9a-f]{8}\.json$")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 Warn = Callable[[str], None]
 
 
 def name_superseded(repetition: int, fingerprint: str) -> str:
-    """What stands for the repetition in the names of files whose place another fingerprint's have taken."""
+    """Return what stands for the repetition in the names of files that another fingerprint's have displaced."""
     return f"{repetition}.{fingerprint[:8]}"
 
 
 def make_way_for_run(folder: str, artifact: RunArtifact, warn: Warn) -> RunArtifact | None:
-    """Clears the place of a run; the run of the same fingerprint that lies there and is to be overwritten, if any.
+    """Clear the place of a run. Return the run of the same fingerprint that is to be overwritten, if any.
 
     One of another fingerprint moves aside, and so does one that succeeded before a provider's failure; such a failure
     is overwritten where a run of its fingerprint lies aside. What cannot be read is kept under another name, and said.
@@ -86,54 +86,58 @@ def make_way_for_run(folder: str, artifact: RunArtifact, warn: Warn) -> RunArtif
     """
     path = f"{folder}/run_{artifact.repetition}.json"
     try:
-        found = stored_run(path)
-        key = _usable(found.fingerprint) if found is not None else ""
+        found = read_run(path)
+        key = _require_fingerprint(found.fingerprint) if found is not None else ""
     except ValueError:
         _keep_unreadable(path, warn)
         return None
     if found is None:
         return None
+    # A retry after an outage has the same fingerprint: the run that succeeded was paid for and must survive it.
     if key == artifact.fingerprint and not (artifact.status == "provider_error" and found.status == "success"):
         return found
+    # A displaced run of this fingerprint is worth more than the failure that took its place: keep that one.
     if found.status != "provider_error" or not os.path.exists(
         f"{folder}/run_{name_superseded(artifact.repetition, key)}.json"
     ):
-        _move(folder, _RUN_FILES, artifact.repetition, key)
+        _displace(folder, _RUN_FILES, artifact.repetition, key)
     return None
 
 
 def make_way_for_evaluation(folder: str, repetition: int, evaluation: Evaluation, warn: Warn) -> None:
-    """The same for an evaluation: a verdict moves aside, with what its judges said, for one of another fingerprint
-    and for what is no verdict.
+    """Clear the place of an evaluation, as `make_way_for_run` does.
+
+    A verdict moves aside, with what its judges said, for one of another fingerprint and for what is no verdict.
     """
     path = f"{folder}/final_result_{repetition}.json"
     try:
-        found = stored_evaluation(path)
+        found = read_evaluation(path)
         if found is None or found.outcome == "error" or found.fingerprint is None:
             return
-        key = _usable(found.fingerprint)
+        key = _require_fingerprint(found.fingerprint)
     except ValueError:
         _keep_unreadable(path, warn)
         return
     if key != evaluation.fingerprint or evaluation.outcome == "error":
-        _move(folder, _EVALUATION_FILES, repetition, key)
+        # Also before an error of the same fingerprint: a failed re-judging must not cost the good verdict.
+        _displace(folder, _EVALUATION_FILES, repetition, key)
 
 
 def keep_in_use(path: str) -> None:
-    """Says of a run or verdict, where it lies aside, that a session has come back to it: then it is no waste."""
-    if _ASIDE.search(path):
+    """Touch a run or verdict that was displaced when a session comes back to it: then it is no waste."""
+    if _SUPERSEDED_NAME.search(path):
         with contextlib.suppress(OSError):  # a store that cannot be written to is not pruned either
             os.utime(path)
 
 
-def _usable(fingerprint: str | None) -> str:
-    """A stored fingerprint, which becomes part of a file's name. Raises ValueError for what is none."""
+def _require_fingerprint(fingerprint: str | None) -> str:
+    """Return a stored fingerprint, which becomes part of a file's name. Raises ValueError for what is none."""
     if fingerprint is None or not _FINGERPRINT.fullmatch(fingerprint):
         raise ValueError(f"found fingerprint {fingerprint!r}")
     return fingerprint
 
 
-def _move(folder: str, names: tuple[str, ...], repetition: int, fingerprint: str) -> None:
+def _displace(folder: str, names: tuple[str, ...], repetition: int, fingerprint: str) -> None:
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             os.replace(
@@ -164,9 +168,10 @@ class Store:
     def __init__(
         self, output: Path, redactor: Redactor | None = None, remote: str | None = None, signer: Signer | None = None
     ) -> None:
-        """`redactor` defaults to one for this process's environment; `remote` is the URL of a shared store.
+        """Set up a store in `output`; `remote` is the URL of a shared one behind it.
 
-        With a `signer` records are signed, and only those that are count.
+        `redactor` defaults to one for this process's environment. With a `signer` records are signed, and only those
+        that are count.
         """
         self.output = output
         self.redactor = redactor or Redactor()
@@ -182,7 +187,7 @@ class Store:
         model_id: str,
         judge_models: Sequence[Model] = (),
     ) -> Lane:
-        """Where the runs of one model under one pair of profiles lie. Makes nothing yet."""
+        """Return the lane of one model under one pair of profiles. Makes nothing yet."""
         return Lane(
             output=str(self.output),
             suite=suite_folder(suite_id),
@@ -220,40 +225,42 @@ class Lane:
 
     @cached_property
     def evaluation_profile_fingerprint(self) -> str:
-        """What the lane's evaluations share."""
+        """Return the fingerprint of the profile and judges that the lane's evaluations share."""
         return fingerprint(self.evaluation_settings)
 
     @cached_property
     def runs(self) -> str:
-        """The folder of the lane's runs, relative to the output folder; it need not be there yet."""
+        """Return the folder of the lane's runs, relative to the output folder; it need not be there yet."""
         return f"{self._profile_folder(f'{RUNS}/{self.suite}/run_profile', self.run_settings)}/{self.model}"
 
     @cached_property
     def evaluations(self) -> str:
-        """The folder of the lane's evaluations, like `runs`."""
+        """Return the folder of the lane's evaluations, like `runs`."""
         run_profile = self.runs.split("/")[2].removeprefix("run_profile_")
         folder = f"{EVALUATIONS}/{self.suite}/evaluation_profile_{run_profile}"
         prefix = f"{folder}/eval_profile_{slug(self.evaluation_profile_id)}"
         return f"{self._profile_folder(prefix, self.evaluation_settings)}/{self.model}"
 
     def _profile_folder(self, prefix: str, settings: bytes) -> str:
-        """`<prefix>_<fp>` with as many digits as it takes to be no other profile's folder."""
+        """Return `<prefix>_<fp>` with as many digits as it takes to be no other profile's folder."""
         full = fingerprint(settings)
+        # Two profiles may share eight digits. The first one written keeps them, so folders of earlier sessions are
+        # found again.
         for digits in FINGERPRINT_DIGITS:
             relative = f"{prefix}_{full[:digits]}"
-            if _stored_fingerprint(f"{self.output}/{relative}/{PROFILE_FILE}") in (None, full):
+            if _read_fingerprint(f"{self.output}/{relative}/{PROFILE_FILE}") in (None, full):
                 return relative
         return f"{prefix}_{full}"
 
-    def _describe(self, models_folder: str, settings: bytes) -> None:
-        """Writes into a profile's folder what its name stands for, once. Raises OSError."""
+    def _describe_profile(self, models_folder: str, settings: bytes) -> None:
+        """Write into a profile's folder what its name stands for, once. Raises OSError."""
         folder = f"{self.output}/{models_folder.rpartition('/')[0]}"
         if folder in self._described:
             return
         full = fingerprint(settings)
-        if _stored_fingerprint(f"{folder}/{PROFILE_FILE}") != full:
+        if _read_fingerprint(f"{folder}/{PROFILE_FILE}") != full:
             make_folder(folder)
-            document = f'{{"fingerprint":"{full}","input":{_redacted(settings.decode("ascii"), self.redactor)}}}'
+            document = f'{{"fingerprint":"{full}","input":{_redact_document(settings.decode("ascii"), self.redactor)}}}'
             write_atomically(folder, PROFILE_FILE, document.encode())
         self._described.add(folder)
 
@@ -264,7 +271,7 @@ class Lane:
         metric_judges: Sequence[Model] = (),
         extra: Mapping[str, Any] | None = None,
     ) -> str:
-        """`fingerprint(evaluation_fingerprint_input(...))` of the lane's profile and judges, with less work.
+        """Return `fingerprint(evaluation_fingerprint_input(...))` of the lane's profile and judges, with less work.
 
         `extra` names what else can change the verdict.
         """
@@ -272,7 +279,7 @@ class Lane:
         return fingerprint(evaluation_input(run_fingerprint, case, profile, metric_judges, extra))
 
     def claim(self, run_fingerprint: str) -> AbstractAsyncContextManager[None]:
-        """Holds the run's lock among all sessions on the output folder: see `locks.claim`."""
+        """Hold the run's lock among all sessions on the output folder: see `locks.claim`."""
         if self.redactor is not None:
             load_key_forms()  # before there is something to store: the fingerprint alone looks like a key
         return claim(self.output, run_fingerprint)
@@ -284,12 +291,12 @@ class Lane:
         run_fingerprint: str,
         counts: Callable[[RunArtifact], bool] = lambda artifact: True,
     ) -> tuple[RunArtifact, str] | None:
-        """The first stored run of a fingerprint that counts, with its path, relative to the output folder.
+        """Return the first stored run of a fingerprint that counts, with its path, relative to the output folder.
 
         One that another took the place of is found too, and so are those of other suites. None where there is none
         that can be read.
         """
-        for path in self.places(f"{self.runs}/{slug(case_id)}", "run", repetition, run_fingerprint):
+        for path in self.list_places(f"{self.runs}/{slug(case_id)}", "run", repetition, run_fingerprint):
             found = find_run(f"{self.output}/{path}", run_fingerprint, self.signer)
             if found is not None and found.repetition == repetition and counts(found):
                 keep_in_use(f"{self.output}/{path}")
@@ -297,20 +304,20 @@ class Lane:
         return None
 
     def find_evaluation(self, artifact: RunArtifact, evaluation_fingerprint: str) -> tuple[Evaluation, str] | None:
-        """The stored verdict on this very run, with its path, found like a run.
+        """Return the stored verdict on this very run, with its path, found like a run.
 
         None where there is none, or one that errors kept from a verdict.
         """
         folder = f"{self.evaluations}/{slug(artifact.case_id)}"
-        for path in self.places(folder, "final_result", artifact.repetition, evaluation_fingerprint):
+        for path in self.list_places(folder, "final_result", artifact.repetition, evaluation_fingerprint):
             found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint, self.signer)
             if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
                 keep_in_use(f"{self.output}/{path}")
                 return found, path
         return None
 
-    def places(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[str]:
-        """Where a document may lie: in its own place, aside, and in the same places of other suites."""
+    def list_places(self, folder: str, kind: str, repetition: int, wanted: str) -> Iterator[str]:
+        """Yield where a document may lie: in its own place, displaced, and in the same places of other suites."""
         names = (f"{kind}_{repetition}.json", f"{kind}_{name_superseded(repetition, wanted)}.json")
         yield f"{folder}/{names[0]}"
         yield f"{folder}/{names[1]}"
@@ -324,12 +331,12 @@ class Lane:
                 yield from (f"{root}/{suite}/{rest}/{name}" for name in names)
 
     def refuse_newer(self, case_id: str, repetition: int) -> None:
-        """Raises InfrastructureError where a newer version's run or evaluation is in the way of one to be made."""
+        """Raise InfrastructureError where a newer version's run or evaluation is in the way of one to be made."""
         for folder, name in ((self.runs, "run"), (self.evaluations, "final_result")):
             refuse_newer(f"{self.output}/{folder}/{slug(case_id)}/{name}_{repetition}.json")
 
     def write_run(self, artifact: RunArtifact, fingerprint_input: Mapping[str, Any] | bytes) -> str:
-        """Store a run; its path, relative to the output folder. Raises UnwritableError where that cannot be.
+        """Store a run and return its path, relative to the output folder. Raises UnwritableError where that cannot be.
 
         `fingerprint_input` may come as the canonical bytes that the fingerprint was made of. A run of another
         fingerprint that lies there already moves to `run_<n>.<its fingerprint's 8 digits>.json`, as does one that
@@ -337,99 +344,109 @@ class Lane:
         """
         name = f"run_{artifact.repetition}"
         content = fingerprint_input if isinstance(fingerprint_input, bytes) else canonical_json(fingerprint_input)
-        covered = _redacted(content.decode("ascii"), self.redactor).encode()
-        document = self._text(_document(artifact))
+        covered = _redact_document(content.decode("ascii"), self.redactor).encode()
+        document = self._encode(_dump_record(artifact))
         if self.signer is not None:
             document = self.signer.sign("run", document)
         relative = f"{self.runs}/{slug(artifact.case_id)}"
         folder = f"{self.output}/{relative}"
         try:
-            with writing(self.output):
-                self._describe(self.runs, self.run_settings)
+            with hold_write_lock(self.output):
+                self._describe_profile(self.runs, self.run_settings)
                 earlier = None
                 if not make_folder(folder):
                     earlier = make_way_for_run(folder, artifact, self.warn)
                 if earlier is None:
+                    # Input first, run last and atomically: a run that loads always has its input, and a killed session
+                    # leaves an input that nothing reads.
                     write_in_place(folder, f"{name}.fingerprint_input.json", covered)
                 write_atomically(folder, f"{name}.json", document)
         except OSError as error:
-            raise UnwritableError(why_unwritable(self.output, error)) from error
+            raise UnwritableError(explain_unwritable(self.output, error)) from error
         if earlier is not None:
-            remove_kept(self.output, f"{relative}/{name}", {*kept_files(earlier)} - {*kept_files(artifact)})
+            remove_kept(self.output, f"{relative}/{name}", {*list_kept_files(earlier)} - {*list_kept_files(artifact)})
         return f"{relative}/{name}.json"
 
     def write_workspace(self, case_id: str, repetition: int, run_id: str, pack: Callable[[BinaryIO], None]) -> str:
-        """Store what `pack` writes as the workspace of a run to be written; its path, relative to the output folder.
+        """Store what `pack` writes as the workspace of a run to be written. Return its path, relative to the output
+        folder.
 
         Raises OSError, and what `pack` raises.
         """
         return write_archive(self.output, f"{self.runs}/{slug(case_id)}/run_{repetition}", run_id, pack)
 
     def write_output(self, case_id: str, repetition: int, run_id: str, name: str, content: bytes) -> str:
-        """Store a file that a run to be written has left; its path, relative to the output folder. Raises OSError."""
+        """Store a file that a run to be written has left. Return its path, relative to the output folder. Raises
+        OSError.
+        """
         return write_output(self.output, f"{self.runs}/{slug(case_id)}/run_{repetition}", run_id, name, content)
 
     def write_evaluation(
         self, repetition: int, evaluation: Evaluation, judge_prompts: Sequence[Mapping[str, Any]] = ()
     ) -> str:
-        """Store an evaluation; the path of its `final_result_<n>.json`, relative to the output folder.
+        """Store an evaluation. Return the path of its `final_result_<n>.json`, relative to the output folder.
 
-        What a judge was shown and said lies beside it. `summary_<n>.md` is written for a run that was judged or did
-        not pass: of any other there is nothing to tell. Raises UnwritableError where nothing can be written.
+        What a judge was shown and said lies beside it. `summary_<n>.md` is written for a run that was judged or did not
+        pass: of any other there is nothing to tell. Raises UnwritableError where nothing can be written.
         """
         judge, result = evaluation.judge, f"final_result_{repetition}.json"
         documents: dict[str, bytes] = {}
         if judge is not None:
-            documents[f"judge_{repetition}.json"] = self._text(_document(judge))
+            documents[f"judge_{repetition}.json"] = self._encode(_dump_record(judge))
         if judge_prompts:
             prompts = json.dumps(plain(judge_prompts), ensure_ascii=False, indent=1)
-            documents[f"judge_{repetition}.prompt.user.json"] = self._text(prompts)
+            documents[f"judge_{repetition}.prompt.user.json"] = self._encode(prompts)
         if judge is not None or evaluation.outcome != "passed":
             redact = str if self.redactor is None else self.redactor.text
-            documents[f"summary_{repetition}.md"] = summary(evaluation, repetition, redact).encode("utf-8", "replace")
-        document = self._text(_document(evaluation))
+            documents[f"summary_{repetition}.md"] = render_summary(evaluation, repetition, redact).encode(
+                "utf-8", "replace"
+            )
+        document = self._encode(_dump_record(evaluation))
         if self.signer is not None:
             document = self.signer.sign("evaluation", document)
         documents[result] = document  # last: the others explain it
         relative = f"{self.evaluations}/{slug(evaluation.case_id)}"
         folder = f"{self.output}/{relative}"
         try:
-            with writing(self.output):
-                self._describe(self.evaluations, self.evaluation_settings)
+            with hold_write_lock(self.output):
+                self._describe_profile(self.evaluations, self.evaluation_settings)
                 if not make_folder(folder):
                     make_way_for_evaluation(folder, repetition, evaluation, self.warn)
                     _remove_stale(folder, repetition, documents)
                 for name, content in documents.items():
                     write_atomically(folder, name, content)
         except OSError as error:
-            raise UnwritableError(why_unwritable(self.output, error)) from error
+            raise UnwritableError(explain_unwritable(self.output, error)) from error
         return f"{relative}/{result}"
 
-    def shown(self, record: R) -> R:
-        """The record as it is stored: without secrets. Texts are cut short from this, as half a key is not found."""
-        document = _document(record)
-        text = _redacted(document, self.redactor)
+    def redact_record(self, record: R) -> R:
+        """Return the record as it is stored: without secrets.
+
+        Texts are cut short from this, as half a key is not found.
+        """
+        document = _dump_record(record)
+        text = _redact_document(document, self.redactor)
         return record if text is document else type(record).model_validate_json(text.encode("utf-8", "replace"))
 
-    def _text(self, document: str) -> bytes:
-        """JSON as a file holds it: without secrets; lone surrogates, which no file holds, become "?"."""
-        return _redacted(document, self.redactor).encode("utf-8", "replace")
+    def _encode(self, document: str) -> bytes:
+        """Return JSON as a file holds it: without secrets; lone surrogates, which no file holds, become "?"."""
+        return _redact_document(document, self.redactor).encode("utf-8", "replace")
 
 
-def _document(record: Record) -> str:
-    """`record` as JSON, also where an agent put into it what JSON cannot hold."""
+def _dump_record(record: Record) -> str:
+    """Return `record` as JSON, also where an agent put into it what JSON cannot hold."""
     try:
         return record.model_dump_json()
     except PydanticSerializationError:
         return json.dumps(plain(record), ensure_ascii=False, separators=(",", ":"))
 
 
-def _redacted(document: str, redactor: Redactor | None) -> str:
+def _redact_document(document: str, redactor: Redactor | None) -> str:
     return document if redactor is None else redactor.json(document)
 
 
-def _stored_fingerprint(path: str) -> str | None:
-    """The fingerprint that a stored document names; None where there is no document that names one."""
+def _read_fingerprint(path: str) -> str | None:
+    """Return the fingerprint that a stored document names; None where there is no document that names one."""
     try:
         found = json.loads(read_file(path))["fingerprint"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

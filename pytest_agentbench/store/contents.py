@@ -52,21 +52,21 @@ _TEMPORARY = re.compile(r"\.[0-9a-f]{8}-[0-9]+-[0-9]+\.tmp|\..+\.json\.[0-9a-f]{
 
 
 class Name(NamedTuple):
-    """What a file's name says. `aside` are digits of its fingerprint where another one has taken its place."""
+    """The parsed name of a file. `displaced` are digits of its fingerprint where another file has taken its place."""
 
     kind: Kind
     repetition: int
-    aside: str | None
+    displaced: str | None
 
 
 def parse_name(name: str) -> Name | None:
-    """What a file of a case's folder is; None for what the store does not write."""
+    """Return what a file of a case's folder is by its name; None for what the store does not write."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    what, repetition, aside, suffix = match.groups()
+    what, repetition, displaced, suffix = match.groups()
     kind: Kind | None = "unreadable" if suffix.endswith(".unreadable") else _KINDS.get((what, suffix))
-    return None if kind is None else Name(kind, int(repetition), aside)
+    return None if kind is None else Name(kind, int(repetition), displaced)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Folder:
 
     @cached_property
     def repetitions(self) -> dict[int, list[str]]:
-        """The files of each repetition."""
+        """Return the files of each repetition."""
         found: dict[int, list[str]] = defaultdict(list)
         for name, (_, repetition, _) in self.files.items():
             found[repetition].append(name)
@@ -86,13 +86,16 @@ class Folder:
 
     @property
     def parts(self) -> list[str]:
-        """The names on its path: `runs` or `evaluations`, suite, run profile, [evaluation profile,] model, case."""
+        """Return the names on its path:
+
+        `runs` or `evaluations`, suite, run profile, [evaluation profile,] model, case.
+        """
         return self.path.split("/")
 
     def beside(self, file: str, *kinds: Kind) -> list[str]:
-        """The other files of a file's repetition that were made with it, of some kinds."""
-        _, repetition, aside = self.files[file]
-        alike = [name for name in self.repetitions[repetition] if self.files[name].aside == aside]
+        """Return the other files of a file's repetition that were made with it, of some kinds."""
+        _, repetition, displaced = self.files[file]
+        alike = [name for name in self.repetitions[repetition] if self.files[name].displaced == displaced]
         return [name for name in alike if self.files[name].kind in kinds]
 
 
@@ -135,7 +138,7 @@ class Contents:
     """
 
     def __init__(self, output: Path) -> None:
-        """Raises ConfigError for a folder in which no session has written, or with links in it."""
+        """Raise ConfigError for a folder in which no session has written, or with links in it."""
         refuse_links(output)
         self.output = output
         self._profiles: dict[str, list[str]] = {}
@@ -143,72 +146,76 @@ class Contents:
             raise ConfigError(f"{output}: found no folder {RUNS} in it, expected an output folder of sessions")
 
     def runs(self) -> Iterator[Folder]:
-        """The folders of cases that were run."""
+        """Return the folders of cases that were run."""
         return self._cases(RUNS, _RUN_LEVELS)
 
     def evaluations(self) -> Iterator[Folder]:
-        """The folders of cases that were evaluated."""
+        """Return the folders of cases that were evaluated."""
         return self._cases(EVALUATIONS, _EVALUATION_LEVELS)
 
     def profiles(self) -> Iterator[str]:
-        """The folders of run profiles and evaluation profiles, relative to the output folder."""
-        yield from self._below(RUNS, 2)
-        yield from self._below(EVALUATIONS, 3)
+        """Yield the folders of run profiles and evaluation profiles, relative to the output folder."""
+        yield from self._walk_folders(RUNS, 2)
+        yield from self._walk_folders(EVALUATIONS, 3)
 
     def votes(self) -> Iterator[str]:
-        """The stored votes of metrics that ask a model, relative to the output folder."""
-        for folder in self._below(JUDGEMENTS, 1):
-            yield from (f"{folder}/{name}" for name in self._names(folder) if name.endswith(".json"))
+        """Yield the stored votes of metrics that ask a model, relative to the output folder."""
+        for folder in self._walk_folders(JUDGEMENTS, 1):
+            yield from (f"{folder}/{name}" for name in self._list_names(folder) if name.endswith(".json"))
 
-    def evaluated(self, runs: Folder) -> list[str]:
-        """Where verdicts on the runs of a folder may lie: one folder for each evaluation profile, in all suites."""
+    def evaluation_folders(self, runs: Folder) -> list[str]:
+        """Return where verdicts on the runs of a folder may lie:
+        a folder for each evaluation profile, in all suites.
+        """
         _, _, profile, model, case = runs.parts
         return [f"{folder}/{model}/{case}" for folder in self._evaluation_profiles(profile.removeprefix("run_"))]
 
-    def judged(self, evaluations: Folder) -> list[str]:
-        """Where the runs may lie that a folder's verdicts are on, in all suites: its own suite comes first."""
+    def run_folders(self, evaluations: Folder) -> list[str]:
+        """Return where the runs may lie that a folder's verdicts are on, in all suites: its own suite comes first."""
         _, own, profile, _, model, case = evaluations.parts
         run_profile = f"run_{profile.removeprefix('evaluation_')}"
         suites = sorted(self._suites, key=lambda suite: suite != own)
         return [f"{RUNS}/{suite}/{run_profile}/{model}/{case}" for suite in suites]
 
-    def temporary(self) -> Iterator[str]:
-        """The files that were not finished, by a session that died or that is writing."""
-        yield from (name for name in self._names("") if _TEMPORARY.fullmatch(name))
+    def unfinished_files(self) -> Iterator[str]:
+        """Yield the files that were not finished, by a session that died or that is writing."""
+        yield from (name for name in self._list_names("") if _TEMPORARY.fullmatch(name))
         for root in (RUNS, EVALUATIONS, JUDGEMENTS):
             for folder, _, files in os.walk(self.output / root):
                 below = os.path.relpath(folder, self.output).replace(os.sep, "/")
                 yield from (f"{below}/{name}" for name in sorted(files) if _TEMPORARY.fullmatch(name))
 
     def is_in_use(self, folder: Folder, name: str) -> bool:
-        """Whether a run or verdict has its place, or a session has come back to it since another one took that."""
-        aside = folder.files[name].aside
-        if aside is None:
+        """Return whether a run or verdict is in its place, or a session has come back to it since it was displaced."""
+        displaced = folder.files[name].displaced
+        if displaced is None:
             return True
         file = f"{self.output}/{folder.path}/{name}"
         try:
-            return os.stat(file).st_mtime_ns > os.stat(file.replace(f".{aside}.json", ".json")).st_mtime_ns
+            # Finding a displaced file touches it (`mark_in_use`), so it is younger than the one that displaced it.
+            return os.stat(file).st_mtime_ns > os.stat(file.replace(f".{displaced}.json", ".json")).st_mtime_ns
         except OSError:
             return True
 
     def _cases(self, root: str, levels: int) -> Iterator[Folder]:
-        for path in self._below(root, levels):
+        for path in self._walk_folders(root, levels):
             yield self.folder(path)
 
     def folder(self, path: str) -> Folder:
-        """A case's folder; without files where there is none."""
-        return Folder(path, {name: known for name in self._names(path) if (known := parse_name(name)) is not None})
+        """Return a case's folder; without files where there is none."""
+        return Folder(path, {name: known for name in self._list_names(path) if (known := parse_name(name)) is not None})
 
-    def _below(self, folder: str, levels: int) -> Iterator[str]:
+    def _walk_folders(self, folder: str, levels: int) -> Iterator[str]:
         if levels == 0:
             yield folder
             return
-        for name in _folders(f"{self.output}/{folder}"):
-            yield from self._below(f"{folder}/{name}", levels - 1)
+        for name in _list_folders(f"{self.output}/{folder}"):
+            yield from self._walk_folders(f"{folder}/{name}", levels - 1)
 
-    def _names(self, folder: str) -> list[str]:
+    def _list_names(self, folder: str) -> list[str]:
         try:
             with os.scandir(f"{self.output}/{folder}") as found:
+                # A link may lead out of the folder, where pruning would remove what is not the store's.
                 return sorted(each.name for each in found if not each.is_symlink())
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -217,27 +224,29 @@ class Contents:
 
     @cached_property
     def _suites(self) -> list[str]:
-        return _folders(f"{self.output}/{RUNS}")
+        return _list_folders(f"{self.output}/{RUNS}")
 
     def _evaluation_profiles(self, profile: str) -> list[str]:
-        """All folders of evaluation profiles of one run profile, which differ in suite too."""
+        """Return all folders of evaluation profiles of one run profile, which differ in suite too."""
         if profile not in self._profiles:
-            suites = _folders(f"{self.output}/{EVALUATIONS}")
+            suites = _list_folders(f"{self.output}/{EVALUATIONS}")
             folders = [f"{EVALUATIONS}/{suite}/evaluation_{profile}" for suite in suites]
             self._profiles[profile] = [
-                f"{each}/{name}" for each in folders for name in _folders(f"{self.output}/{each}")
+                f"{each}/{name}" for each in folders for name in _list_folders(f"{self.output}/{each}")
             ]
         return self._profiles[profile]
 
 
 def is_verdict_on(evaluation: Evaluation, artifact: RunArtifact) -> bool:
-    """Whether a verdict is on this very run; before schema_version 2 verdicts named only the run's fingerprint."""
+    """Return whether a verdict is on this very run;
+    before schema_version 2 verdicts named only the run's fingerprint.
+    """
     if evaluation.run_id is not None:
         return evaluation.run_id == artifact.run_id
     return evaluation.run_fingerprint is not None and evaluation.run_fingerprint == artifact.fingerprint
 
 
-def _folders(path: str) -> list[str]:
+def _list_folders(path: str) -> list[str]:
     try:
         with os.scandir(path) as found:
             return sorted(each.name for each in found if each.is_dir(follow_symlinks=False))
@@ -263,7 +272,8 @@ class History:
 
 
 def read_history(output: str, model: str, evaluation_profile_id: str) -> History:
-    """The history of the model with the folder name `model`: under any run profile and suite, superseded runs too.
+    """Return the usages of the model with the folder name `model`, under any run profile and suite, superseded runs
+    too.
 
     Verdicts are those that the evaluation profile has asked a model for. What cannot be read, and runs that a provider
     ended, count for nothing. Reads every artifact of the model once.
@@ -271,22 +281,22 @@ def read_history(output: str, model: str, evaluation_profile_id: str) -> History
     history = History()
     root = Path(output)
     for path in root.glob(f"{RUNS}/*/*/{model}/*/run_*.json"):
-        if _RUN_FILE.fullmatch(path.name) and (run := _document(path)).get("status") != "provider_error":
-            _put(history.runs, path, _usage(run.get("usage")))
+        if _RUN_FILE.fullmatch(path.name) and (run := _read_document(path)).get("status") != "provider_error":
+            _append_usage(history.runs, path, _parse_usage(run.get("usage")))
     profile = re.compile(rf"eval_profile_{re.escape(slug(evaluation_profile_id))}_[0-9a-f]+")
     for path in root.glob(f"{EVALUATIONS}/*/*/*/{model}/*/final_result_*.json"):
         if profile.fullmatch(path.parts[-4]):
-            used = list(_asked(_document(path)))
-            _put(history.verdicts, path, reduce(add, used) if used else None)
+            used = list(_list_judge_usages(_read_document(path)))
+            _append_usage(history.verdicts, path, reduce(add, used) if used else None)
     return history
 
 
-def _put(kept: Mapping[str, list[Usage]], path: Path, usage: Usage | None) -> None:
+def _append_usage(kept: Mapping[str, list[Usage]], path: Path, usage: Usage | None) -> None:
     if usage is not None:
         kept[path.parent.name].append(usage)
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _read_document(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(read_file(path))
     except (OSError, ValueError, RecursionError):
@@ -294,16 +304,16 @@ def _document(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _asked(evaluation: dict[str, Any]) -> Iterator[Usage]:
-    """What the judge and the metrics that ask models have used."""
+def _list_judge_usages(evaluation: dict[str, Any]) -> Iterator[Usage]:
+    """Yield what the judge and the metrics that ask models have used."""
     judge, metrics = evaluation.get("judge"), evaluation.get("metrics")
     parts = [judge, {"usage": evaluation.get("judge_usage")}, *(metrics if isinstance(metrics, list) else ())]
     for part in parts:
-        if isinstance(part, dict) and (usage := _usage(part.get("usage"))) is not None:
+        if isinstance(part, dict) and (usage := _parse_usage(part.get("usage"))) is not None:
             yield usage
 
 
-def _usage(value: object) -> Usage | None:
+def _parse_usage(value: object) -> Usage | None:
     try:
         return None if value is None else Usage.model_validate(value)
     except ValidationError:

@@ -42,9 +42,10 @@ class Signer:
         """Return the JSON object of a record with its signature."""
         return record[:-1] + _HEAD + self._signature(kind, record) + _END
 
-    def takes(self, kind: Kind, content: bytes) -> bool:
-        """Whether a stored record is signed with the key; one that is not is counted."""
-        record = unsigned(content)
+    def accepts(self, kind: Kind, content: bytes) -> bool:
+        """Return whether a stored record is signed with the key; one that is not is counted."""
+        record = strip_signature(content)
+        # `compare_digest` takes the same time wherever two signatures begin to differ: a forger learns nothing from it.
         if record is not content and hmac.compare_digest(
             content[-_LENGTH:][len(_HEAD) : -len(_END)], self._signature(kind, record)
         ):
@@ -63,8 +64,8 @@ class Signer:
         return hmac.new(self._key, _PURPOSE + kind.encode() + b" " + record, sha256).hexdigest().encode()
 
 
-def unsigned(content: bytes) -> bytes:
-    """Return the record of a stored document without its signature; the very document where it has none."""
+def strip_signature(content: bytes) -> bytes:
+    """Return a stored document without its signature; the very same object where it has none."""
     if content[-_LENGTH:].startswith(_HEAD) and content.endswith(_END):
         return content[:-_LENGTH] + b"}"
     return content
@@ -85,50 +86,55 @@ _OUR_OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def load_run(path: Path) -> RunArtifact:
-    """The run stored at `path`. Raises InfrastructureError for a file that is missing, broken or of a newer version."""
+    """Return the run stored at `path`.
+
+    Raises InfrastructureError for a file that is missing, broken or of a newer version.
+    """
     return _load(path, RunArtifact)
 
 
 def load_evaluation(path: Path) -> Evaluation:
-    """The evaluation in the `final_result_<n>.json` at `path`. Raises InfrastructureError like `load_run`."""
+    """Return the evaluation in the `final_result_<n>.json` at `path`. Raises InfrastructureError like `load_run`."""
     return _load(path, Evaluation)
 
 
 def find_run(path: str, fingerprint: str, signer: Signer | None = None) -> RunArtifact | None:
-    """The run of this fingerprint at `path`; None where no readable one lies there, or none that the signer takes."""
+    """Return the run of this fingerprint at `path`; None where no readable one lies there, or none that the signer
+    accepts.
+    """
     return _find(path, RunArtifact, fingerprint, "run", signer)
 
 
 def find_evaluation(path: str, fingerprint: str, signer: Signer | None = None) -> Evaluation | None:
-    """The evaluation of this fingerprint at `path`, like `find_run`."""
+    """Return the evaluation of this fingerprint at `path`, like `find_run`."""
     return _find(path, Evaluation, fingerprint, "evaluation", signer)
 
 
-def stored_run(path: str) -> RunArtifact | None:
-    """The run at `path`, whichever it is; None where nothing lies there.
+def read_run(path: str) -> RunArtifact | None:
+    """Return the run at `path`, whichever it is; None where nothing lies there.
 
     Raises ValueError for what is no run that can be read, InfrastructureError for one of a newer version.
     """
-    return _stored(path, RunArtifact)
+    return _read_stored(path, RunArtifact)
 
 
-def stored_evaluation(path: str) -> Evaluation | None:
-    """The evaluation at `path`, like `stored_run`."""
-    return _stored(path, Evaluation)
+def read_evaluation(path: str) -> Evaluation | None:
+    """Return the evaluation at `path`, like `read_run`."""
+    return _read_stored(path, Evaluation)
 
 
 def parse_run(place: str, content: bytes) -> RunArtifact:
-    """The run that lay at `place`. Raises ValueError and InfrastructureError like `stored_run`."""
-    return _parsed(place, content, RunArtifact)
+    """Return the run that lay at `place`. Raises ValueError and InfrastructureError like `read_run`."""
+    return _parse(place, content, RunArtifact)
 
 
 def parse_evaluation(place: str, content: bytes) -> Evaluation:
-    """The evaluation that lay at `place`, like `parse_run`."""
-    return _parsed(place, content, Evaluation)
+    """Return the evaluation that lay at `place`, like `parse_run`."""
+    return _parse(place, content, Evaluation)
 
 
 def refuse_newer(path: str) -> None:
-    """Raises InfrastructureError where a newer version wrote what lies at `path`: it must not be overwritten."""
+    """Raise InfrastructureError where a newer version wrote what lies at `path`: it must not be overwritten."""
     try:
         content = read_file(path)
     except OSError:
@@ -147,7 +153,7 @@ def _find(path: str, kind: type[R], fingerprint: str, name: Kind, signer: Signer
         return None
     if f'"fingerprint":"{fingerprint}"'.encode() not in content:  # most that are not it, without parsing them
         return None
-    if signer is not None and not signer.takes(name, content):
+    if signer is not None and not signer.accepts(name, content):
         return None
     try:
         found = _read(content, kind)
@@ -156,17 +162,17 @@ def _find(path: str, kind: type[R], fingerprint: str, name: Kind, signer: Signer
     return found if found.fingerprint == fingerprint else None
 
 
-def _stored(path: str, kind: type[R]) -> R | None:
+def _read_stored(path: str, kind: type[R]) -> R | None:
     try:
         content = read_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ValueError(str(error)) from error
-    return _parsed(path, content, kind)
+    return _parse(path, content, kind)
 
 
-def _parsed(place: str, content: bytes, kind: type[R]) -> R:
+def _parse(place: str, content: bytes, kind: type[R]) -> R:
     try:
         return _read(content, kind)
     except ValidationError:
@@ -207,19 +213,20 @@ def _refuse_newer(path: str | Path, content: bytes) -> None:
 
 
 def _read(content: bytes, kind: type[R]) -> R:
-    """The record of a document, signed or not. Raises ValidationError."""
-    content = unsigned(content)
+    """Return the record of a document, signed or not. Raises ValidationError."""
+    # Try the newest version first: nearly all documents are of it, and are parsed once, by pydantic's own parser.
+    content = strip_signature(content)
     try:
         return kind.model_validate_json(content)
     except ValidationError:
-        older = _migrated(content)
+        older = _migrate(content)
         if older is None:
             raise
     return kind.model_validate_json(json.dumps(older))
 
 
-def _migrated(content: bytes) -> dict[str, Any] | None:
-    """A document of an older version as this version has it; None for anything else."""
+def _migrate(content: bytes) -> dict[str, Any] | None:
+    """Return a document of an older version as this version has it; None for anything else."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):

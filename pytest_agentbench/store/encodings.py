@@ -16,19 +16,19 @@ Span = tuple[int, int]
 """Where something begins and ends in a text."""
 
 LONG_RUN = 16
-"""Characters of the shortest run that `runs_of` finds."""
+"""Characters of the shortest run that `find_long_runs` finds."""
 
-_SIGNS = r"A-Za-z0-9_.~+/=:-"
+_KEY_CHARACTERS = r"A-Za-z0-9_.~+/=:-"
 _RUN = re.compile(
-    rf"[^{_SIGNS}]*+(?:[{_SIGNS}]{{1,{LONG_RUN - 1}}}+[^{_SIGNS}]++)*+([{_SIGNS}]{{{LONG_RUN},}}|[{_SIGNS}]*\Z)"
+    rf"[^{_KEY_CHARACTERS}]*+(?:[{_KEY_CHARACTERS}]{{1,{LONG_RUN - 1}}}+[^{_KEY_CHARACTERS}]++)*+([{_KEY_CHARACTERS}]{{{LONG_RUN},}}|[{_KEY_CHARACTERS}]*\Z)"
 )
 """Every key has such a run of characters; most sentences have none, so that they cost little: it passes over short
 ones whole, in half the time of a search for long ones."""
-_SHORTEST = 8
+_SHORTEST_SECRET = 8
 """Characters of what is no ordinary word."""
 _WRAP = 40
 """Characters of the shortest line that a program wraps what it encodes at."""
-_ROUNDS = 3
+_MAX_NESTING = 3
 """Of escapes within escapes."""
 _ESCAPE = re.compile(  # each way begins with a sign of its own, so that all else is passed over
     r"%(?:[0-7][0-9A-Fa-f]|[89A-Fa-f][0-9A-Fa-f](?:%[89A-Fa-f][0-9A-Fa-f])*)"
@@ -42,46 +42,48 @@ _BETWEEN = re.compile(r"(?:\\+[nrt]|[\s\"'])+")
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{16,}|[A-Za-z+/=_-]{40,}")
 
 
-def runs_of(text: str) -> list[Span]:
+def find_long_runs(text: str) -> list[Span]:
     """Return where the runs are that may hold keys and what is encoded in base64 or hex."""
     spans = [run.span(1) for run in _RUN.finditer(text)]
     return [(start, end) for start, end in spans if end - start >= LONG_RUN]  # what ends the text may be shorter
 
 
-def parts_of(secret: str) -> set[str]:
+def split_secret(secret: str) -> set[str]:
     """Return the lines, or words, of a secret of several that are long and random: each may be shown alone."""
     parts = _BETWEEN.split(secret)
     return {part for part in parts if part != secret and _RANDOM.fullmatch(part) and "://" not in part}
 
 
-def plain_forms(secret: str) -> set[str]:
+def list_plain_forms(secret: str) -> set[str]:
     """Return the secret as it stands, in a JSON string, in JSON in a JSON string, and with `+` for blanks.
 
-    And without what looks like escapes in it: with those of the text around it, these are undone too.
+    Also without what looks like escapes in it: with those of the text around it, these are undone too.
     """
-    forms = {layer.text for layer in layers(secret) if len(layer.text) >= _SHORTEST}
+    forms = {layer.text for layer in unescape_layers(secret) if len(layer.text) >= _SHORTEST_SECRET}
     forms |= {secret, secret.replace(" ", "+")}
     for _ in range(2):
-        forms |= {inside for form in forms for inside in _inside_json(form)}
+        forms |= {inside for form in forms for inside in _escape_for_json(form)}
     return forms
 
 
-def hex_form(secret: str) -> str:
+def encode_hex(secret: str) -> str:
     """Return the secret's bytes in lower-case hex."""
     return secret.encode("utf-8", "surrogateescape").hex()
 
 
-def base64_forms(secret: str) -> set[str]:
+def list_base64_forms(secret: str) -> set[str]:
     """Return what base64 makes of the secret wherever it begins: of each alignment, the digits that are its alone."""
     content = secret.encode("utf-8", "surrogateescape")
     forms = set()
+    # Base64 maps 3 bytes to 4 digits, so a secret has three forms by its offset; digits it shares with neighbours are
+    # cut off.
     for before in range(3):
         digits = b64encode(bytes(before) + content).decode()
         forms.add(digits[-(-8 * before // 6) : 8 * (before + len(content)) // 6])
     return forms
 
 
-def _inside_json(text: str) -> tuple[str, str]:
+def _escape_for_json(text: str) -> tuple[str, str]:
     return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
 
 
@@ -102,11 +104,11 @@ class Layer:
         if self._below is None:
             return span
         start, end = span
-        return self._below.origin((self._before(start, 0), self._before(end - 1, 1)))
+        return self._below.origin((self._map_below(start, 0), self._map_below(end - 1, 1)))
 
-    def _before(self, at: int, after: int) -> int:
+    def _map_below(self, at: int, after: int) -> int:
         """Return the place below of the character `at`, or of what follows it."""
-        number = bisect_right(self._escapes, at, key=_begin) - 1
+        number = bisect_right(self._escapes, at, key=_start_of) - 1
         if number < 0:
             return at + after
         _, end, origin = self._escapes[number]
@@ -119,7 +121,7 @@ class Layer:
         done = length = 0
         for escape in escapes.finditer(self.text):
             start, end = escape.span()
-            meant = _meant(escape[0])
+            meant = _decode_escape(escape[0])
             pieces += (self.text[done:start], meant)
             length += start - done
             found.append((length, length + len(meant), (start, end)))
@@ -129,18 +131,18 @@ class Layer:
         text = "".join((*pieces, self.text[done:]))
         new = [
             run
-            for run in runs_of(text)
-            if bisect_left(found, run[0], key=_begin) < bisect_left(found, run[1], key=_begin)
+            for run in find_long_runs(text)
+            if bisect_left(found, run[0], key=_start_of) < bisect_left(found, run[1], key=_start_of)
         ]
         return Layer(text, new, escapes is _WRAPPING, self, found)
 
 
-def layers(text: str) -> Iterator[Layer]:
+def unescape_layers(text: str) -> Iterator[Layer]:
     """Yield the text as it is, then without its escapes, those that this brings to light, and the line breaks of what
     was encoded.
     """
-    layer: Layer | None = Layer(text, runs_of(text))
-    for _ in range(_ROUNDS + 1):
+    layer: Layer | None = Layer(text, find_long_runs(text))
+    for _ in range(_MAX_NESTING + 1):
         assert layer is not None
         yield layer
         if _is_wrapped(layer) and (unwrapped := layer.without(_WRAPPING)) is not None:
@@ -149,7 +151,7 @@ def layers(text: str) -> Iterator[Layer]:
             return
 
 
-def _begin(escape: tuple[int, int, Span]) -> int:
+def _start_of(escape: tuple[int, int, Span]) -> int:
     return escape[0]
 
 
@@ -160,8 +162,9 @@ def _is_wrapped(layer: Layer) -> bool:
 
 
 @lru_cache(1024)
-def _meant(escape: str) -> str:
+def _decode_escape(escape: str) -> str:
     if escape[0] == "%":
+        # Bytes that are no UTF-8 become lone surrogates and not U+FFFD: a secret of such bytes is still found.
         return unquote(escape, errors="surrogateescape")
     if escape[0] == "&":
         return html.unescape(escape)
@@ -169,5 +172,6 @@ def _meant(escape: str) -> str:
         return ""
     if escape[-1] == "/":
         return "/"
+    # JSON writes a character beyond U+FFFF as two `\u` escapes; only both together are a character.
     units = "".join(chr(int(code, 16)) for code in re.findall(r"[ux]([0-9A-Fa-f]+)", escape))
     return units if len(units) == 1 else units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -26,7 +26,7 @@ _UNSAFE = re.compile(r"[^a-z0-9._-]+")
 
 
 def slug(name: str) -> str:
-    """`name` as a folder name: itself where that is safe, else what is safe of it with 8 digits of its hash.
+    """Return `name` as a folder name: itself where that is safe, else what is safe of it with 8 digits of its hash.
 
     Safe are lower-case letters, digits and `_ - .` (not first; no dot last), at most 100 characters, so that no two
     names meet on a file system that ignores case.
@@ -39,7 +39,7 @@ def slug(name: str) -> str:
 
 
 def suite_folder(suite_id: str | None) -> str:
-    """The folder of a suite; `suit_default` where none is named."""
+    """Return the folder of a suite; `suit_default` where none is named."""
     return f"{SUITE}{slug(suite_id) if suite_id is not None else 'default'}"
 
 
@@ -57,6 +57,8 @@ def write_atomically(folder: str, name: str, data: bytes) -> None:
     temporary = _temporary(folder)
     try:
         _write(temporary, os.O_EXCL, data)
+        # A rename within one folder is atomic on POSIX and NTFS: a reader sees the old file or the new one, never a
+        # half.
         os.replace(temporary, f"{folder}/{name}")
     except OSError:
         with contextlib.suppress(OSError):
@@ -66,7 +68,9 @@ def write_atomically(folder: str, name: str, data: bytes) -> None:
 
 @contextlib.contextmanager
 def temporary_file(folder: str) -> Iterator[BufferedRandom]:
-    """A file to write and read back in `folder`; gone at the end of the block unless it was moved. Raises OSError."""
+    """Yield a file to write and read back in `folder`; gone at the end of the block unless it was moved. Raises
+    OSError.
+    """
     path = _temporary(folder)
     try:
         with open(path, "x+b") as file:
@@ -88,6 +92,7 @@ def write_in_place(folder: str, name: str, data: bytes) -> None:
 def _write(path: str, flag: int, data: bytes) -> None:
     descriptor = os.open(path, _FLAGS | flag, 0o666)
     try:
+        # One write is enough on a disk; network file systems and full disks take a part of it.
         written = os.write(descriptor, data)
         while written < len(data):
             written += os.write(descriptor, data[written:])
@@ -96,7 +101,7 @@ def _write(path: str, flag: int, data: bytes) -> None:
 
 
 def lies_below(folder: str, path: str) -> bool:
-    """Whether a path that others wrote names something in the folder, wherever links lead that lie there.
+    """Return whether a path that others wrote names something in the folder, wherever links lead that lie there.
 
     Raises ValueError for what is no name of a file.
     """
@@ -122,8 +127,8 @@ def make_folder(path: str) -> bool:
     return True
 
 
-def why_unwritable(folder: str, error: OSError) -> str:
-    """What to say where the output folder takes no more files."""
+def explain_unwritable(folder: str, error: OSError) -> str:
+    """Return the message for an output folder that takes no more files."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         advice = "allow more open files (ulimit -n), or ask for less at once with --agentbench-concurrency"
     else:

@@ -16,7 +16,7 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.evaluation import AnswerVerdict, JudgeVerdict
-from pytest_agentbench.store.documents import Signer, unsigned
+from pytest_agentbench.store.documents import Signer, strip_signature
 from pytest_agentbench.store.files import make_folder, write_atomically
 from pytest_agentbench.store.locks import claim
 from pytest_agentbench.store.redaction import Redactor
@@ -38,7 +38,7 @@ class KeptReply(Record):
 
 
 class StoredVerdict(Record):
-    """What a file holds: the verdict, and which request it answers."""
+    """The content of a file: the verdict, and the request that it answers."""
 
     schema_version: Literal[1] = 1
     key: str
@@ -61,17 +61,19 @@ class Judgements:
         self.remote = remote
 
     def find(self, key: str) -> AnswerVerdict | None:
-        """The verdict of a key (64 hex digits); None where there is none, or no file that this version can read."""
+        """Return the verdict of a key (64 hex digits);
+        None where there is none, or no file that this version can read.
+        """
         verdict = self._find(key)
         return verdict if isinstance(verdict, AnswerVerdict) else None
 
     def find_scores(self, key: str) -> JudgeVerdict | None:
-        """The verdict with scores of a key, like `find`."""
+        """Return the verdict with scores of a key, like `find`."""
         verdict = self._find(key)
         return verdict if isinstance(verdict, JudgeVerdict) else None
 
     def find_reply(self, key: str) -> KeptReply | None:
-        """The reply of a key, like `find`."""
+        """Return the reply of a key, like `find`."""
         verdict = self._find(key)
         return verdict if isinstance(verdict, KeptReply) else None
 
@@ -79,42 +81,46 @@ class Judgements:
         try:
             self._refuse_links(key)
             content = read_file(self._path(key))
-            if self.signer is not None and not self.signer.takes("vote", content):
+            if self.signer is not None and not self.signer.accepts("vote", content):
                 return None
-            stored = StoredVerdict.model_validate_json(unsigned(content))
+            stored = StoredVerdict.model_validate_json(strip_signature(content))
         except (OSError, ValidationError):
             return None
+        # A file that was copied or renamed by hand: its name is no proof of what it answers.
         if stored.key != key:
             return None
         if self.remote is not None:
-            self.remote.offer(self._parcel(key))
+            # Found here but perhaps not there: a session that was offline, or killed, may not have sent it.
+            self.remote.offer(self._make_upload(key))
         return stored.verdict
 
     async def pull(self, key: str) -> None:
-        """Fetches a verdict that the shared store has. Raises UnreachableError where that does not answer."""
-        content = await self.remote.get(self._name(key)) if self.remote is not None else None
-        if content is not None and (self.signer is None or self.signer.takes("vote", content)):
+        """Fetch a verdict that the shared store has. Raises UnreachableError where that does not answer."""
+        content = await self.remote.get(self._object_name(key)) if self.remote is not None else None
+        if content is not None and (self.signer is None or self.signer.accepts("vote", content)):
             self._write(key, content)
 
     @contextlib.asynccontextmanager
     async def claim(self, key: str) -> AsyncIterator[None]:
-        """Holds the key among all sessions on the output folder; where it takes no files, votes are paid without."""
+        """Hold the key among all sessions on the output folder; where that takes no files, votes are paid without a
+        lock.
+        """
         async with contextlib.AsyncExitStack() as held:
             try:
                 await held.enter_async_context(claim(str(self.folder.parent), key))
             except InfrastructureError:
-                self._say_not_writable("it takes no lock")
+                self._warn_not_writable("it takes no lock")
             yield
 
     def keep(self, key: str, model: str, verdict: AnswerVerdict | JudgeVerdict | KeptReply) -> None:
-        """Stores a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
+        """Store a verdict. Where that cannot be, it is logged once: the verdict counts all the same."""
         text = StoredVerdict(key=key, model=model, verdict=verdict).model_dump_json()
         text = text if self.redactor is None else self.redactor.json(text)
         content = text.encode("utf-8", "replace")
         if self.signer is not None:
             content = self.signer.sign("vote", content)
         if self._write(key, content) and self.remote is not None:
-            self.remote.send(self._parcel(key))
+            self.remote.send(self._make_upload(key))
 
     def _write(self, key: str, content: bytes) -> bool:
         path = self._path(key)
@@ -123,7 +129,7 @@ class Judgements:
             make_folder(str(path.parent))
             write_atomically(str(path.parent), path.name, content)
         except OSError as error:
-            self._say_not_writable(error.strerror or str(error))
+            self._warn_not_writable(error.strerror or str(error))
             return False
         return True
 
@@ -133,15 +139,15 @@ class Judgements:
             if folder.is_symlink():
                 raise OSError(errno.ELOOP, "it is a link to another folder, which is not followed", str(folder))
 
-    def _say_not_writable(self, reason: str) -> None:
+    def _warn_not_writable(self, reason: str) -> None:
         if self.folder not in _not_writable:
             _not_writable.add(self.folder)
             _log.warning("%s: judgements cannot be kept there, so they will be paid again: %s", self.folder, reason)
 
-    def _parcel(self, key: str) -> Upload:
-        return Upload(JUDGEMENTS, ((self._name(key), partial(read_file, self._path(key))),))
+    def _make_upload(self, key: str) -> Upload:
+        return Upload(JUDGEMENTS, ((self._object_name(key), partial(read_file, self._path(key))),))
 
-    def _name(self, key: str) -> str:
+    def _object_name(self, key: str) -> str:
         return f"{JUDGEMENTS}/{key[:2]}/{key}.json"
 
     def _path(self, key: str) -> Path:

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store.files import make_folder, why_unwritable
+from pytest_agentbench.store.files import explain_unwritable, make_folder
 
 LOCKS = ".locks"
 """The folder of the locks below the output folder; a lock's file is there while it is held, and names its process."""
@@ -32,7 +32,7 @@ _lockless: set[str] = set()
 
 @contextlib.asynccontextmanager
 async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
-    """Holds the lock of a fingerprint; another holder, of this process or any other, is waited for.
+    """Hold the lock of a fingerprint; another holder, of this process or any other, is waited for.
 
     What that one made may lie in the store by then. A process that dies lets go of its locks. Raises
     InfrastructureError where the folder takes no files, were it for want of room: better now than when a run is paid.
@@ -40,11 +40,12 @@ async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
     folder = f"{output}/{LOCKS}"
     path, pause = f"{folder}/{fingerprint}.lock", _FIRST_WAIT
     try:
+        # Polled and not blocking: a blocking lock would hold a thread per waiting run, and could not be cancelled.
         while (held := _acquire(folder, path)) is None:
             await asyncio.sleep(pause)
             pause = min(_LONGEST_WAIT, 2 * pause)
     except OSError as error:
-        raise InfrastructureError(why_unwritable(output, error)) from error
+        raise InfrastructureError(explain_unwritable(output, error)) from error
     try:
         yield
     finally:
@@ -52,16 +53,18 @@ async def claim(output: str, fingerprint: str) -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def writing(output: str) -> Iterator[None]:
-    """Keeps other processes from the names in the output folder, for the milliseconds that a write takes.
+def hold_write_lock(output: str) -> Iterator[None]:
+    """Keep other processes from the names in the output folder, for the milliseconds that a write takes.
 
     Sessions of other settings, under locks of their own, write to the same names: what lies there is read, moved and
     replaced as one step. A process that is stopped in the middle of it is waited for 10 s. Raises OSError.
     """
     folder = f"{output}/{LOCKS}"
-    descriptor = _opened(folder, f"{folder}/{_WRITES}")
+    descriptor = _open_lock_file(folder, f"{folder}/{_WRITES}")
     try:
         until = time.monotonic() + _LONGEST_WRITE
+        # After 10 s the holder is stopped (SIGSTOP, a debugger), not writing: going on risks a name, waiting risks the
+        # session.
         while not _lock(descriptor, folder) and time.monotonic() < until:
             time.sleep(0.001)
         yield
@@ -87,9 +90,11 @@ def allow_open_files(count: int) -> int:
 
 
 def _acquire(folder: str, path: str) -> int | None:
-    """The descriptor that holds the lock; None where another holds it. Raises OSError."""
-    descriptor = _opened(folder, path)
+    """Return the descriptor that holds the lock; None where another holds it. Raises OSError."""
+    descriptor = _open_lock_file(folder, path)
     try:
+        # Opening and locking are two steps: between them the last holder may have unlinked the file, and a lock on a
+        # file without a name excludes nobody.
         locked = _lock(descriptor, folder) and os.fstat(descriptor).st_nlink  # else its last holder has removed it
     except BaseException:
         os.close(descriptor)
@@ -106,7 +111,7 @@ def _acquire(folder: str, path: str) -> int | None:
     return descriptor
 
 
-def _opened(folder: str, path: str) -> int:
+def _open_lock_file(folder: str, path: str) -> int:
     try:
         return os.open(path, _FLAGS, 0o666)
     except FileNotFoundError:
@@ -122,6 +127,7 @@ def _lock(descriptor: int, folder: str) -> bool:
     except OSError as error:
         if error.errno not in _NO_LOCKS_HERE:
             raise
+    # NFS without lockd, and some FUSE mounts: go on without locks, as an error would keep people from their only disk.
     if folder not in _lockless:
         _lockless.add(folder)
         _log.warning("%s: the file system has no locks, so two sessions there at once may pay for a run twice", folder)

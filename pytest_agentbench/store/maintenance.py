@@ -21,14 +21,14 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.evaluation import Evaluation, JudgeResult
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.store.archives import OUTPUTS, is_beside, kept_files, whole_file
+from pytest_agentbench.store.archives import OUTPUTS, find_whole_file, is_beside, list_kept_files
 from pytest_agentbench.store.artifacts import PROFILE_FILE
 from pytest_agentbench.store.contents import Contents, Folder, Kind, is_verdict_on
-from pytest_agentbench.store.documents import load_evaluation, load_run, stored_evaluation, stored_run, unsigned
+from pytest_agentbench.store.documents import load_evaluation, load_run, read_evaluation, read_run, strip_signature
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.store.fingerprints import canonical_json
 from pytest_agentbench.store.judgements import StoredVerdict
-from pytest_agentbench.store.locks import LOCKS, writing
+from pytest_agentbench.store.locks import LOCKS, hold_write_lock
 from pytest_agentbench.store.redaction import REDACTED
 
 Reason = Literal[
@@ -44,7 +44,7 @@ Unread = Literal["missing", "broken", "unknown"]
 R = TypeVar("R", RunArtifact, Evaluation)
 
 _LOCK = re.compile(r"[0-9a-f]{64}\.lock")
-_OF_VERDICT: tuple[Kind, ...] = ("judge", "prompt", "summary")
+_VERDICT_KINDS: tuple[Kind, ...] = ("judge", "prompt", "summary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +55,41 @@ class Waste:
     paths: tuple[str, ...]
 
 
-def is_at_work(output: Path) -> bool:
-    """Whether a session is making runs in the output folder."""
-    return any(_is_held(output / lock) for lock in _locks(output))
+def is_session_running(output: Path) -> bool:
+    """Return whether a session is making runs in the output folder."""
+    return any(_is_held(output / lock) for lock in _list_locks(output))
 
 
-def waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
-    """All of it, locks first and runs before verdicts.
+def find_waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Waste]:
+    """Yield all waste of an output folder, locks first and runs before verdicts.
 
     A run or verdict is superseded where another one has its place, unless that one is broken, ended in an error or was
     replayed from a cassette, or a session has come back to the first since. A verdict is orphaned where no run is kept
-    that it is on. Files that cannot be read are waste only where `unreadable` says so; what a newer version wrote
-    never is.
+    that it is on. Files that cannot be read are waste only where `unreadable` says so; what a newer version wrote never
+    is.
     """
-    for path in _locks(contents.output):
+    for path in _list_locks(contents.output):
         if not _is_held(contents.output / path):
             yield Waste("stale locks", (path,))
     for folder in contents.runs():
-        yield from _Runs(contents, folder, unreadable).waste()
+        yield from _RunFolder(contents, folder, unreadable).waste()
     for folder in contents.evaluations():
-        yield from _Verdicts(contents, folder, unreadable).waste()
-    for path in contents.temporary():
+        yield from _EvaluationFolder(contents, folder, unreadable).waste()
+    for path in contents.unfinished_files():
         if _is_old(contents.output / path):
             yield Waste("unfinished files", (path,))
 
 
-def remove(output: Path, found: Waste) -> None:
-    """Removes it, and the folders that it leaves empty, while no session writes. Raises InfrastructureError."""
+def remove_waste(output: Path, found: Waste) -> None:
+    """Remove waste, and the folders that it leaves empty, while no session writes. Raises InfrastructureError."""
     for path in found.paths:
         try:
             if found.reason == "stale locks":
                 _remove_lock(output / path)
                 continue
-            with writing(str(output)):
+            with hold_write_lock(str(output)):
+                # One lock per file and not per folder: a session that writes meanwhile waits for milliseconds, not for
+                # all of it.
                 (output / path).unlink(missing_ok=True)
                 folder = (output / path).parent
                 with contextlib.suppress(OSError):  # it holds more
@@ -98,30 +100,30 @@ def remove(output: Path, found: Waste) -> None:
             raise InfrastructureError(f"{output / path}: cannot be removed: {error.strerror or error}") from error
 
 
-class _Runs:
-    """What can go of a folder of runs."""
+class _RunFolder:
+    """A folder of runs, and what can be removed from it."""
 
     def __init__(self, contents: Contents, folder: Folder, unreadable: bool) -> None:
         self.contents, self.folder, self.unreadable = contents, folder, unreadable
 
-    def waste(self) -> Iterator[Waste]:
-        for name, (kind, _, aside) in self.folder.files.items():
-            if kind == "run" and aside is not None and self.is_superseded(name):
-                yield Waste("superseded runs", self._with_input(name) + self._kept(name))
+    def find_waste(self) -> Iterator[Waste]:
+        for name, (kind, _, displaced) in self.folder.files.items():
+            if kind == "run" and displaced is not None and self.is_superseded(name):
+                yield Waste("superseded runs", self._paths_with_input(name) + self._list_kept(name))
             elif kind == "run" and self.unreadable and self.run(name) == "broken":
-                yield Waste("unreadable files", self._with_input(name))
+                yield Waste("unreadable files", self._paths_with_input(name))
             elif kind == "unreadable" and self.unreadable:
                 yield Waste("unreadable files", (self._path(name),))
             elif kind == "input" and not self.folder.beside(name, "run") and _is_old(self._file(name)):
                 yield Waste("unfinished files", (self._path(name),))
             elif kind == "artifacts":
-                yield from self._unnamed(name)
+                yield from self._find_unnamed(name)
 
     def kept(self, repetition: int) -> Iterator[str]:
-        """The files of a repetition's runs that are no waste."""
+        """Yield the files of a repetition's runs that are no waste."""
         for name in self.folder.repetitions.get(repetition, ()):
-            kind, _, aside = self.folder.files[name]
-            if kind == "run" and (aside is None or not self.is_superseded(name)):
+            kind, _, displaced = self.folder.files[name]
+            if kind == "run" and (displaced is None or not self.is_superseded(name)):
                 yield name
 
     def is_superseded(self, name: str) -> bool:
@@ -130,13 +132,14 @@ class _Runs:
         run, newer = self.run(name), self.run(f"run_{self.folder.files[name].repetition}.json")
         if not isinstance(run, RunArtifact) or not isinstance(newer, RunArtifact) or _is_replay_of_paid(newer, run):
             return False
+        # A newer run that a provider ended says nothing; a failed one of the same fingerprint is a retry of the older.
         return newer.status == "success" or (newer.status != "provider_error" and newer.fingerprint != run.fingerprint)
 
     def run(self, name: str) -> RunArtifact | Unread:
-        return _read(stored_run, self._file(name))
+        return _read_record(read_run, self._file(name))
 
-    def has(self, name: str, evaluation: Evaluation) -> bool:
-        """Whether the verdict is on the run in this file, and not on one that nobody can read."""
+    def holds_run_of(self, name: str, evaluation: Evaluation) -> bool:
+        """Return whether the verdict is on the run in this file, and not on one that nobody can read."""
         if evaluation.run_id is not None:
             with contextlib.suppress(OSError):
                 if f'"run_id":{json.dumps(evaluation.run_id)}'.encode() in read_file(self._file(name)):
@@ -146,13 +149,14 @@ class _Runs:
             return is_verdict_on(evaluation, run)
         return run == "unknown" or (run == "broken" and not self.unreadable)
 
-    def _unnamed(self, artifacts: str) -> Iterator[Waste]:
-        """What a session left that died before it wrote the run."""
+    def _find_unnamed(self, artifacts: str) -> Iterator[Waste]:
+        """Yield artifacts of a session that died before it wrote the run."""
         alike = self.folder.repetitions[self.folder.files[artifacts].repetition]
         runs = [self.run(name) for name in alike if self.folder.files[name].kind == "run"]
+        # A run that cannot be read may name any of these files.
         if "broken" in runs or "unknown" in runs or self._file(artifacts).is_symlink():
             return
-        named = {path for run in runs if isinstance(run, RunArtifact) for path in kept_files(run)}
+        named = {path for run in runs if isinstance(run, RunArtifact) for path in list_kept_files(run)}
         folder = self._file(artifacts)
         found = sorted(folder.glob("workspace.*.tar"))
         if not (folder / OUTPUTS).is_symlink():
@@ -162,17 +166,19 @@ class _Runs:
             if path not in named and _is_old(file):
                 yield Waste("unfinished files", (path,))
 
-    def _kept(self, name: str) -> tuple[str, ...]:
-        """What a run left, where it lies beside it: a run that somebody else has written may name any."""
+    def _list_kept(self, name: str) -> tuple[str, ...]:
+        """Return the artifacts of a run, where they lie beside it:
+        a run that somebody else has written may name any.
+        """
         run = self.run(name)
         own = self._path(f"run_{self.folder.files[name].repetition}")
         folder = self.contents.output / f"{own}.artifacts"
         if not isinstance(run, RunArtifact) or folder.is_symlink() or (folder / OUTPUTS).is_symlink():
             return ()
-        beside = [path for path in kept_files(run) if is_beside(own, path)]
-        return tuple(path for path in beside if whole_file(self.contents.output, path))
+        beside = [path for path in list_kept_files(run) if is_beside(own, path)]
+        return tuple(path for path in beside if find_whole_file(self.contents.output, path))
 
-    def _with_input(self, name: str) -> tuple[str, ...]:
+    def _paths_with_input(self, name: str) -> tuple[str, ...]:
         return tuple(map(self._path, [name, *self.folder.beside(name, "input")]))
 
     def _path(self, name: str) -> str:
@@ -182,30 +188,30 @@ class _Runs:
         return self.contents.output / self.folder.path / name
 
 
-class _Verdicts:
-    """What can go of a folder of evaluations."""
+class _EvaluationFolder:
+    """A folder of evaluations, and what can be removed from it."""
 
     def __init__(self, contents: Contents, folder: Folder, unreadable: bool) -> None:
         self.contents, self.folder, self.unreadable = contents, folder, unreadable
 
-    def waste(self) -> Iterator[Waste]:
-        for name, (kind, _, aside) in self.folder.files.items():
+    def find_waste(self) -> Iterator[Waste]:
+        for name, (kind, _, displaced) in self.folder.files.items():
             if kind == "result":
                 found = self._verdict(name)
-                if aside is not None and self._is_superseded(name, found):
-                    yield Waste("superseded verdicts", self._with_judges(name))
+                if displaced is not None and self._is_superseded(name, found):
+                    yield Waste("superseded verdicts", self._paths_with_judges(name))
                 elif isinstance(found, Evaluation) and not self._has_run(name, found):
-                    reason: Reason = "orphaned verdicts" if aside is None else "superseded verdicts"
-                    yield Waste(reason, self._with_judges(name))
+                    reason: Reason = "orphaned verdicts" if displaced is None else "superseded verdicts"
+                    yield Waste(reason, self._paths_with_judges(name))
                 elif found == "broken" and self.unreadable:
-                    yield Waste("unreadable files", self._with_judges(name))
+                    yield Waste("unreadable files", self._paths_with_judges(name))
             elif kind == "unreadable" and self.unreadable:
                 yield Waste("unreadable files", (f"{self.folder.path}/{name}",))
-            elif kind in _OF_VERDICT and not self.folder.beside(name, "result") and _is_old(self._file(name)):
+            elif kind in _VERDICT_KINDS and not self.folder.beside(name, "result") and _is_old(self._file(name)):
                 yield Waste("unfinished files", (f"{self.folder.path}/{name}",))
 
     def _is_superseded(self, name: str, found: object) -> bool:
-        """Whether the run that it is on, with which it goes, has another verdict."""
+        """Return whether the run that the verdict is on has another verdict in its place."""
         if self.contents.is_in_use(self.folder, name):
             return False
         newer = self._verdict(f"final_result_{self.folder.files[name].repetition}.json")
@@ -215,30 +221,30 @@ class _Verdicts:
 
     def _has_run(self, name: str, evaluation: Evaluation) -> bool:
         repetition = self.folder.files[name].repetition
-        return any(runs.has(run, evaluation) for runs in self._runs for run in runs.kept(repetition))
+        return any(runs.holds_run_of(run, evaluation) for runs in self._runs for run in runs.kept(repetition))
 
     @cached_property
-    def _runs(self) -> list[_Runs]:
-        folders = map(self.contents.folder, self.contents.judged(self.folder))
-        return [_Runs(self.contents, folder, self.unreadable) for folder in folders if folder.files]
+    def _runs(self) -> list[_RunFolder]:
+        folders = map(self.contents.folder, self.contents.run_folders(self.folder))
+        return [_RunFolder(self.contents, folder, self.unreadable) for folder in folders if folder.files]
 
     def _verdict(self, name: str) -> Evaluation | Unread:
-        return _read(stored_evaluation, self._file(name))
+        return _read_record(read_evaluation, self._file(name))
 
     def _file(self, name: str) -> Path:
         return self.contents.output / self.folder.path / name
 
-    def _with_judges(self, name: str) -> tuple[str, ...]:
-        """The verdict goes first: what explains it is nothing without it."""
-        return tuple(f"{self.folder.path}/{each}" for each in (name, *self.folder.beside(name, *_OF_VERDICT)))
+    def _paths_with_judges(self, name: str) -> tuple[str, ...]:
+        """Return the verdict's files, itself first: what explains it is nothing without it."""
+        return tuple(f"{self.folder.path}/{each}" for each in (name, *self.folder.beside(name, *_VERDICT_KINDS)))
 
 
 def _is_replay_of_paid(newer: RunArtifact | Evaluation, older: RunArtifact | Evaluation) -> bool:
-    """Whether one was replayed from a cassette and took the place of what was paid for."""
+    """Return whether the newer one was replayed from a cassette and took the place of what was paid for."""
     return newer.cassette == "replayed" != older.cassette
 
 
-def _read(reader: Callable[[str], R | None], path: Path) -> R | Unread:
+def _read_record(reader: Callable[[str], R | None], path: Path) -> R | Unread:
     try:
         return reader(str(path)) or "missing"
     except ValidationError:
@@ -247,26 +253,26 @@ def _read(reader: Callable[[str], R | None], path: Path) -> R | Unread:
         return "unknown"
 
 
-def _locks(output: Path) -> list[str]:
+def _list_locks(output: Path) -> list[str]:
     return sorted(f"{LOCKS}/{path.name}" for path in (output / LOCKS).glob("*.lock") if _LOCK.fullmatch(path.name))
 
 
 def _is_held(path: Path) -> bool:
-    """Whether a process holds the lock: one that died holds none."""
-    with _locked(path) as mine:
+    """Return whether a process holds the lock: one that died holds none."""
+    with _try_lock(path) as mine:
         return mine is False
 
 
 def _remove_lock(path: Path) -> None:
-    """While it is held, so that nobody takes it for theirs."""
-    with _locked(path) as mine:
+    """Remove a lock's file while it is held, so that nobody takes it for theirs."""
+    with _try_lock(path) as mine:
         if mine:
             path.unlink()
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[bool | None]:
-    """Holds a lock where it is free: whether it was, None where it is gone."""
+def _try_lock(path: Path) -> Iterator[bool | None]:
+    """Hold a lock where it is free: yield whether it was, None where it is gone."""
     from filelock import lock_descriptor
 
     try:
@@ -294,16 +300,16 @@ def _is_old(path: Path) -> bool:
 
 
 class Verification:
-    """Goes through an output folder once. `counts` says how much of what kind there was."""
+    """Go through an output folder once. `counts` says how much of what kind there was."""
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
         self.counts: Counter[str] = Counter(dict.fromkeys(("runs", "workspaces", "verdicts", "votes"), 0))
 
     def problems(self) -> Iterator[str]:
-        """A sentence for each, which begins with the file's path."""
+        """Yield a sentence for each problem, which begins with the file's path."""
         for profile in self.contents.profiles():
-            yield from self._profile(profile)
+            yield from self._verify_profile(profile)
         for folder in self.contents.runs():
             for name, (kind, _, _) in folder.files.items():
                 if kind == "run":
@@ -312,14 +318,14 @@ class Verification:
         for folder in self.contents.evaluations():
             for name, (kind, _, _) in folder.files.items():
                 if kind == "result":
-                    yield from self._evaluation(folder, name)
+                    yield from self._verify_evaluation(folder, name)
                 elif kind == "judge":
-                    yield from self._judge(folder, name)
+                    yield from self._verify_judge(folder, name)
                 self.counts["files that could not be read, kept aside"] += kind == "unreadable"
         for vote in self.contents.votes():
-            yield from self._vote(self.contents.output / vote)
+            yield from self._verify_vote(self.contents.output / vote)
 
-    def _profile(self, folder: str) -> Iterator[str]:
+    def _verify_profile(self, folder: str) -> Iterator[str]:
         path = self.contents.output / folder / PROFILE_FILE
         if not path.exists():
             return  # written with the first run
@@ -342,17 +348,17 @@ class Verification:
         except InfrastructureError as error:
             yield str(error)
             return
-        yield from _misplaced(path, folder, name, run.case_id, run.fingerprint)
+        yield from _find_misplaced(path, folder, name, run.case_id, run.fingerprint)
         if run.repetition != folder.files[name].repetition:
             yield f"{path}: found repetition {run.repetition}, expected the one in the file's name"
-        yield from self._input(path.parent, folder.beside(name, "input"), run)
+        yield from self._verify_input(path.parent, folder.beside(name, "input"), run)
         self.counts["workspaces"] += run.workspace is not None
-        for kept in kept_files(run):
-            if whole_file(self.contents.output, kept) is None:
+        for kept in list_kept_files(run):
+            if find_whole_file(self.contents.output, kept) is None:
                 field = "workspace" if kept == run.workspace else "output_artifacts"
                 yield f"{path}: {field}: found {kept!r}, which is missing or damaged"
 
-    def _input(self, folder: Path, names: list[str], run: RunArtifact) -> Iterator[str]:
+    def _verify_input(self, folder: Path, names: list[str], run: RunArtifact) -> Iterator[str]:
         self.counts["runs without fingerprint_input.json"] += not names
         for name in names:
             path = folder / name
@@ -365,7 +371,7 @@ class Verification:
             if run.fingerprint is not None and not self._covers(covered, run.fingerprint):
                 yield f"{path}: found an input of another fingerprint than the run's, {run.fingerprint}"
 
-    def _evaluation(self, folder: Folder, name: str) -> Iterator[str]:
+    def _verify_evaluation(self, folder: Folder, name: str) -> Iterator[str]:
         path = self.contents.output / folder.path / name
         self.counts["verdicts"] += 1
         try:
@@ -373,27 +379,27 @@ class Verification:
         except InfrastructureError as error:
             yield str(error)
             return
-        yield from _misplaced(path, folder, name, evaluation.case_id, evaluation.fingerprint)
+        yield from _find_misplaced(path, folder, name, evaluation.case_id, evaluation.fingerprint)
 
-    def _judge(self, folder: Folder, name: str) -> Iterator[str]:
+    def _verify_judge(self, folder: Folder, name: str) -> Iterator[str]:
         path = self.contents.output / folder.path / name
         try:
             JudgeResult.model_validate_json(read_file(path))
         except (OSError, ValidationError) as error:
-            yield f"{path}: cannot be read: {_short(error)}"
+            yield f"{path}: cannot be read: {_describe_error(error)}"
 
-    def _vote(self, path: Path) -> Iterator[str]:
+    def _verify_vote(self, path: Path) -> Iterator[str]:
         self.counts["votes"] += 1
         try:
-            vote = StoredVerdict.model_validate_json(unsigned(read_file(path)))
+            vote = StoredVerdict.model_validate_json(strip_signature(read_file(path)))
         except (OSError, ValidationError) as error:
-            yield f"{path}: cannot be read: {_short(error)}"
+            yield f"{path}: cannot be read: {_describe_error(error)}"
             return
         if vote.key != path.stem:
             yield f"{path}: key: found {vote.key!r}, expected the file's name"
 
     def _covers(self, covered: bytes, fingerprint: str) -> bool:
-        """Whether the input is the fingerprint's; nobody can tell where secrets were removed from it."""
+        """Return whether the input is the fingerprint's; nobody can tell where secrets were removed from it."""
         if hashlib.sha256(covered).hexdigest() == fingerprint:
             return True
         redacted = REDACTED.encode() in covered
@@ -401,16 +407,16 @@ class Verification:
         return redacted
 
 
-def _misplaced(path: Path, folder: Folder, name: str, case_id: str, fingerprint: str | None) -> Iterator[str]:
-    """What was copied to where it does not belong."""
+def _find_misplaced(path: Path, folder: Folder, name: str, case_id: str, fingerprint: str | None) -> Iterator[str]:
+    """Yield a sentence for a document that was copied to where it does not belong."""
     if folder.parts[-1] != slug(case_id) and REDACTED not in case_id:
         yield f"{path}: case_id: found {case_id!r}, expected the case that the folder is named by"
-    aside = folder.files[name].aside
-    if aside is not None and not (fingerprint or "").startswith(aside):
+    displaced = folder.files[name].displaced
+    if displaced is not None and not (fingerprint or "").startswith(displaced):
         yield f"{path}: fingerprint: found {fingerprint!r}, expected the one that the file is named by"
 
 
-def _short(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc'])) or 'file'}: {first['msg']}"

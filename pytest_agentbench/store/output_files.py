@@ -13,17 +13,17 @@ from pytest_agentbench.store.files import temporary_file, write_atomically
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    """Writes JSONL and gives its path. Raises UnwritableError."""
-    return write_lines(path, map(encoded_row, rows))
+    """Write rows as JSONL and return the path. Raises UnwritableError."""
+    return write_lines(path, map(encode_row, rows))
 
 
-def encoded_row(row: Mapping[str, Any]) -> bytes:
-    """A line of JSONL. Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape."""
+def encode_row(row: Mapping[str, Any]) -> bytes:
+    """Return a row as a line of JSONL. Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape."""
     return f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n".encode("utf-8", "backslashreplace")
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> Path:
-    """Writes lines one by one, like `write_rows`."""
+    """Write lines one by one, like `write_rows`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_file(str(path.parent)) as file:
@@ -35,23 +35,23 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> Path:
     return path
 
 
-def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The rows as JSONL."""
+def format_rows(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the rows as JSONL."""
     return "".join(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n" for row in rows)
 
 
 def write_document(path: Path, document: Any) -> Path:
-    """Writes a JSON document, like `write_rows`."""
-    return write_text(path, document_text(document))
+    """Write a JSON document, like `write_rows`."""
+    return write_text(path, format_document(document))
 
 
-def document_text(document: Any) -> str:
-    """A JSON document."""
+def format_document(document: Any) -> str:
+    """Return a document as indented JSON."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
 def require_writable(*paths: Path) -> None:
-    """Raises UnwritableError unless files can be made there, so that this is known before anything is paid for."""
+    """Raise UnwritableError unless files can be made there, so that this is known before anything is paid for."""
     for path in paths:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def require_writable(*paths: Path) -> None:
 
 
 def write_text(path: Path, text: str, *, encoding: str = "utf-8") -> Path:
-    """Writes a text, like `write_rows`."""
+    """Write a text, like `write_rows`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Half a surrogate pair, which UTF-8 cannot carry, becomes its JSON escape.

@@ -17,11 +17,11 @@ from pytest_agentbench.store.encodings import (
     LONG_RUN,
     Layer,
     Span,
-    base64_forms,
-    hex_form,
-    layers,
-    parts_of,
-    plain_forms,
+    encode_hex,
+    list_base64_forms,
+    list_plain_forms,
+    split_secret,
+    unescape_layers,
 )
 
 _RANDOM = r"(?=[A-Za-z._~+/-]{0,80}[0-9])"
@@ -29,7 +29,7 @@ _RANDOM = r"(?=[A-Za-z._~+/-]{0,80}[0-9])"
 _PEM = [b64encode(f"-----BEGIN {kind}PRIVATE".encode()) for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")]
 
 # How a key begins, and what follows: (beginnings of one provider, expression for the rest).
-_OWN: tuple[tuple[tuple[str, ...], str], ...] = (
+_OWN_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("sk-",), _RANDOM + r"[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse, ...
     (("gsk_",), r"[A-Za-z0-9]{40,}"),  # Groq
     (("xai-",), r"[A-Za-z0-9]{60,}"),
@@ -111,64 +111,69 @@ _LETTER_AND_DIGIT = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]")
 """What is random has a letter beside a digit; `1234567890:a-title-of-three-words` has none."""
 
 
-def key_spans(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def find_key_spans(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield where keys begin and end, in no order, in the runs of `text`. Takes time linear in its length."""
     text = "\n" + text  # so that a key at its beginning has a character before it
     runs = [(start + 1, end + 1) for start, end in runs]
-    for start, end in (*_own_keys(text, runs), *_known_keys(text, runs)):
+    for start, end in (*_find_own_keys(text, runs), *_find_known_keys(text, runs)):
         yield start - 1, end - 1
 
 
 def load_key_forms() -> None:
     """Import now what texts with keys need: once many runs are under way there may be no file left to open."""
-    _known_forms()
+    _compile_known_forms()
 
 
-def _own_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _find_own_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield where keys of our own list begin and end."""
-    beginnings, longest = _beginnings()
+    beginnings, longest = _compile_beginnings()
     done = 0
     for start, end in runs:
         at = max(done - 1, start - longest, 0)
         while (begun := beginnings.search(text, at, end)) is not None:
             at = begin = begun.start(1)
-            ends = [key.end() for form in _own_forms(begun[1]) if (key := form.match(text, begin))]
+            ends = [key.end() for form in _compile_own_forms(begun[1]) if (key := form.match(text, begin))]
             if ends:
+                # Keys of several forms may begin alike (`sk-`, `sk_live_`): the longest match wins, or its end would
+                # stay.
                 done = max(ends)
+                # One character back: `_BEFORE` needs the last one of this key as the border of the next.
                 at = done - 1
                 yield begin, done
 
 
-def _known_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _find_known_keys(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield where keys that detect-secrets knows begin and end."""
     for start, end in runs:
         if _LETTER_AND_DIGIT.search(text, start, end) is None:
             continue
-        for key in _known_forms().finditer(text, start - 1, end):
+        for key in _compile_known_forms().finditer(text, start - 1, end):
             if _LETTER_AND_DIGIT.search(key["key"]) is not None:
                 yield key.span("key")
 
 
 @cache
-def _beginnings() -> tuple[re.Pattern[str], int]:
-    """An expression for all of our list, which finds the shortest that fits, and how far before a run it may begin."""
-    texts = {beginning for beginnings, _ in _OWN for beginning in beginnings}
-    return re.compile(f"{_BEFORE}({_any_of(texts)})"), max(map(len, texts)) + 7
+def _compile_beginnings() -> tuple[re.Pattern[str], int]:
+    """Return an expression for the beginnings of our list, the shortest that fits, and how far before a run one may
+    begin.
+    """
+    texts = {beginning for beginnings, _ in _OWN_KEYS for beginning in beginnings}
+    return re.compile(f"{_BEFORE}({_match_any(texts)})"), max(map(len, texts)) + 7
 
 
 @cache
-def _own_forms(beginning: str) -> list[re.Pattern[str]]:
-    """Expressions for the keys of our list that begin so, to the end of the word."""
+def _compile_own_forms(beginning: str) -> list[re.Pattern[str]]:
+    """Return expressions for the keys of our list that begin so, to the end of the word."""
     return [
         re.compile(rf"{re.escape(begins)}(?:{rest})\w*", re.ASCII)
-        for beginnings, rest in _OWN
+        for beginnings, rest in _OWN_KEYS
         for begins in beginnings
         if begins.startswith(beginning)
     ]
 
 
 @cache
-def _known_forms() -> re.Pattern[str]:
+def _compile_known_forms() -> re.Pattern[str]:
     """Return an expression for the keys that the installed detect-secrets knows, to the end of the word.
 
     It takes 0.14 s to import, most of that for requests, which it imports first of all: that is why this is called
@@ -178,24 +183,24 @@ def _known_forms() -> re.Pattern[str]:
     names = [name for plugin in _PLUGINS if find_spec(name := f"detect_secrets.plugins.{plugin}") is not None]
     kinds = [kind for name in names for kind in vars(importlib.import_module(name)).values()]
     lists = [kind.denylist for kind in kinds if isinstance(getattr(kind, "denylist", None), list | tuple)]
-    forms = dict.fromkeys(_inline(form) for denylist in lists for form in denylist)
+    forms = dict.fromkeys(_inline_flags(form) for denylist in lists for form in denylist)
     return re.compile(rf"{_BEFORE}(?P<key>(?:{'|'.join(forms)})\w*)", re.ASCII)
 
 
-def _inline(pattern: re.Pattern[str]) -> str:
-    """The expression with its own flags, to stand beside others."""
+def _inline_flags(pattern: re.Pattern[str]) -> str:
+    """Return the expression with its own flags, to stand beside others."""
     flags = "".join(letter for letter, flag in (("i", re.I), ("s", re.S), ("x", re.X)) if pattern.flags & flag)
     return f"(?{flags}:{pattern.pattern})"
 
 
-def _any_of(texts: set[str]) -> str:
-    """An expression for the shortest of the texts that fits; it looks at each character once."""
+def _match_any(texts: set[str]) -> str:
+    """Return an expression that matches the shortest of the texts that fits; it looks at each character once."""
     if "" in texts:
         return ""
     following: dict[str, set[str]] = {}
     for text in texts:
         following.setdefault(text[0], set()).add(text[1:])
-    return f"(?:{'|'.join(re.escape(first) + _any_of(rest) for first, rest in sorted(following.items()))})"
+    return f"(?:{'|'.join(re.escape(first) + _match_any(rest) for first, rest in sorted(following.items()))})"
 
 
 REDACTED = "[redacted]"
@@ -233,82 +238,84 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z._+-]{0,18}[0-9]{0,4}")
 
 
 class Redactor:
-    """Replaces secrets by `[redacted]` in texts, JSON-like values and JSON documents.
+    """Replace secrets by `[redacted]` in texts, JSON-like values and JSON documents.
 
-    Secrets are the values of the variables of `environ` whose names look like keys, those that `know` and
-    `know_values` are told of, the well-known forms of keys, and passwords in URLs. A value that names an existing path
+    Secrets are the values of the variables of `environ` whose names look like keys, those that `know` and `know_values`
+    are told of, the well-known forms of keys, and passwords in URLs. A value that names an existing path
     (`GOOGLE_APPLICATION_CREDENTIALS`) only says where a secret lies, and stays.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
-        self._secrets = set(_look_like_keys(environ))
-        self._prepare()
+        self._secrets = set(_select_secret_values(environ))
+        self._prepare_forms()
 
     def know(self, names: Iterable[str]) -> None:
-        """Takes the values of these variables for secrets too, whatever their names look like."""
-        self._hide({self._environ[name] for name in names if name in self._environ})
+        """Take the values of these variables for secrets too, whatever their names look like."""
+        self._add_secrets({self._environ[name] for name in names if name in self._environ})
 
     def know_values(self, variables: Mapping[str, str]) -> None:
-        """Takes for secrets the values of variables of another program whose names look like keys."""
-        self._hide(set(_look_like_keys(variables)))
+        """Take for secrets the values of variables of another program whose names look like keys."""
+        self._add_secrets(set(_select_secret_values(variables)))
 
-    def _hide(self, values: set[str]) -> None:
+    def _add_secrets(self, values: set[str]) -> None:
         if not values <= self._secrets:
             self._secrets |= values
-            self._prepare()
+            self._prepare_forms()
 
-    def _prepare(self) -> None:
-        worth = {*_worth_hiding(self._secrets)}
-        worth |= {*_worth_hiding(part for secret in worth for part in parts_of(secret))}
-        encoded = {form for secret in worth for form in base64_forms(secret)}
+    def _prepare_forms(self) -> None:
+        secrets = {*_select_redactable(self._secrets)}
+        secrets |= {*_select_redactable(part for secret in secrets for part in split_secret(secret))}
+        encoded = {form for secret in secrets for form in list_base64_forms(secret)}
         short = {form for form in encoded if len(form) < LONG_RUN}  # they may stand outside of the runs
         websafe = {form.replace("+", "-").replace("/", "_") for form in short}
-        plain = {form for secret in worth for form in plain_forms(secret)} | short | websafe
+        plain = {form for secret in secrets for form in list_plain_forms(secret)} | short | websafe
         self._plain, self._base64 = tuple(sorted(plain)), tuple(sorted(encoded - short))
-        self._hex = tuple(sorted(map(hex_form, worth)))
+        self._hex = tuple(sorted(map(encode_hex, secrets)))
 
     def text(self, text: str) -> str:
         """Return `text` without secrets; the same object where it holds none."""
-        spans = [layer.origin(span) for layer in layers(text) for span in self._spans(layer)]
+        spans = [layer.origin(span) for layer in unescape_layers(text) for span in self._find_spans(layer)]
         if not spans:
             return text
         pieces: list[str] = []
         done = 0
         for start, end in sorted(spans):
+            # Spans of several layers and forms overlap: all that touches becomes one `[redacted]`.
             if start >= done:
                 pieces += (text[done:start], REDACTED)
             done = max(done, end)
         return "".join((*pieces, text[done:]))
 
-    def _spans(self, layer: Layer) -> list[Span]:
+    def _find_spans(self, layer: Layer) -> list[Span]:
         """Return where secrets stand in a layer, in no order."""
         text, runs = layer.text, layer.runs
-        found = [span for form in self._plain if form in text for span in _places(form, text)]
+        found = [span for form in self._plain if form in text for span in _find_all(form, text)]
         if runs:
-            found += self._encoded(text, runs)
+            found += self._find_encoded(text, runs)
+        # Joined lines put words side by side that only look like a key or a URL; known values are sure even so.
         if layer.is_unwrapped:
             return found
         if "PRIVATE KEY" in text or "Private-Lines: " in text:
             found += [block.span() for block in _BLOCK.finditer(text)]
         if "://" in text:
-            found += _in_urls(text)
+            found += _find_url_credentials(text)
         if runs:
-            found += key_spans(text, runs)
+            found += find_key_spans(text, runs)
         return found
 
-    def _encoded(self, text: str, runs: list[Span]) -> Iterator[Span]:
+    def _find_encoded(self, text: str, runs: list[Span]) -> Iterator[Span]:
         """Yield where secrets stand in hex of any case, or in base64 of either alphabet."""
         shown = "\n".join([text[start:end] for start, end in runs])
-        for forms, told in ((self._base64, _standard), (self._hex, str.lower)):
-            alike = told(shown)
+        for forms, normalize in ((self._base64, _standardize_base64), (self._hex, str.lower)):
+            alike = normalize(shown)
             for form in forms:
                 if form in alike:
                     for start, end in runs:
-                        yield from ((start + at, start + to) for at, to in _places(form, told(text[start:end])))
+                        yield from ((start + at, start + to) for at, to in _find_all(form, normalize(text[start:end])))
 
     def value(self, value: Any) -> Any:
-        """A JSON-like value without secrets in any string, keys of mappings included."""
+        """Return a JSON-like value without secrets in any string, keys of mappings included."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -318,25 +325,29 @@ class Redactor:
         return value
 
     def json(self, document: str) -> str:
-        """A JSON document without secrets in any string; only its strings change, so it stays one."""
+        """Return a JSON document without secrets in any string; only its strings change, so it stays one."""
+        # Most documents hold no secret: one look at the raw text saves parsing and dumping them.
         if self.text(document) is document:
             return document
         return json.dumps(self.value(json.loads(document)), ensure_ascii=False, separators=(",", ":"))
 
 
-def _look_like_keys(variables: Mapping[str, str]) -> Iterator[str]:
+def _select_secret_values(variables: Mapping[str, str]) -> Iterator[str]:
     return (value for name, value in variables.items() if _SECRET_NAME.search(name))
 
 
-def _worth_hiding(values: Iterable[str]) -> Iterator[str]:
+def _select_redactable(values: Iterable[str]) -> Iterator[str]:
     for value in map(str.strip, values):
-        if len(value) >= MIN_SECRET_LENGTH and value not in _vocabulary() and not os.path.exists(value):
+        if len(value) >= MIN_SECRET_LENGTH and value not in _record_words() and not os.path.exists(value):
             yield value
 
 
 @cache
-def _vocabulary() -> frozenset[str]:
-    """The words that stored records are made of (`assistant`, `provider_error`): without them nothing loads back."""
+def _record_words() -> frozenset[str]:
+    """Return the words that stored records are made of (`assistant`, `provider_error`).
+
+    Were one of them somebody's password, redacting it would leave records that do not load.
+    """
     words: set[object] = set()
 
     def collect(annotation: object) -> None:
@@ -355,18 +366,18 @@ def _vocabulary() -> frozenset[str]:
     return frozenset(word for word in words if isinstance(word, str))
 
 
-def _places(form: str, text: str) -> Iterator[Span]:
+def _find_all(form: str, text: str) -> Iterator[Span]:
     at = text.find(form)
     while at >= 0:
         yield at, at + len(form)
         at = text.find(form, at + 1)
 
 
-def _standard(digits: str) -> str:
+def _standardize_base64(digits: str) -> str:
     return digits.replace("-", "+").replace("_", "/")
 
 
-def _in_urls(text: str) -> Iterator[Span]:
+def _find_url_credentials(text: str) -> Iterator[Span]:
     """Yield where users with their passwords stand in URLs, and tokens in their place; not where both are examples."""
     for found in _IN_URL.finditer(text):
         user, password, alone = found.group("user", "password", "alone")

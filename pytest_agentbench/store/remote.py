@@ -37,36 +37,40 @@ CREDENTIALS = {
 """Where the packages look for credentials first."""
 
 
-class Place(Protocol):
+class ObjectStore(Protocol):
     """Objects by name (parts of letters, digits and `_ - .`, joined by slashes)."""
 
     loop: asyncio.AbstractEventLoop
 
     async def read(self, name: str) -> bytes:
-        """The object of this name. Raises FileNotFoundError where there is none."""
+        """Return the object of this name. Raises FileNotFoundError where there is none."""
 
     async def write(self, name: str, data: bytes) -> None:
-        """Puts an object there, whole or not at all, in the place of one of this name."""
+        """Store an object, whole or not at all, in the place of one of this name."""
 
     async def exists(self, name: str) -> bool:
-        """Whether there is an object of this name."""
+        """Return whether there is an object of this name."""
 
     async def names(self, prefix: str) -> set[str]:
-        """The names of all objects below a prefix, which is a name's first parts."""
+        """Return the names of all objects below a prefix, which is a name's first parts."""
 
     def close(self) -> None:
-        """Ends the thread, where it is the place's own."""
+        """End the thread, where it is the store's own."""
 
 
-def open_place(url: str) -> Place:
-    """The place of a URL that `options.parse_store` let pass. Raises ImportError for a package that is missing."""
+def open_object_store(url: str) -> ObjectStore:
+    """Return the object store of a URL that `options.parse_store` let pass. Raises ImportError for a package that is
+    missing.
+    """
     scheme, _, path = url.partition("://")
-    return Folder(Path(path)) if scheme == "file" else Bucket(url)
+    return FolderStore(Path(path)) if scheme == "file" else BucketStore(url)
 
 
-class Folder:
-    """A folder, mostly one that several machines mount. A mount that is gone may leave an empty folder: one without its
-    marker is not a place that lacks an object, but one that fails.
+class FolderStore:
+    """A folder, mostly one that several machines mount.
+
+    A mount that is gone may leave an empty folder: one without its marker is not a store that lacks an object, but one
+    that fails.
     """
 
     def __init__(self, root: Path) -> None:
@@ -76,7 +80,7 @@ class Folder:
         self._thread.start()
 
     async def read(self, name: str) -> bytes:
-        """See `Place`."""
+        """Implement `ObjectStore`."""
         try:
             return read_file(self._root / name)
         except FileNotFoundError:
@@ -85,19 +89,19 @@ class Folder:
             raise
 
     async def write(self, name: str, data: bytes) -> None:
-        """See `Place`."""
-        _put(self._root, name, data)
+        """Implement `ObjectStore`."""
+        _write_object(self._root, name, data)
 
     async def exists(self, name: str) -> bool:
-        """See `Place`."""
+        """Implement `ObjectStore`."""
         return _is_file(self._root / name)
 
     async def names(self, prefix: str) -> set[str]:
-        """See `Place`."""
-        return set(_below(self._root, prefix))
+        """Implement `ObjectStore`."""
+        return set(_list_below(self._root, prefix))
 
     def close(self) -> None:
-        """See `Place`."""
+        """Implement `ObjectStore`."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
@@ -108,7 +112,7 @@ def _require_marker(root: Path) -> None:
         raise ConnectionError(f"{root} is not there any more, or not what it was: found no {MARKER} in it")
 
 
-def _put(root: Path, name: str, data: bytes) -> None:
+def _write_object(root: Path, name: str, data: bytes) -> None:
     if name != MARKER:
         _require_marker(root)
     elif not root.is_dir():
@@ -122,13 +126,13 @@ def _is_file(path: Path) -> bool:
     return path.is_file()
 
 
-def _below(root: Path, prefix: str) -> Iterator[str]:
+def _list_below(root: Path, prefix: str) -> Iterator[str]:
     for folder, _, files in os.walk(root / prefix):
         below = Path(folder).relative_to(root).as_posix()
         yield from (f"{below}/{file}" for file in files)
 
 
-class Bucket:
+class BucketStore:
     """A bucket of S3, Google Cloud Storage or Azure. Credentials and endpoint come from where fsspec looks for them."""
 
     def __init__(self, url: str) -> None:
@@ -141,7 +145,7 @@ class Bucket:
         self.loop: asyncio.AbstractEventLoop = filesystem.loop
 
     async def read(self, name: str) -> bytes:
-        """See `Place`."""
+        """Implement `ObjectStore`."""
         # With a start, s3fs does not ask for the size first; with an end, an object without end does not fill memory.
         content: bytes = await self._fs._cat_file(f"{self._root}/{name}", start=0, end=MAX_RECORD + 1)
         if len(content) > MAX_RECORD:
@@ -149,15 +153,15 @@ class Bucket:
         return content
 
     async def write(self, name: str, data: bytes) -> None:
-        """See `Place`."""
+        """Implement `ObjectStore`."""
         await self._fs._pipe_file(f"{self._root}/{name}", data)
 
     async def exists(self, name: str) -> bool:
-        """See `Place`."""
+        """Implement `ObjectStore`."""
         return bool(await self._fs._exists(f"{self._root}/{name}"))
 
     async def names(self, prefix: str) -> set[str]:
-        """See `Place`."""
+        """Implement `ObjectStore`."""
         below = len(self._root) + 1
         try:
             found = await self._fs._find(f"{self._root}/{prefix}")
@@ -166,7 +170,7 @@ class Bucket:
         return {path[below:] for path in found}
 
     def close(self) -> None:
-        """The thread is fsspec's."""
+        """Do nothing: the thread is fsspec's."""
 
 
 AT_ONCE = 16
@@ -182,7 +186,7 @@ PATIENCE = 2.0
 
 
 class Upload(NamedTuple):
-    """A result to bring: objects by name, in the order in which they go. The last one makes the others count.
+    """A result to upload: objects by name, in the order in which they go. The last one makes the others count.
 
     Each is read when its turn comes, so that what waits takes no room; None: there is nothing to bring any more.
     `prefix` is what its name has in common with those of many others.
@@ -193,123 +197,126 @@ class Upload(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name that says whether it is there."""
+        """Return the name by which the result is looked up: that of its last object."""
         return self.files[-1][0]
 
 
 class _QueuedUpload(NamedTuple):
-    """A parcel to bring, where `unless_there` only if its name is not there."""
+    """An upload that waits; with `unless_there` it goes only if its name is not there."""
 
-    parcel: Upload
+    upload: Upload
     unless_there: bool
 
 
-class Sender:
-    """Brings parcels to a place, on the place's loop; what fails is tried again at the end, and counted.
+class Uploader:
+    """Upload results to an object store, on its loop; what fails is tried again at the end, and counted.
 
     `known` are the names that are there or on their way. `send` and `offer` are for one thread, `finish` for after it.
     """
 
-    def __init__(self, place: Place, deadline: float) -> None:
-        """`deadline` are the seconds that one parcel or listing may take."""
+    def __init__(self, objects: ObjectStore, deadline: float) -> None:
+        """Start idle; `deadline` are the seconds that one upload or listing may take."""
         self.known: set[str] = set()
-        self._place, self._deadline = place, deadline
+        self._objects, self._deadline = objects, deadline
         self._offers: dict[str, list[Upload]] = {}
-        self._siftings: list[Future[None]] = []
+        self._lookups: list[Future[None]] = []
         self._listings: dict[str, asyncio.Task[set[str]]] = {}
-        self._errands: deque[_QueuedUpload] = deque()
-        self._carriers: set[asyncio.Task[None]] = set()
+        self._queue: deque[_QueuedUpload] = deque()
+        self._workers: set[asyncio.Task[None]] = set()
         self._failed: list[_QueuedUpload] = []
         self._error: Exception | None = None
         self._paused_until = 0.0
         self._heavy = asyncio.Semaphore(HEAVY_AT_ONCE)
 
-    def send(self, parcel: Upload) -> None:
-        """Takes the place of what has the parcel's name."""
-        self.known.add(parcel.name)
-        self._place.loop.call_soon_threadsafe(self._enqueue, [_QueuedUpload(parcel, unless_there=False)])
+    def send(self, upload: Upload) -> None:
+        """Upload a result in the place of what has its name."""
+        self.known.add(upload.name)
+        # The queue belongs to the store's loop: all other methods below touch it from there only, so it needs no lock.
+        self._objects.loop.call_soon_threadsafe(self._enqueue, [_QueuedUpload(upload, unless_there=False)])
 
-    def offer(self, parcel: Upload) -> None:
-        """Goes only where its name is not there. Offers are looked up in batches: they are in no hurry."""
-        if parcel.name in self.known:
+    def offer(self, upload: Upload) -> None:
+        """Upload a result unless its name is there. Offers are looked up in batches: they are in no hurry."""
+        if upload.name in self.known:
             return
-        self.known.add(parcel.name)
-        batch = self._offers.setdefault(parcel.prefix, [])
-        batch.append(parcel)
+        self.known.add(upload.name)
+        batch = self._offers.setdefault(upload.prefix, [])
+        batch.append(upload)
         if len(batch) == BATCH:
-            del self._offers[parcel.prefix]
-            sifting = asyncio.run_coroutine_threadsafe(self._sift(parcel.prefix, batch), self._place.loop)
-            self._siftings.append(sifting)
+            del self._offers[upload.prefix]
+            lookup = asyncio.run_coroutine_threadsafe(self._enqueue_missing(upload.prefix, batch), self._objects.loop)
+            self._lookups.append(lookup)
 
     def finish(self, on_wait: Callable[[int], None]) -> tuple[int, Exception | None]:
-        """Waits for everything. How many parcels are not there, and the last error where there are any.
+        """Wait for everything. Return how many results are not there, and the last error where there are any.
 
         `on_wait` is told how many are still to come, once, where that takes a while.
         """
-        rest = [_QueuedUpload(parcel, unless_there=True) for batch in self._offers.values() for parcel in batch]
-        settling = asyncio.run_coroutine_threadsafe(self._settle(rest), self._place.loop)
+        rest = [_QueuedUpload(upload, unless_there=True) for batch in self._offers.values() for upload in batch]
+        settling = asyncio.run_coroutine_threadsafe(self._drain(rest), self._objects.loop)
         if not wait([settling], PATIENCE).done:
-            on_wait(len(self._errands) + len(self._carriers) + len(self._failed))
+            on_wait(len(self._queue) + len(self._workers) + len(self._failed))
         settling.result()
         return len(self._failed), self._error if self._failed else None
 
     # -- on the place's loop
 
-    async def _sift(self, prefix: str, batch: list[Upload]) -> None:
-        """Enqueues what is not there."""
+    async def _enqueue_missing(self, prefix: str, batch: list[Upload]) -> None:
+        """Enqueue what is not there of a batch."""
         listing = self._listings.get(prefix)
         if listing is None:
-            listing = self._listings[prefix] = asyncio.create_task(self._place.names(prefix))
+            listing = self._listings[prefix] = asyncio.create_task(self._objects.names(prefix))
         try:
+            # Shielded: several batches await one listing, and the time limit of one must not cancel it for the others.
             names = await asyncio.wait_for(asyncio.shield(listing), self._deadline)
         except Exception:  # noqa: BLE001  # whatever a package raises: those who look one by one will meet it too
-            self._enqueue(_QueuedUpload(parcel, unless_there=True) for parcel in batch)
+            self._enqueue(_QueuedUpload(upload, unless_there=True) for upload in batch)
         else:
-            self._enqueue(_QueuedUpload(parcel, unless_there=False) for parcel in batch if parcel.name not in names)
+            self._enqueue(_QueuedUpload(upload, unless_there=False) for upload in batch if upload.name not in names)
 
-    def _enqueue(self, errands: Iterable[_QueuedUpload]) -> None:
-        self._errands.extend(errands)
-        for _ in range(min(AT_ONCE - len(self._carriers), len(self._errands))):
-            carrier = self._place.loop.create_task(self._carry())
-            self._carriers.add(carrier)
-            carrier.add_done_callback(self._carriers.discard)
+    def _enqueue(self, uploads: Iterable[_QueuedUpload]) -> None:
+        self._queue.extend(uploads)
+        for _ in range(min(AT_ONCE - len(self._workers), len(self._queue))):
+            worker = self._objects.loop.create_task(self._work_off_queue())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
 
-    async def _carry(self) -> None:
-        while self._errands:
-            errand = self._errands.popleft()
-            if self._place.loop.time() < self._paused_until:
-                self._failed.append(errand)
+    async def _work_off_queue(self) -> None:
+        while self._queue:
+            queued = self._queue.popleft()
+            if self._objects.loop.time() < self._paused_until:
+                self._failed.append(queued)
                 continue
             try:
                 async with asyncio.timeout(self._deadline):
-                    await self._run(errand)
+                    await self._upload(queued)
             except Exception as error:  # noqa: BLE001  # whatever a package raises: `finish` tells it
-                self._failed.append(errand)
-                self._error, self._paused_until = error, self._place.loop.time() + PAUSE
+                self._failed.append(queued)
+                self._error, self._paused_until = error, self._objects.loop.time() + PAUSE
 
-    async def _run(self, errand: _QueuedUpload) -> None:
-        if errand.unless_there and await self._place.exists(errand.parcel.name):
+    async def _upload(self, queued: _QueuedUpload) -> None:
+        if queued.unless_there and await self._objects.exists(queued.upload.name):
             return
-        files = errand.parcel.files
+        files = queued.upload.files
         async with self._heavy if len(files) > 1 else contextlib.nullcontext():
             for name, read in files:
                 content = read()
                 if content is not None:
-                    await self._place.write(name, content)
+                    await self._objects.write(name, content)
 
-    async def _settle(self, errands: list[_QueuedUpload]) -> None:
-        """Until nothing is under way. What failed gets another chance, unless the first of it fails again."""
-        await asyncio.gather(*map(asyncio.wrap_future, self._siftings))
-        self._enqueue(errands)
-        await self._carriers_are_back()
+    async def _drain(self, uploads: list[_QueuedUpload]) -> None:
+        """Wait until nothing is under way. What failed gets another chance, unless the first of it fails again."""
+        await asyncio.gather(*map(asyncio.wrap_future, self._lookups))
+        self._enqueue(uploads)
+        await self._wait_for_workers()
         failed, self._failed, self._paused_until = self._failed, [], 0.0
+        # One first: where the store is still gone, each further try would cost the retries of its package.
         for some in (failed[:1], failed[1:]):
             self._enqueue(some)
-            await self._carriers_are_back()
+            await self._wait_for_workers()
 
-    async def _carriers_are_back(self) -> None:
-        while self._carriers:
-            await asyncio.wait(self._carriers)
+    async def _wait_for_workers(self) -> None:
+        while self._workers:
+            await asyncio.wait(self._workers)
 
 
 T = TypeVar("T")
@@ -327,20 +334,20 @@ class Remote:
     """A store at a URL: read when asked, written in the background. One thread uses it, once it is open."""
 
     def __init__(self, url: str, redact: Callable[[str], str] = str) -> None:
-        """`redact` takes secrets out of what packages say when they fail."""
+        """Set up a store at `url`, not yet open; `redact` takes secrets out of what packages say when they fail."""
         self.url = url
         self._scheme = url.partition("://")[0]
         self._redact = redact
-        self._place: Place | None = None
-        self._sender: Sender | None = None
+        self._objects: ObjectStore | None = None
+        self._sender: Uploader | None = None
 
     def open(self) -> None:
-        """Connects, and sees that objects can be read there, in a new store also that they can be written.
+        """Connect, and check that objects can be read there, in a new store also that they can be written.
 
         Raises InfrastructureError that says what is wrong and what to do about it.
         """
         try:
-            place = open_place(self.url)
+            objects = open_object_store(self.url)
         except ImportError as error:
             package, extra = PACKAGES[self._scheme]
             hint = f"pip install 'pytest-agentbench[{extra}]'"
@@ -348,21 +355,22 @@ class Remote:
         except Exception as error:
             raise self._failed("cannot be used", error) from error
         try:
-            marker = asyncio.run_coroutine_threadsafe(_in_time(_marker(place)), place.loop).result()
-            if (problem := _foreign(marker)) is not None:
+            marker = asyncio.run_coroutine_threadsafe(_limit_time(_read_marker(objects)), objects.loop).result()
+            if (problem := _describe_foreign(marker)) is not None:
                 raise InfrastructureError(f"--agentbench-store {self.url}: {MARKER}: {problem}")
         except InfrastructureError:
-            place.close()
+            objects.close()
             raise
         except Exception as error:
-            place.close()
+            objects.close()
             raise self._failed("cannot be used", error) from error
-        self._place, self._sender = place, Sender(place, DEADLINE)
+        self._objects, self._sender = objects, Uploader(objects, DEADLINE)
 
     async def get(self, name: str) -> bytes | None:
-        """An object; None where there is none. Raises UnreachableError where the store does not answer."""
-        place, sender = self._opened()
-        reading = asyncio.run_coroutine_threadsafe(_in_time(place.read(name)), place.loop)
+        """Return an object; None where there is none. Raises UnreachableError where the store does not answer."""
+        objects, sender = self._opened()
+        # The store has a loop of its own: gcsfs and adlfs bind their sessions to the loop of fsspec's thread.
+        reading = asyncio.run_coroutine_threadsafe(_limit_time(objects.read(name)), objects.loop)
         try:
             content = await asyncio.wrap_future(reading)
         except FileNotFoundError:
@@ -373,45 +381,47 @@ class Remote:
         sender.known.add(name)
         return content
 
-    def send(self, parcel: Upload) -> None:
-        """Brings something there in the background, in the place of what has its name."""
-        self._opened()[1].send(parcel)
+    def send(self, upload: Upload) -> None:
+        """Upload a result in the background, in the place of what has its name."""
+        self._opened()[1].send(upload)
 
-    def offer(self, parcel: Upload) -> None:
-        """The same, unless it is there already."""
-        self._opened()[1].offer(parcel)
+    def offer(self, upload: Upload) -> None:
+        """Upload a result in the background unless it is there already."""
+        self._opened()[1].offer(upload)
 
     def close(self, say: Callable[[str], None] = lambda text: None) -> str | None:
-        """Waits until everything is there that was sent or offered. What to say where some of it is not.
+        """Wait until everything is there that was sent or offered. Return a message where some of it is not.
 
         `say` is told what is waited for, where that takes more than a moment.
         """
-        place, sender, self._place, self._sender = self._place, self._sender, None, None
-        if place is None or sender is None:
+        objects, sender, self._objects, self._sender = self._objects, self._sender, None, None
+        if objects is None or sender is None:
             return None
         waiting = "waiting until {} in the store {}; after Ctrl-C, a later session sends what is missing there"
-        unsent, error = sender.finish(lambda count: say(waiting.format(_results(count), self.url)))
-        place.close()
-        return None if error is None else self.unsent(_results(unsent), f": {self._reason(error)}")
+        describe_unsent, error = sender.finish(lambda count: say(waiting.format(_count_results(count), self.url)))
+        objects.close()
+        return (
+            None if error is None else self.describe_unsent(_count_results(describe_unsent), f": {self._reason(error)}")
+        )
 
-    def unsent(self, what: str = "some results are", why: str = "") -> str:
-        """What to say where results are not there."""
+    def describe_unsent(self, what: str = "some results are", why: str = "") -> str:
+        """Return the message for results that are not there."""
         return (
             f"{what} not in the store {self.url}{why}. The output folder keeps what is missing there; a later session "
             "on it with the same --agentbench-store sends it"
         )
 
-    def _opened(self) -> tuple[Place, Sender]:
-        assert self._place is not None
+    def _opened(self) -> tuple[ObjectStore, Uploader]:
+        assert self._objects is not None
         assert self._sender is not None
-        return self._place, self._sender
+        return self._objects, self._sender
 
     def _failed(self, what: str, error: Exception) -> InfrastructureError:
         return InfrastructureError(f"--agentbench-store {self.url} {what}: {self._reason(error)}")
 
     def _reason(self, error: Exception) -> str:
         kind = type(error).__name__
-        said = without_credentials(self._redact(str(error))).strip().rstrip(".") or kind
+        said = strip_credentials(self._redact(str(error))).strip().rstrip(".") or kind
         if isinstance(error, TimeoutError):
             return f"no answer within {DEADLINE:g} s"
         if isinstance(error, FileNotFoundError):
@@ -423,27 +433,27 @@ class Remote:
         return said if isinstance(error, OSError) else f"{kind}: {said}"
 
 
-def _results(count: int) -> str:
+def _count_results(count: int) -> str:
     return "1 result is" if count == 1 else f"{count} results are"
 
 
-def without_credentials(text: str) -> str:
-    """A text without what URLs in it hold beside address and path: users, passwords, signed queries."""
+def strip_credentials(text: str) -> str:
+    """Return a text without what URLs in it hold beside address and path: users, passwords, signed queries."""
     return _QUERY.sub(r"\1[redacted]", _USER.sub("[redacted]@", text))
 
 
-async def _marker(place: Place) -> bytes:
-    """The object that says what the others are. A new store gets one, which shows that it can be written to."""
+async def _read_marker(objects: ObjectStore) -> bytes:
+    """Return the object that names the store's format. A new store gets one, which shows that it can be written to."""
     try:
-        return await place.read(MARKER)
+        return await objects.read(MARKER)
     except FileNotFoundError:
         marker = json.dumps({"schema_version": VERSION, "what": "results of pytest-agentbench, whole objects by name"})
-        await place.write(MARKER, marker.encode())
+        await objects.write(MARKER, marker.encode())
         return marker.encode()
 
 
-def _foreign(marker: bytes) -> str | None:
-    """Why these are no objects that this version may read or write."""
+def _describe_foreign(marker: bytes) -> str | None:
+    """Return why the objects are none that this version may read or write; None where they are."""
     try:
         version = json.loads(marker)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -453,6 +463,6 @@ def _foreign(marker: bytes) -> str | None:
     return f"found schema_version {version!r}, expected {VERSION}; use the version of pytest-agentbench that wrote it"
 
 
-async def _in_time(work: Coroutine[Any, Any, T]) -> T:
+async def _limit_time(work: Coroutine[Any, Any, T]) -> T:
     async with asyncio.timeout(DEADLINE):
         return await work

@@ -21,9 +21,9 @@ from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.store.archives import OUTPUT_TYPE, OUTPUTS, kept_files, whole_file
+from pytest_agentbench.store.archives import OUTPUT_TYPE, OUTPUTS, find_whole_file, list_kept_files
 from pytest_agentbench.store.documents import Kind, parse_evaluation, parse_run
-from pytest_agentbench.store.files import EVALUATIONS, RUNS, slug, why_unwritable
+from pytest_agentbench.store.files import EVALUATIONS, RUNS, explain_unwritable, slug
 from pytest_agentbench.store.fingerprints import fingerprint
 from pytest_agentbench.store.remote import Upload
 
@@ -42,24 +42,28 @@ _OUTPUT = re.compile(r"\w+\.[0-9a-f]{16}\.([a-z0-9][a-z0-9._-]*)")
 
 
 def share_run(lane: Lane, artifact: RunArtifact, *, made: bool) -> None:
-    """Brings a stored run to the lane's shared store; one that was not made now only where it is not there yet."""
+    """Bring a stored run to the lane's shared store; one that was not made now only where it is not there yet."""
     if lane.remote is None or artifact.fingerprint is None:
         return
     folder = _folder(lane, RUNS, artifact.case_id)
-    name = _run_name(folder, artifact.repetition, artifact.fingerprint, successful=artifact.status == "success")
+    name = _name_run_object(folder, artifact.repetition, artifact.fingerprint, successful=artifact.status == "success")
     key = (artifact.case_id, artifact.repetition, artifact.fingerprint, artifact.run_id)
-    read = partial(_run_object, lane, *key)
-    files = [(_kept_name(folder, artifact, path), partial(_kept, lane, path)) for path in kept_files(artifact)]
+    read = partial(_encode_run_object, lane, *key)
+    # The record goes last: who finds it can fetch all that it names.
+    files = [
+        (_name_kept_object(folder, artifact, path), partial(_read_kept, lane, path))
+        for path in list_kept_files(artifact)
+    ]
     (lane.remote.send if made else lane.remote.offer)(Upload(_prefix(lane, RUNS), (*files, (name, read))))
 
 
 def share_evaluation(lane: Lane, artifact: RunArtifact, evaluation: Evaluation, *, made: bool) -> None:
-    """The same for a stored verdict on a run; errors are no verdict."""
+    """Bring a stored verdict on a run to the lane's shared store like `share_run`; errors are no verdict."""
     if lane.remote is None or evaluation.fingerprint is None or evaluation.outcome == "error":
         return
-    name = _evaluation_name(lane, artifact, evaluation.fingerprint)
+    name = _name_evaluation_object(lane, artifact, evaluation.fingerprint)
     read = partial(
-        _evaluation_object, lane, artifact.case_id, artifact.repetition, evaluation.fingerprint, artifact.run_id
+        _encode_evaluation_object, lane, artifact.case_id, artifact.repetition, evaluation.fingerprint, artifact.run_id
     )
     (lane.remote.send if made else lane.remote.offer)(Upload(_prefix(lane, EVALUATIONS), ((name, read),)))
 
@@ -74,7 +78,7 @@ async def pull_run(
     counts: Callable[[RunArtifact], bool],
     unsuccessful: bool,
 ) -> RunArtifact | None:
-    """Fetches a run that counts, and what it left, into the output folder; None where there is none.
+    """Fetch a run that counts, and what it left, into the output folder; None where there is none.
 
     `unsuccessful` says that one which did not succeed may count. Raises UnreachableError where the store does not
     answer, InfrastructureError where it holds what a newer version wrote.
@@ -83,72 +87,74 @@ async def pull_run(
         return None
     folder = _folder(lane, RUNS, case_id)
     for successful in (True, False) if unsuccessful else (True,):
-        name = _run_name(folder, repetition, run_fingerprint, successful=successful)
+        name = _name_run_object(folder, repetition, run_fingerprint, successful=successful)
         content = await lane.remote.get(name)
-        artifact = _parsed(lane, name, content, parse_run, "run")
+        artifact = _parse_object(lane, name, content, parse_run, "run")
         if artifact is None or not _RUN_ID.fullmatch(artifact.run_id):
             continue
         key = (artifact.case_id, artifact.repetition, artifact.fingerprint)
         if key == (case_id, repetition, run_fingerprint) and counts(artifact):
-            whole = await _with_outputs(lane, lane.remote, await _with_workspace(lane, lane.remote, artifact))
+            whole = await _fetch_outputs(lane, lane.remote, await _fetch_workspace(lane, lane.remote, artifact))
             lane.write_run(whole, fingerprint_input)
             return whole
     return None
 
 
 async def pull_evaluation(lane: Lane, artifact: RunArtifact, evaluation_fingerprint: str) -> bool:
-    """Fetches the verdict on a run like `pull_run`."""
+    """Fetch the verdict on a run like `pull_run`."""
     if lane.remote is None:
         return False
-    name = _evaluation_name(lane, artifact, evaluation_fingerprint)
+    name = _name_evaluation_object(lane, artifact, evaluation_fingerprint)
     content = await lane.remote.get(name)
-    evaluation = _parsed(lane, name, content, parse_evaluation, "evaluation")
+    evaluation = _parse_object(lane, name, content, parse_evaluation, "evaluation")
     if evaluation is None:
         return False
     key = (evaluation.case_id, evaluation.run_id, evaluation.fingerprint)
     if key != (artifact.case_id, artifact.run_id, evaluation_fingerprint):
         return False
     assert content is not None
-    lane.write_evaluation(artifact.repetition, evaluation, _prompts(content))
+    lane.write_evaluation(artifact.repetition, evaluation, _parse_prompts(content))
     return True
 
 
-async def _with_workspace(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
-    """The run with what it left in its workspace, fetched to where that lies in this output folder."""
+async def _fetch_workspace(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
+    """Return the run with what it left in its workspace, fetched to where that lies in this output folder."""
     _, _, name = (artifact.workspace or "").rpartition("/")
     content = None
     if _ARCHIVE.fullmatch(name):  # what it says otherwise leads elsewhere
-        content = await remote.get(_kept_name(_folder(lane, RUNS, artifact.case_id), artifact, name))
+        content = await remote.get(_name_kept_object(_folder(lane, RUNS, artifact.case_id), artifact, name))
     if content is None:
         return artifact
     key = (artifact.case_id, artifact.repetition, artifact.run_id)
     try:
-        path = lane.write_workspace(*key, partial(_write, content))
+        path = lane.write_workspace(*key, partial(_write_content, content))
     except OSError as error:
-        raise UnwritableError(why_unwritable(lane.output, error)) from error
+        raise UnwritableError(explain_unwritable(lane.output, error)) from error
     return artifact.model_copy(update={"workspace": path})
 
 
-async def _with_outputs(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
-    """The same for the single files that it left."""
+async def _fetch_outputs(lane: Lane, remote: Remote, artifact: RunArtifact) -> RunArtifact:
+    """Return the run with the single files that it left, fetched like its workspace."""
     outputs = []
     for each in artifact.output_artifacts:
         _, _, name = each.uri.rpartition("/")
         named = _OUTPUT.fullmatch(name) if each.artifact_type == OUTPUT_TYPE else None
         folder = _folder(lane, RUNS, artifact.case_id)
-        content = await remote.get(_kept_name(folder, artifact, f"{OUTPUTS}/{name}")) if named is not None else None
+        content = (
+            await remote.get(_name_kept_object(folder, artifact, f"{OUTPUTS}/{name}")) if named is not None else None
+        )
         if named is not None and content is not None:
             key = (artifact.case_id, artifact.repetition, artifact.run_id)
             try:
                 uri = lane.write_output(*key, named[1], content)
             except OSError as error:
-                raise UnwritableError(why_unwritable(lane.output, error)) from error
+                raise UnwritableError(explain_unwritable(lane.output, error)) from error
             each = each.model_copy(update={"uri": uri})
         outputs.append(each)
     return artifact.model_copy(update={"output_artifacts": tuple(outputs)})
 
 
-def _write(content: bytes, file: BinaryIO) -> None:
+def _write_content(content: bytes, file: BinaryIO) -> None:
     file.write(content)
 
 
@@ -156,93 +162,100 @@ def _write(content: bytes, file: BinaryIO) -> None:
 
 
 def _prefix(lane: Lane, kind: str) -> str:
-    return f"{kind}/run_profile_{_digits(lane.run_settings)}/{lane.model}"
+    return f"{kind}/run_profile_{_shorten_fingerprint(lane.run_settings)}/{lane.model}"
 
 
 def _folder(lane: Lane, kind: str, case_id: str) -> str:
     return f"{_prefix(lane, kind)}/{slug(case_id)}"
 
 
-def _run_name(folder: str, repetition: int, run_fingerprint: str, *, successful: bool) -> str:
+def _name_run_object(folder: str, repetition: int, run_fingerprint: str, *, successful: bool) -> str:
     return f"{folder}/run_{repetition}.{run_fingerprint[:_DIGITS]}{'' if successful else '.unsuccessful'}.jsonl"
 
 
-def _kept_name(folder: str, artifact: RunArtifact, path: str) -> str:
-    """The object of an archive or a single file that a run left."""
+def _name_kept_object(folder: str, artifact: RunArtifact, path: str) -> str:
+    """Return the object of an archive or a single file that a run left."""
     within, _, name = path.rpartition("/")
     outputs = f"{OUTPUTS}." if within.endswith(OUTPUTS) else ""
     return f"{folder}/run_{artifact.repetition}.{outputs}{name}"
 
 
-def _evaluation_name(lane: Lane, artifact: RunArtifact, evaluation_fingerprint: str) -> str:
+def _name_evaluation_object(lane: Lane, artifact: RunArtifact, evaluation_fingerprint: str) -> str:
     folder = _folder(lane, EVALUATIONS, artifact.case_id)
     versions = f"{evaluation_fingerprint[:_DIGITS]}.{artifact.run_id[:_RUN_ID_DIGITS]}"
     return f"{folder}/final_result_{artifact.repetition}.{versions}.jsonl"
 
 
 @lru_cache(maxsize=64)
-def _digits(settings: bytes) -> str:
+def _shorten_fingerprint(settings: bytes) -> str:
     return fingerprint(settings)[:_DIGITS]
 
 
 # -- contents
 
 
-def _run_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
-    places = lane.places(f"{lane.runs}/{slug(case_id)}", "run", repetition, wanted)
-    found = _find(lane, places, wanted, run_id)
+def _encode_run_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
+    places = lane.list_places(f"{lane.runs}/{slug(case_id)}", "run", repetition, wanted)
+    found = _find_document(lane, places, wanted, run_id)
     if found is None:
         return None
     path, content = found
-    covered = _content(lane, f"{path.removesuffix('.json')}.fingerprint_input.json")
-    return _lines(content, covered)
+    covered = _read_content(lane, f"{path.removesuffix('.json')}.fingerprint_input.json")
+    return _join_lines(content, covered)
 
 
-def _evaluation_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
-    places = lane.places(f"{lane.evaluations}/{slug(case_id)}", "final_result", repetition, wanted)
-    found = _find(lane, places, wanted, run_id)
+def _encode_evaluation_object(lane: Lane, case_id: str, repetition: int, wanted: str, run_id: str) -> bytes | None:
+    places = lane.list_places(f"{lane.evaluations}/{slug(case_id)}", "final_result", repetition, wanted)
+    found = _find_document(lane, places, wanted, run_id)
     if found is None:
         return None
     path, content = found
     folder, _, name = path.rpartition("/")
     prompts = name.replace("final_result_", "judge_").replace(".json", ".prompt.user.json")
-    return _lines(content, _content(lane, f"{folder}/{prompts}"))
+    return _join_lines(content, _read_content(lane, f"{folder}/{prompts}"))
 
 
-def _find(lane: Lane, places: Iterator[str], wanted: str, run_id: str) -> tuple[str, bytes] | None:
-    """What was to be shared, wherever it lies by now; None where another session has put its own in its place."""
+def _find_document(lane: Lane, places: Iterator[str], wanted: str, run_id: str) -> tuple[str, bytes] | None:
+    """Return the document that was to be shared, wherever it lies by now;
+    None where another session has displaced it.
+    """
+    # Both: a repeated run has the same fingerprint, and an object must hold the very run that its name says.
     marks = (f'"fingerprint":"{wanted}"'.encode(), f'"run_id":"{run_id}"'.encode())
     for path in places:
-        content = _content(lane, path)
+        content = _read_content(lane, path)
         if content is not None and all(mark in content for mark in marks):
             return path, content
     return None
 
 
-def _content(lane: Lane, path: str) -> bytes | None:
+def _read_content(lane: Lane, path: str) -> bytes | None:
     try:
         return read_file(f"{lane.output}/{path}")
     except FileNotFoundError:
         return None
 
 
-def _kept(lane: Lane, path: str) -> bytes | None:
-    """What a run left, if it is whole: the path comes from a file, and may lead anywhere."""
-    found = whole_file(Path(lane.output), path)
+def _read_kept(lane: Lane, path: str) -> bytes | None:
+    """Return a file that a run left, if it is whole: the path comes from a file, and may lead anywhere."""
+    found = find_whole_file(Path(lane.output), path)
     return None if found is None else read_file(found)
 
 
-def _lines(*documents: bytes | None) -> bytes:
-    """JSON documents as one line each: a line break in JSON is always a blank."""
+def _join_lines(*documents: bytes | None) -> bytes:
+    """Return JSON documents as one line each: a line break in JSON is always a blank."""
     return b"".join(document.replace(b"\n", b" ") + b"\n" for document in documents if document is not None)
 
 
-def _parsed(lane: Lane, name: str, content: bytes | None, parse: Callable[[str, bytes], R], kind: Kind) -> R | None:
-    """The record of an object; what cannot be read counts as missing. Raises InfrastructureError for a newer one."""
+def _parse_object(
+    lane: Lane, name: str, content: bytes | None, parse: Callable[[str, bytes], R], kind: Kind
+) -> R | None:
+    """Return the record of an object; what cannot be read counts as missing. Raises InfrastructureError for a newer
+    one.
+    """
     if content is None or lane.remote is None:
         return None
     place, record = f"{lane.remote.url}/{name}", content.partition(b"\n")[0]
-    if lane.signer is not None and not lane.signer.takes(kind, record):
+    if lane.signer is not None and not lane.signer.accepts(kind, record):
         return None
     try:
         return parse(place, record)
@@ -251,8 +264,8 @@ def _parsed(lane: Lane, name: str, content: bytes | None, parse: Callable[[str, 
         return None
 
 
-def _prompts(content: bytes) -> Sequence[Mapping[str, Any]]:
-    """What the judges of an evaluation were shown."""
+def _parse_prompts(content: bytes) -> Sequence[Mapping[str, Any]]:
+    """Return what the judges of an evaluation were shown."""
     _, _, prompts = content.partition(b"\n")
     try:
         found = json.loads(prompts or b"[]")

@@ -1,4 +1,4 @@
-"""What a tool is, and what it is given."""
+"""The tool, the context that it is called in, and its output."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Search = Callable[[str], Awaitable[Sequence[SearchResult]]]
 
 
 def _no_trace(name: str, **data: Any) -> None:
-    """For tools that are called outside of a run."""
+    """Do nothing: for tools that are called outside of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What tools may use of a run. `workspace` gives the run's folder, made at first use.
+    """The parts of a run that tools may use. `workspace` gives the run's folder, made at first use.
 
     `sandbox` gives where the run's commands are executed, started at first use; `needs_sandbox` raises UnavailableError
     where that is not to be had. `search` and `fetch` are None where they are not set up; `network` says what web tools
@@ -51,7 +51,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What the model gets to read. `is_error` marks a call that failed; `seconds` is the tool's own time.
+    """The text that the model gets to read. `is_error` marks a call that failed; `seconds` is the tool's own time.
 
     `broken` says that the tool's own code is to blame, and neither agent nor world: an error of the benchmark.
     """
@@ -63,16 +63,16 @@ class ToolOutput:
 
 
 def always_available(context: ToolContext) -> None:
-    """For tools that need nothing of their surroundings."""
+    """Pass, for tools that need nothing of their surroundings."""
 
 
-def needs_sandbox(context: ToolContext) -> None:
-    """For tools that run commands."""
+def require_sandbox(context: ToolContext) -> None:
+    """Raise UnavailableError where there is no sandbox, for tools that run commands."""
     context.needs_sandbox()
 
 
 def object_schema(required: Sequence[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of arguments: an object with these properties and no others."""
+    """Return the JSON Schema of arguments: an object with these properties and no others."""
     return {
         "type": "object",
         "properties": properties,

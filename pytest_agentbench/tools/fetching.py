@@ -12,9 +12,9 @@ from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.tape import Form, Tape
-from pytest_agentbench.tools.network import InThread, RefusedError, Resolve, checked_url, system_resolver
+from pytest_agentbench.tools.network import InThread, RefusedError, Resolve, check_url, system_resolver
 from pytest_agentbench.tools.readers import Readers, UnreadableError, missing_libraries
-from pytest_agentbench.tools.web_client import FetchError, Hop, Reply, WebClient, follow, way
+from pytest_agentbench.tools.web_client import FetchError, Hop, Reply, WebClient, describe_hops, follow_redirects
 
 MAX_TEXT = 200_000
 """How many characters of a page are kept."""
@@ -39,32 +39,32 @@ _TEXTS = frozenset(
 
 @cache
 def can_read_html() -> bool:
-    """Whether the library for it is installed (the extra `web`)."""
+    """Return whether the library that reads HTML is installed (the extra `web`)."""
     return not missing_libraries(["resiliparse"])
 
 
 def is_html(media_type: str) -> bool:
-    """Whether a body of that type is HTML."""
+    """Return whether a body of that type is HTML."""
     return media_type in _HTML
 
 
 def is_text(media_type: str) -> bool:
-    """Whether a body of that type is text."""
+    """Return whether a body of that type is text."""
     return media_type.startswith("text/") or media_type in _TEXTS or media_type.endswith(("+json", "+xml"))
 
 
-async def readable(body: bytes, media_type: str, charset: str | None) -> str:
-    """The text of a body that is text, its first MAX_TEXT characters and a note of the rest. Raises UnreadableError.
+async def read_body_text(body: bytes, media_type: str, charset: str | None) -> str:
+    """Return the text of a body that is text: its first MAX_TEXT characters and a note of the rest.
 
-    Of HTML it is what a browser shows, with the links' targets, its title first. HTML can keep a parser busy for
-    hours, or break it: it is read in a process of its own, in bubblewrap where that is to be had.
+    Of HTML it is what a browser shows, with the links' targets, its title first. HTML can keep a parser busy for hours,
+    or break it: it is read in a process of its own, in bubblewrap where that is to be had. Raises UnreadableError.
     """
-    length, text = await _shown(body, charset) if is_html(media_type) else _decoded(body, charset)
+    length, text = await _read_html(body, charset) if is_html(media_type) else _decode(body, charset)
     return text if length <= MAX_TEXT else f"{text}\n[... {length - MAX_TEXT:,} characters left out ...]"
 
 
-async def _shown(body: bytes, charset: str | None) -> tuple[int, str]:
-    """How many characters a browser shows of HTML, and the first of them."""
+async def _read_html(body: bytes, charset: str | None) -> tuple[int, str]:
+    """Return how many characters a browser shows of HTML, and the first of them."""
     try:
         async with Readers(1) as readers:
             read = await readers.read("html", body, "", charset=charset or "", limit=MAX_TEXT, links=True)
@@ -74,16 +74,16 @@ async def _shown(body: bytes, charset: str | None) -> tuple[int, str]:
     return len(title) + read.length, (title + read.text)[:MAX_TEXT]
 
 
-def _decoded(body: bytes, charset: str | None) -> tuple[int, str]:
+def _decode(body: bytes, charset: str | None) -> tuple[int, str]:
     try:
-        text = body.decode(_codec(charset) if charset else "utf-8", "replace").removeprefix("\ufeff")
+        text = body.decode(_find_codec(charset) if charset else "utf-8", "replace").removeprefix("\ufeff")
     except LookupError:  # an encoding of the web that Python does not have
         text = body.decode("utf-8", "replace")
     return len(text), text[:MAX_TEXT]
 
 
-def _codec(charset: str) -> str:
-    """The encoding of the web that a server means; UTF-8 where it is none, such as Python's own punycode."""
+def _find_codec(charset: str) -> str:
+    """Return the encoding of the web that a server means; UTF-8 where it is none, such as Python's own punycode."""
     from resiliparse.parse import encoding
 
     return str(encoding.map_encoding_to_html5(charset))
@@ -118,8 +118,8 @@ Fetch = Callable[[str], Awaitable[Page]]
 """Gets the page at a URL. Raises FetchError."""
 
 
-def web_fetcher(settings: NetworkSettings, in_thread: InThread, resolve: Resolve | None = None) -> Fetch | None:
-    """The web as the settings allow it; None where the extra `web` is not installed.
+def make_web_fetch(settings: NetworkSettings, in_thread: InThread, resolve: Resolve | None = None) -> Fetch | None:
+    """Return a fetch from the web as the settings allow it; None where the extra `web` is not installed.
 
     Names are resolved here, and all of their addresses are checked; the connection goes to one of these and to no
     other. Proxies and credentials of the environment are not used.
@@ -132,31 +132,34 @@ def web_fetcher(settings: NetworkSettings, in_thread: InThread, resolve: Resolve
         hops: list[Hop] = []
         try:
             async with asyncio.timeout(_SECONDS), WebClient(settings, resolver, _HEADERS, _SECONDS) as client:
-                first = checked_url(url, settings)
-                reply = await follow(first, settings, lambda target: client.get(target, _wanted), hops, _MAX_REDIRECTS)
-                text = await _text(reply, hops)
+                first = check_url(url, settings)
+                reply = await follow_redirects(
+                    first, settings, lambda target: client.get(target, _limit_body), hops, _MAX_REDIRECTS
+                )
+                text = await _read_text(reply, hops)
         except RefusedError as error:
             raise FetchError(str(error)) from error
         except TimeoutError as error:
-            raise FetchError(way(hops) + f"no complete answer within {_SECONDS:g} s") from error
+            raise FetchError(describe_hops(hops) + f"no complete answer within {_SECONDS:g} s") from error
+        # Of the bytes, not of the text: another version of the HTML library reads the same page differently.
         digest = hashlib.sha256(reply.body).hexdigest()
         return Page(tuple(hops), reply.media_type, len(reply.body), digest, text)
 
     return fetch
 
 
-async def _text(reply: Reply, hops: list[Hop]) -> str:
+async def _read_text(reply: Reply, hops: list[Hop]) -> str:
     if not reply.complete:
         raise FetchError(
-            f"{way(hops[:-1])}{reply.url}: found over {MAX_PAGE_BYTES // 2**20} MB, expected less: it was not fetched"
+            f"{describe_hops(hops[:-1])}{reply.url}: found over {MAX_PAGE_BYTES // 2**20} MB, expected less: it was not fetched"
         )
     try:
-        return await readable(reply.body, reply.media_type, reply.charset)
+        return await read_body_text(reply.body, reply.media_type, reply.charset)
     except UnreadableError as error:
-        raise FetchError(f"{way(hops[:-1])}{reply.url}: {error}") from error
+        raise FetchError(f"{describe_hops(hops[:-1])}{reply.url}: {error}") from error
 
 
-def _wanted(status: int, media_type: str) -> int:
+def _limit_body(status: int, media_type: str) -> int:
     if not is_text(media_type):
         raise FetchError(f"HTTP {status}: found {media_type[:80]!r}, expected text: it was not fetched")
     return MAX_PAGE_BYTES
@@ -166,8 +169,8 @@ WEB_FETCH = "web_fetch"
 """Who is asked, in cassettes."""
 
 
-def taped_fetch(fetch: Fetch | None, tape: Tape) -> Fetch:
-    """The web through a tape; without a `fetch` the tape alone. A FetchError is kept like a page."""
+def make_taped_fetch(fetch: Fetch | None, tape: Tape) -> Fetch:
+    """Return a fetch through a tape; without a `fetch` the tape alone. A FetchError is kept like a page."""
 
     async def ask(url: str) -> Page:
         if fetch is None:
@@ -182,13 +185,13 @@ def taped_fetch(fetch: Fetch | None, tape: Tape) -> Fetch:
     return taped
 
 
-def _write(page: Page) -> Answer:
+def _write_answer(page: Page) -> Answer:
     hops = [{"url": hop.url, "address": hop.address or "", "status": str(hop.status)} for hop in page.hops]
     hops[-1] |= {"media_type": page.media_type, "size": str(page.size), "sha256": page.sha256, "text": page.text}
     return Answer(results=tuple(hops))
 
 
-def _read(answer: Answer, seconds: float) -> Page:
+def _read_answer(answer: Answer, seconds: float) -> Page:
     results = answer.results or ()
     hops = tuple(
         Hop(each.get("url", ""), each.get("address") or None, int(each.get("status", "200"))) for each in results
@@ -199,8 +202,8 @@ def _read(answer: Answer, seconds: float) -> Page:
     )
 
 
-def _refusal(error: Exception) -> Refusal | None:
+def _keep_refusal(error: Exception) -> Refusal | None:
     return Refusal(code="fetch_error", message=str(error)) if isinstance(error, FetchError) else None
 
 
-_FORM: Form[Page] = Form(_write, _read, _refusal, lambda refusal: FetchError(refusal.message))
+_FORM: Form[Page] = Form(_write_answer, _read_answer, _keep_refusal, lambda refusal: FetchError(refusal.message))

@@ -1,4 +1,4 @@
-"""What web tools may reach: decided for each URL, and for each address that its name stands for."""
+"""The network policy of web tools: decided for each URL, and for each address that its name stands for."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class RefusedError(AgentbenchError):
 
 
 def require_web(settings: NetworkSettings, tool: str) -> None:
-    """Raises UnavailableError where the tool is kept from the web altogether."""
+    """Raise UnavailableError where the tool is kept from the web altogether."""
     if settings.web == "deny":
         raise UnavailableError(f"{tool} is kept from the web: the run profile says `network: {{web: deny}}`")
 
 
-def checked_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = None) -> httpx2.URL:
-    """The URL, relative to `base`, whose scheme, credentials, host and port are sound. Nothing is resolved yet.
+def check_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = None) -> httpx2.URL:
+    """Return the URL, relative to `base`, once scheme, credentials, host and port are checked. Nothing is resolved yet.
 
     Raises RefusedError.
     """
@@ -82,54 +82,55 @@ def checked_url(text: str, settings: NetworkSettings, base: httpx2.URL | None = 
         )
     if url.userinfo:
         raise RefusedError(f"a URL with a user name or password for {host_of(url)} is refused: leave them out")
-    if not host_allowed(host_of(url), settings):
-        raise RefusedError(f"{host_of(url)} is none of the hosts that the run profile allows ({_shown(settings)})")
+    if not is_host_allowed(host_of(url), settings):
+        raise RefusedError(f"{host_of(url)} is none of the hosts that the run profile allows ({_list_hosts(settings)})")
     return url
 
 
 def host_of(url: httpx2.URL) -> str:
-    """The host as it is resolved: lower-case ASCII; an IPv6 address without brackets."""
+    """Return the host as it is resolved: lower-case ASCII; an IPv6 address without brackets."""
     return url.raw_host.decode("ascii").rstrip(".")
 
 
-def host_allowed(host: str, settings: NetworkSettings) -> bool:
-    """Whether `network.hosts` names it, or nothing."""
+def is_host_allowed(host: str, settings: NetworkSettings) -> bool:
+    """Return whether `network.hosts` names the host, or nothing at all."""
     if not settings.hosts:
         return True
     return any(host.endswith(name[1:]) if name.startswith("*.") else host == name for name in settings.hosts)
 
 
-async def checked_addresses(url: httpx2.URL, settings: NetworkSettings, resolve: Resolve) -> list[str]:
-    """The addresses of the URL's host, every one of which may be connected to. Raises RefusedError.
+async def check_addresses(url: httpx2.URL, settings: NetworkSettings, resolve: Resolve) -> list[str]:
+    """Return the addresses of the URL's host, each of which may be connected to. Raises RefusedError.
 
     A name with a single address that may not is refused whole. OSError and UnicodeError come from `resolve`.
     """
     host = host_of(url)
     addresses = list(await resolve(host, url.port or (443 if url.scheme == "https" else 80)))
     for address in addresses:
-        if problem := address_problem(address, settings):
+        if problem := find_address_problem(address, settings):
             name = address if address == host else f"{host} ({address})"
             raise RefusedError(f"{name} is refused: {problem}")
     return addresses
 
 
-def address_problem(text: str, settings: NetworkSettings) -> str | None:
-    """Why no connection is made to an IP address; None where one may be."""
-    address = _plain(ipaddress.ip_address(text))
+def find_address_problem(text: str, settings: NetworkSettings) -> str | None:
+    """Return why no connection is made to an IP address; None where one may be."""
+    address = _normalize(ipaddress.ip_address(text))
+    # Before `allow_private`: a cloud's metadata service hands out the machine's credentials, so nothing may name it.
     if address in _METADATA:
         return "it is a metadata service of a cloud"
-    if _is_public(address) or any(address in network for network in _networks(settings.allow_private)):
+    if _is_public(address) or any(address in network for network in _parse_networks(settings.allow_private)):
         return None
     return "it is not a public address; the run profile's network.allow_private may name it"
 
 
 def is_public(text: str) -> bool:
-    """Whether an IP address is one of the public internet's."""
-    return _is_public(_plain(ipaddress.ip_address(text)))
+    """Return whether an IP address is one of the public internet's."""
+    return _is_public(_normalize(ipaddress.ip_address(text)))
 
 
 def system_resolver(in_thread: InThread) -> Resolve:
-    """The system's own resolver, off the event loop."""
+    """Return a resolver that asks the system, off the event loop."""
 
     async def resolve(host: str, port: int) -> Sequence[str]:
         found = await in_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
@@ -138,8 +139,8 @@ def system_resolver(in_thread: InThread) -> Resolve:
     return resolve
 
 
-def _plain(address: Address) -> Address:
-    """An IPv4 address that is written as an IPv6 one, as IPv4; without a scope."""
+def _normalize(address: Address) -> Address:
+    """Return an IPv4 address that is written as an IPv6 one, as IPv4; without a scope."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address.ipv4_mapped is not None:
@@ -150,6 +151,7 @@ def _plain(address: Address) -> Address:
 
 
 def _is_public(address: Address) -> bool:
+    # `is_global` of Python calls all of IPv6 global that no registry names, such as 4000::/3, which nobody routes.
     if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
         return False
     if address.is_multicast or address.is_reserved or not address.is_global:
@@ -158,9 +160,9 @@ def _is_public(address: Address) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _networks(texts: tuple[str, ...]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+def _parse_networks(texts: tuple[str, ...]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
     return tuple(ipaddress.ip_network(text) for text in texts)
 
 
-def _shown(settings: NetworkSettings) -> str:
+def _list_hosts(settings: NetworkSettings) -> str:
     return ", ".join(settings.hosts[:10]) + (", ..." if len(settings.hosts) > 10 else "")

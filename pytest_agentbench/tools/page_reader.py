@@ -39,13 +39,14 @@ _LIBRARIES = {
 
 def main(folders: list[str]) -> None:
     """Answer requests until stdin ends."""
+    # `-I` leaves out site-packages; they come last, so that no library can stand in for a module of Python's own.
     sys.path.extend(folders)
-    _shut_off()
+    _forbid_tracing()
     signal.signal(signal.SIGALRM, lambda *_: _Child.end_late())
     _load("html")  # before the first page comes, which it most likely is
     loaded, child = {"html"}, None
-    _reply_with(b"{}")
-    while (request := _request(0)) is not None:
+    _write_reply(b"{}")
+    while (request := _read_request(0)) is not None:
         head, body = request
         kind, site = head["kind"], head["site"]
         if child is not None and (kind not in loaded or child.site != site or child.left == 0):
@@ -59,14 +60,14 @@ def main(folders: list[str]) -> None:
         if child.late or b'"problem"' in reply[:16]:
             child.end()
             child = None
-        _reply_with(reply)
+        _write_reply(reply)
 
 
-def _reply_with(reply: bytes) -> None:
+def _write_reply(reply: bytes) -> None:
     _write(1, _LENGTH.pack(len(reply)) + reply)
 
 
-def _shut_off() -> None:
+def _forbid_tracing() -> None:
     """Keep the processes that look into bodies from this one's memory and open files: Linux can."""
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         raise OSError("prctl(PR_SET_DUMPABLE) failed")
@@ -75,6 +76,8 @@ def _shut_off() -> None:
 def _load(kind: str) -> None:
     for library in _LIBRARIES[kind]:
         importlib.import_module(library)
+    # Frozen objects are not walked by the collector of a forked child, which would copy every page of memory that it
+    # touches.
     gc.freeze()
 
 
@@ -96,7 +99,7 @@ class _Child:
         os.close(replies)
 
     def ask(self, head: dict[str, Any], body: bytes) -> bytes:
-        """Its reply, or one that has the `problem` that there was none."""
+        """Return the child's reply, or one with the `problem` that there was none."""
         self.left -= 1
         _Child.running = self
         signal.setitimer(signal.ITIMER_REAL, head["seconds"])
@@ -105,16 +108,16 @@ class _Child:
             _write(self._requests, b"".join((_LENGTHS.pack(len(packed), len(body)), packed, body)))
             (length,) = _LENGTH.unpack(_read(self._replies, _LENGTH.size))
             if length > _LONGEST_REPLY:
-                return _problem("its reader gave too much")
+                return _encode_problem("its reader gave too much")
             return _read(self._replies, length)
         except (BrokenPipeError, EOFError):
-            return _problem("time" if self.late else "its reader crashed")
+            return _encode_problem("time" if self.late else "its reader crashed")
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             _Child.running = None
 
     def end(self) -> None:
-        """Kill it, and see it gone."""
+        """Kill the child, and see it gone."""
         os.close(self._requests)
         os.close(self._replies)
         os.kill(self.pid, signal.SIGKILL)
@@ -122,9 +125,10 @@ class _Child:
 
     @staticmethod
     def end_late() -> None:
-        """Kill the one that is at work: its time is over."""
+        """Kill the child that is at work: its time is over."""
         if (late := _Child.running) is not None:
             late.late = True
+            # A parser in C never returns to Python's signal handlers, so the time is kept outside of it.
             os.kill(late.pid, signal.SIGKILL)
 
 
@@ -132,19 +136,21 @@ def _serve(requests: int, replies: int) -> NoReturn:
     """Read pages as they come, in the process that was forked for it."""
     try:
         _give_up_rights()
-        while (request := _request(requests)) is not None:
-            reply = _reply(*request)
+        while (request := _read_request(requests)) is not None:
+            reply = _answer(*request)
             _write(replies, _LENGTH.pack(len(reply)) + reply)
     finally:
         os._exit(1)
 
 
 def _give_up_rights() -> None:
+    # The parent's stdin and stdout are its way to the plugin: a page that took over this process must not answer there.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     for limit, wanted in (
         (resource.RLIMIT_NPROC, 0),
+        # A limit of 0 stays: no exploit can raise a hard limit again.
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_AS, _MEMORY),
     ):
@@ -153,35 +159,35 @@ def _give_up_rights() -> None:
         resource.setrlimit(limit, (wanted, wanted))
 
 
-def _reply(head: dict[str, Any], body: bytes) -> bytes:
+def _answer(head: dict[str, Any], body: bytes) -> bytes:
     try:
-        found = _READ[head["kind"]](head, body)
+        found = _READERS[head["kind"]](head, body)
     except Exception as error:  # noqa: BLE001  whatever a page makes of its library is what is wrong with the page
-        return _problem(f"{type(error).__name__}: {error}"[:300])
+        return _encode_problem(f"{type(error).__name__}: {error}"[:300])
     return json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _html(head: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """What a browser shows; `links` True: with the links' targets and the fields of forms."""
+def _read_html(head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Return what a browser shows of HTML; `links` True: with the links' targets and the fields of forms."""
     from resiliparse.extract import html2text
     from resiliparse.parse import html
 
-    tree = html.HTMLTree.parse(_decoded(body, head["charset"]))
+    tree = html.HTMLTree.parse(_decode(body, head["charset"]))
     text = html2text.extract_plain_text(tree, links=head["links"], form_fields=head["links"])
     described = tree.head and (
         tree.head.query_selector('meta[name="description" i]')
         or tree.head.query_selector('meta[property="og:description" i]')
     )
     description = described.getattr("content") if described else None
-    return _shown(head, text, tree.title or "", description or "")
+    return _cut_to_limit(head, text, tree.title or "", description or "")
 
 
-def _text(head: dict[str, Any], body: bytes) -> dict[str, Any]:
-    return _shown(head, _decoded(body, head["charset"]))
+def _read_text(head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    return _cut_to_limit(head, _decode(body, head["charset"]))
 
 
-def _pdf(head: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """The text of a PDF's pages, until there is as much as is wanted."""
+def _read_pdf(head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Return the text of a PDF's pages, until there is as much as is wanted."""
     import io
 
     import pypdf
@@ -195,36 +201,38 @@ def _pdf(head: dict[str, Any], body: bytes) -> dict[str, Any]:
         if sum(map(len, pages)) > head["limit"]:
             break
     title, subject = (document.metadata.title, document.metadata.subject) if document.metadata else (None, None)
-    return _shown(head, "\n\n".join(pages), str(title or ""), str(subject or ""))
+    return _cut_to_limit(head, "\n\n".join(pages), str(title or ""), str(subject or ""))
 
 
-def _robots(head: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Whether a robots.txt lets `agent` have `url`, and how many seconds it asks to be left between two requests."""
+def _read_robots(head: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Return whether a robots.txt lets `agent` have `url`, and the seconds that it asks to be left between two
+    requests.
+    """
     import protego
 
     rules = protego.Protego.parse(body.decode("utf-8", "replace").removeprefix("\ufeff"))
     return {"allowed": rules.can_fetch(head["url"], head["agent"]), "delay": rules.crawl_delay(head["agent"])}
 
 
-_READ = {"html": _html, "text": _text, "pdf": _pdf, "robots": _robots}
+_READERS = {"html": _read_html, "text": _read_text, "pdf": _read_pdf, "robots": _read_robots}
 
 
-def _decoded(body: bytes, charset: str) -> str:
-    """By the charset that was declared, else the page's own word, else what it looks like.
+def _decode(body: bytes, charset: str) -> str:
+    """Return a body's text by the charset that was declared, else the page's own word, else what it looks like.
 
     What is declared is dropped where it leaves little but replacement characters.
     """
     from resiliparse.parse import encoding
 
-    text = _by(body, encoding.map_encoding_to_html5(charset) or "utf-8") if charset else ""
+    text = _decode_as(body, encoding.map_encoding_to_html5(charset) or "utf-8") if charset else ""
     if not charset or text.count("\ufffd") > max(10, len(text) // 100):
         found = encoding.detect_encoding(body, from_html_meta=not charset) or "utf-8"
-        guessed = _by(body, found)
+        guessed = _decode_as(body, found)
         text = guessed if not charset or guessed.count("\ufffd") < text.count("\ufffd") else text
     return text
 
 
-def _by(body: bytes, charset: str) -> str:
+def _decode_as(body: bytes, charset: str) -> str:
     from resiliparse.parse import encoding
 
     try:
@@ -233,17 +241,17 @@ def _by(body: bytes, charset: str) -> str:
         return body.decode("utf-8", "replace")
 
 
-def _shown(head: dict[str, Any], text: str, title: str = "", description: str = "") -> dict[str, Any]:
+def _cut_to_limit(head: dict[str, Any], text: str, title: str = "", description: str = "") -> dict[str, Any]:
     limit = head["limit"]
     return {"length": len(text), "text": text[:limit], "title": title[:limit], "description": description[:limit]}
 
 
-def _problem(text: str) -> bytes:
+def _encode_problem(text: str) -> bytes:
     return json.dumps({"problem": text}).encode()
 
 
-def _request(descriptor: int) -> tuple[dict[str, Any], bytes] | None:
-    """The next request, None at the end."""
+def _read_request(descriptor: int) -> tuple[dict[str, Any], bytes] | None:
+    """Return the next request, None at the end."""
     try:
         head, body = _LENGTHS.unpack(_read(descriptor, _LENGTHS.size))
     except EOFError:

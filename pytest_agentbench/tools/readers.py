@@ -44,7 +44,7 @@ _SPARE_SECONDS = 5.0
 _START_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 _MOST = 4
-_TOGETHER = 2**15
+_BATCH_BYTES = 2**15
 """Bytes: a pipe holds them, so that neither side waits for the other to read."""
 
 
@@ -53,7 +53,7 @@ class UnreadableError(AgentbenchError):
 
 
 class Reading(Record):
-    """What was read: a page's `text` (its first characters, of `length` in all), or what a robots.txt says.
+    """The text that was read of a page (its first characters, of `length` in all), or a robots.txt's answer.
 
     `delay` is in seconds.
     """
@@ -69,7 +69,7 @@ class Reading(Record):
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A page that is to be read. `worker` has it in hand; `alone`: no others are handed over with it."""
+    """A page that is to be read. `worker` has it in hand; with `alone` no others are handed over with it."""
 
     message: bytes
     site: str
@@ -117,19 +117,17 @@ class Readers:
     def prepare(self) -> None:
         """Begin to start a process, where there is none: pages will come."""
         if not self._workers and not self._idle:
-            self._begin()
+            self._start_worker()
 
     async def read(self, kind: Kind, body: bytes, site: str, **wanted: Any) -> Reading:
-        """What a body of that kind says; `wanted` is what page_reader.py wants for it, `limit` always.
+        """Return the reading of a body of that kind; `wanted` is what page_reader.py wants for it, `limit` always.
 
-        `site` names whose page it is.
-
-        Raises UnreadableError; SandboxError where no process can be started.
+        `site` names whose page it is. Raises UnreadableError; SandboxError where no process can be started.
         """
         seconds = READ_SECONDS * (3 if kind == "pdf" else 1)
         head = json.dumps({"kind": kind, "site": site, "seconds": seconds, **wanted}).encode()
         message = b"".join((_LENGTHS.pack(len(head), len(body)), head, body))
-        reading = await self._reading(message, site, seconds + _SPARE_SECONDS)
+        reading = await self._wait_for_reading(message, site, seconds + _SPARE_SECONDS)
         if reading.problem == "time":
             raise UnreadableError(f"could not be read within {seconds:g} s")
         if reading.problem is not None:
@@ -138,10 +136,10 @@ class Readers:
             raise UnreadableError("could not be read (its reader gave more than was wanted)")
         return reading
 
-    async def _reading(self, message: bytes, site: str, seconds: float) -> Reading:
+    async def _wait_for_reading(self, message: bytes, site: str, seconds: float) -> Reading:
         request = _Request(message, site, seconds, asyncio.get_running_loop().create_future())
         self._waiting.append(request)
-        self._begin()
+        self._start_worker()
         try:
             return await request.reading
         except asyncio.CancelledError:
@@ -151,25 +149,25 @@ class Readers:
                 _cancel(request.worker)
             raise
 
-    def _begin(self) -> None:
+    def _start_worker(self) -> None:
         if len(self._workers) < self._size and not self._closed:
-            worker = asyncio.create_task(self._work())
+            worker = asyncio.create_task(self._read_until_idle())
             self._workers.add(worker)
-            worker.add_done_callback(self._ended)
+            worker.add_done_callback(self._on_worker_end)
 
-    def _ended(self, worker: asyncio.Task[None]) -> None:
+    def _on_worker_end(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         if self._waiting:
-            self._begin()
+            self._start_worker()
 
-    async def _work(self) -> None:
-        """Has one process read what waits, until nothing does."""
-        reader = self._take()
+    async def _read_until_idle(self) -> None:
+        """Have one process read what waits, until nothing does."""
+        reader = self._take_reader()
         try:
             with suppress(SandboxError):  # met again, and told, when a page comes
                 await reader.start()
             while self._waiting:
-                if not await self._hand_over(reader, self._together()):
+                if not await self._hand_over(reader, self._take_batch()):
                     await reader.close()
                     reader = _Reader()
         except BaseException:
@@ -178,9 +176,9 @@ class Readers:
         self._idle.append(reader)
 
     async def _hand_over(self, reader: _Reader, requests: deque[_Request]) -> bool:
-        """Have them read; False: the process is lost, and those that were not read wait again, each alone.
+        """Have the requests read. Return False where the process was lost, and those not read wait again, each alone.
 
-        Not so the first where the process had read nothing before: it was lost for this body.
+        The first does not wait again where the process had read nothing before: it was lost for this body.
         """
         for request in requests:
             request.worker = asyncio.current_task()
@@ -207,13 +205,16 @@ class Readers:
             return False
         finally:
             for request in requests:
+                # One of them killed the process, and nobody knows which: alone, each fails or succeeds by itself.
                 request.worker, request.alone = None, True
             self._waiting.extendleft(request for request in reversed(requests) if not request.reading.done())
 
-    def _together(self) -> deque[_Request]:
-        """The first that waits, with others of its site: small ones, and no more than are one process's share."""
+    def _take_batch(self) -> deque[_Request]:
+        """Return the first request that waits, with others of its site: small ones, and no more than one process's
+        share.
+        """
         first = self._waiting.popleft()
-        found, room = deque([first]), _TOGETHER - len(first.message)
+        found, room = deque([first]), _BATCH_BYTES - len(first.message)
         if not first.alone:
             for request in list(islice(self._waiting, len(self._waiting) // self._size)):
                 if request.site == first.site and not request.alone and len(request.message) <= room:
@@ -222,8 +223,8 @@ class Readers:
                     room -= len(request.message)
         return found
 
-    def _take(self) -> _Reader:
-        """One that read the same site last, where there is one."""
+    def _take_reader(self) -> _Reader:
+        """Return an idle reader: one that read the same site last, where there is one."""
         site = self._waiting[0].site if self._waiting else None
         for number, reader in enumerate(self._idle):
             if reader.site == site:
@@ -241,9 +242,9 @@ class _Reader:
         self._read = bytearray()
 
     async def start(self) -> Process:
-        """Where that is not done yet. Raises SandboxError where it cannot be."""
+        """Return the process, started where it is not yet. Raises SandboxError where that fails."""
         if self._process is None:
-            isolation = await asyncio.to_thread(_isolation)
+            isolation = await asyncio.to_thread(_find_isolation)
             try:
                 opened = await self._opened.enter_async_context(open_isolated(_command(), isolation, _MEMORY))
                 self._process = opened
@@ -256,13 +257,16 @@ class _Reader:
         return self._process
 
     async def reply(self) -> Reading:
-        """The next page, in turn. Raises OSError, EOFError or ValidationError where the process is of no more use."""
-        (length,) = _LENGTH.unpack(await self._next(_LENGTH.size))
+        """Return the reading of the next page, in turn.
+
+        Raises OSError, EOFError or ValidationError where the process is of no more use.
+        """
+        (length,) = _LENGTH.unpack(await self._read_exactly(_LENGTH.size))
         if length > _LONGEST_REPLY:
             raise EOFError
-        return Reading.model_validate_json(await self._next(length))
+        return Reading.model_validate_json(await self._read_exactly(length))
 
-    async def _next(self, size: int) -> bytes:
+    async def _read_exactly(self, size: int) -> bytes:
         assert self._process is not None
         while len(self._read) < size:
             part = await self._process.read()
@@ -274,7 +278,7 @@ class _Reader:
         return found
 
     def last_words(self) -> str:
-        """The last line that the process wrote to stderr."""
+        """Return the last line that the process wrote to stderr."""
         lines = self._process.errors().strip().splitlines() if self._process is not None else []
         return lines[-1][:300] if lines else ""
 
@@ -286,31 +290,31 @@ class _Reader:
 
 
 def _cancel(worker: asyncio.Task[None]) -> None:
-    """Once: it ends its process then, and is not to be kept from that."""
+    """Cancel a worker once: it ends its process then, and is not to be kept from that."""
     if not worker.cancelling():
         worker.cancel()
 
 
 def missing_libraries(names: Sequence[str] = _LIBRARIES) -> list[str]:
-    """Those of the extra `web` that are not installed."""
+    """Return those libraries of the extra `web` that are not installed."""
     return [name for name in names if find_spec(name) is None]
 
 
 def _command() -> list[str]:
-    return [sys.executable, "-I", "-B", str(_PROGRAM), *map(str, _folders())]
+    return [sys.executable, "-I", "-B", str(_PROGRAM), *map(str, _library_folders())]
 
 
 @cache
-def _isolation() -> Isolation:
+def _find_isolation() -> Isolation:
     if (problem := bubblewrap_problem()) is not None:
         _log.warning(
             "pages of the web are read by a process with limits that may do all that this user may: %s", problem
         )
     kind: Literal["bubblewrap", "local"] = "bubblewrap" if problem is None else "local"
-    return Isolation(kind, (_PROGRAM, *_folders()), limits=_LIMITS)
+    return Isolation(kind, (_PROGRAM, *_library_folders()), limits=_LIMITS)
 
 
-def _folders() -> list[Path]:
-    """Where the libraries lie."""
+def _library_folders() -> list[Path]:
+    """Return where the libraries lie."""
     found = (spec.origin for name in _LIBRARIES if (spec := find_spec(name)) is not None and spec.origin)
     return list(dict.fromkeys(Path(origin).parent.parent for origin in found))

@@ -1,4 +1,4 @@
-"""Between a model and the tools: the built-in ones, names as providers take them, arguments checked, errors as answers, answers bounded."""
+"""The toolbox between a model and its tools: wire names, arguments checked, errors as answers, answers bounded."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LEGAL = re.compile(rf"[A-Za-z0-9_-]{{1,{WIRE_NAME_LENGTH}}}")
 _HASH_LENGTH = 8
 
 
-def wire_names(tool_ids: Iterable[str]) -> dict[str, str]:
-    """For each of the tools the name that a provider sees; no two have the same.
+def assign_wire_names(tool_ids: Iterable[str]) -> dict[str, str]:
+    """Return for each of the tools the name that a provider sees; no two have the same.
 
     A legal id is its own name. `Server:tool` becomes `Server__tool`; where more than that has to be changed, or another
     tool has that name already, a hash of the id is added.
@@ -40,12 +40,12 @@ def wire_names(tool_ids: Iterable[str]) -> dict[str, str]:
     wanted = Counter([*names, *wished.values()])
     taken = {*names, *wished.values()}
     for tool_id, wish in wished.items():
-        names[tool_id] = wish if _LEGAL.fullmatch(wish) and wanted[wish] == 1 else _hashed(tool_id, wish, taken)
+        names[tool_id] = wish if _LEGAL.fullmatch(wish) and wanted[wish] == 1 else _name_by_hash(tool_id, wish, taken)
     return {tool_id: names[tool_id] for tool_id in ids}
 
 
-def _hashed(tool_id: str, wish: str, taken: set[str]) -> str:
-    """A legal name that nobody has; it is then taken."""
+def _name_by_hash(tool_id: str, wish: str, taken: set[str]) -> str:
+    """Return a legal name that no other tool has; it is then taken."""
     stem = re.sub(r"[^A-Za-z0-9_-]", "_", wish)[: WIRE_NAME_LENGTH - _HASH_LENGTH - 1]
     digest = hashlib.sha256(tool_id.encode("utf-8", "surrogatepass")).hexdigest()
     found = next(
@@ -60,13 +60,13 @@ def _hashed(tool_id: str, wish: str, taken: set[str]) -> str:
 def annotate_calls(
     events: Sequence[TraceEvent], tools: Iterable[Tool], warn: Callable[[str], None]
 ) -> tuple[TraceEvent, ...]:
-    """The events, calls with `offered` and `schema_valid`. `tools` are all that the run had, at least one.
+    """Return the events with `offered` and `schema_valid` at calls. `tools` are all that the run had, at least one.
 
     Wire names, which an agent may report of its own calls, become ids. `warn` is told of each tool whose calls nobody
     can judge, and why.
     """
     by_id = {tool.name: tool for tool in tools}
-    ids = {wire_name: tool_id for tool_id, wire_name in wire_names(by_id).items()}
+    ids = {wire_name: tool_id for tool_id, wire_name in assign_wire_names(by_id).items()}
 
     def one(event: TraceEvent) -> TraceEvent:
         if not isinstance(event, ToolCallEvent | ToolResultEvent):
@@ -81,7 +81,7 @@ def annotate_calls(
 
 
 def _is_valid(call: ToolCallEvent, tool: Tool, warn: Callable[[str], None]) -> bool | None:
-    """Whether a call's arguments satisfy the tool's schema, None where that cannot be told.
+    """Return whether a call's arguments satisfy the tool's schema, None where that cannot be told.
 
     No arguments at all are `{}`; what is no JSON object satisfies no schema, but a broken one.
     """
@@ -106,12 +106,12 @@ _SHOWN_NAMES = 30
 class Toolbox:
     """The tools of one run. Raises UnavailableError where one of them cannot work here.
 
-    A tool has an id, by which cases and traces call it, and a wire name, which providers take: `wire_names` says which.
+    A tool has an id, by which cases and traces call it, and a wire name, which providers take: `assign_wire_names` says which.
     """
 
     def __init__(self, tools: Iterable[Tool], context: ToolContext) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._wire_names = wire_names(self._tools)
+        self._wire_names = assign_wire_names(self._tools)
         self._ids = {wire_name: tool_id for tool_id, wire_name in self._wire_names.items()}
         self._context = context
         for tool in self._tools.values():
@@ -119,22 +119,22 @@ class Toolbox:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools in order; a tool's `name` is its id."""
+        """Return the tools in order; a tool's `name` is its id."""
         return tuple(self._tools.values())
 
     def tool_id(self, name: str) -> str:
-        """The id of the tool that has the wire name or id; an unknown name as it is."""
+        """Return the id of the tool that has the wire name or id; an unknown name as it is."""
         return self._ids.get(name, name)
 
     def specs(self) -> list[dict[str, Any]]:
-        """The tools as the `tools` parameter of a chat completion, by their wire names."""
+        """Return the tools as the `tools` parameter of a chat completion, by their wire names."""
         return [
             {
                 "type": "function",
                 "function": {
                     "name": self._wire_names[tool.name],
                     "description": tool.description,
-                    "parameters": tool.parameters if tool.checks_arguments else _acceptable(tool.parameters),
+                    "parameters": tool.parameters if tool.checks_arguments else _make_acceptable(tool.parameters),
                 },
             }
             for tool in self._tools.values()
@@ -148,87 +148,91 @@ class Toolbox:
         """
         started = time.perf_counter()
         output = await self._call(name, arguments, raw)
-        return replace(output, content=_readable(output.content), seconds=time.perf_counter() - started)
+        return replace(output, content=_bound_output(output.content), seconds=time.perf_counter() - started)
 
     async def _call(self, name: str, arguments: dict[str, Any] | None, raw: str) -> ToolOutput:
         tool = self._tools.get(self.tool_id(name))
         if tool is None:
-            return _error(f"unknown tool {name!r}{_known(name, self._tools if ':' in name else self._ids)}")
+            return _make_error(
+                f"unknown tool {name!r}{_suggest_names(name, self._tools if ':' in name else self._ids)}"
+            )
         if arguments is None:
-            return _error(f"{name}: the arguments must be one JSON object, found {raw[:_SHOWN_RAW]!r}")
-        if tool.checks_arguments and (problems := _problems(tool, arguments)):
-            return _error(f"{name}: {problems}")
+            return _make_error(f"{name}: the arguments must be one JSON object, found {raw[:_SHOWN_RAW]!r}")
+        if tool.checks_arguments and (problems := _describe_problems(tool, arguments)):
+            return _make_error(f"{name}: {problems}")
         try:
             result: Any = tool.call(arguments, self._context)
             result = await result if inspect.isawaitable(result) else result  # plain functions are fine too
         except InfrastructureError:
             raise
         except OSError as error:
-            return _error(f"{name}: {_os_error(error, arguments)}")
+            return _make_error(f"{name}: {_describe_os_error(error, arguments)}")
         except AgentbenchError as error:
-            return _error(f"{name}: {type(error).__name__}: {error}")
+            return _make_error(f"{name}: {type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - a tool's own failure is an answer to the model
-            return _error(f"{name}: {type(error).__name__}: {error}", broken=True)
-        return result if isinstance(result, ToolOutput) else _output(name, result)
+            return _make_error(f"{name}: {type(error).__name__}: {error}", broken=True)
+        return result if isinstance(result, ToolOutput) else _make_output(name, result)
 
 
-def _output(name: str, result: Any) -> ToolOutput:
-    """What a tool returned, as the model gets it: text as it is, anything else as JSON."""
+def _make_output(name: str, result: Any) -> ToolOutput:
+    """Return a tool's result as the model gets it: text as it is, anything else as JSON."""
     if isinstance(result, str):
         return ToolOutput(result)
     if result is None:
-        return _error(f"{name}: the tool returned nothing, expected text or JSON", broken=True)
+        return _make_error(f"{name}: the tool returned nothing, expected text or JSON", broken=True)
     try:
         return ToolOutput(json.dumps(result, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         found = f"the tool returned {type(result).__name__}, expected text or JSON ({error})"
-        return _error(f"{name}: {found}", broken=True)
+        return _make_error(f"{name}: {found}", broken=True)
 
 
-def _known(name: str, names: Collection[str]) -> str:
-    """What there is instead of `name`: all of it, or of much what comes near."""
+def _suggest_names(name: str, names: Collection[str]) -> str:
+    """Return what there is instead of `name`: all of it, or of much what comes near."""
     if len(names) > _SHOWN_NAMES:
         return suggest(name, names)
     return f"; the tools of this task are: {', '.join(sorted(names)) or 'none'}"
 
 
-def _acceptable(schema: dict[str, Any]) -> dict[str, Any]:
-    """A server's schema, as long as providers can take it: for one that they cannot, they refuse the whole request."""
+def _make_acceptable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a server's schema as providers take it: one that they do not know makes them refuse the whole request."""
     if schema.get("type", "object") != "object" or bounded_schema(schema).problem is not None:
         return {"type": "object"}
     return {"type": "object", **schema}
 
 
-def _problems(tool: Tool, arguments: dict[str, Any]) -> str:
+def _describe_problems(tool: Tool, arguments: dict[str, Any]) -> str:
     try:
-        errors = _schema(tool).first_errors(arguments, _SHOWN_ERRORS)
+        errors = _compile_schema(tool).first_errors(arguments, _SHOWN_ERRORS)
     except UncheckableError as error:
         return f"the arguments cannot be checked by its schema: {error}"
     return "; ".join(f"{error.json_path.removeprefix('$.')}: {error.message[:300]}" for error in errors)
 
 
 @lru_cache(maxsize=1024)
-def _schema(tool: Tool) -> BoundedSchema:
+def _compile_schema(tool: Tool) -> BoundedSchema:
     return BoundedSchema(tool.parameters)
 
 
-def _os_error(error: OSError, arguments: dict[str, Any]) -> str:
-    """The reason without the machine's own paths."""
+def _describe_os_error(error: OSError, arguments: dict[str, Any]) -> str:
+    """Return the reason of an OSError without the machine's own paths."""
     path = arguments.get("path")
     reason = error.strerror or type(error).__name__
     return f"{json.dumps(path, ensure_ascii=False)}: {reason}" if isinstance(path, str) else reason
 
 
-def _error(message: str, *, broken: bool = False) -> ToolOutput:
+def _make_error(message: str, *, broken: bool = False) -> ToolOutput:
     return ToolOutput(f"error: {message}", is_error=True, broken=broken)
 
 
-def _readable(content: str) -> str:
-    """At most OUTPUT_LIMIT characters, all of which a request can carry."""
+def _bound_output(content: str) -> str:
+    """Return at most OUTPUT_LIMIT characters, all of which a request can carry."""
     if not content.isascii():
+        # Lone surrogates, as of a file name that is no UTF-8, would make the next request fail.
         content = content.encode("utf-8", "replace").decode("utf-8")
     if len(content) <= OUTPUT_LIMIT:
         return content
+    # Both ends: a test run says at its end what failed, a listing at its beginning what it lists.
     half = OUTPUT_LIMIT // 2
     left_out = len(content) - 2 * half
     return f"{content[:half]}\n[... {left_out:,} characters left out ...]\n{content[-half:]}"

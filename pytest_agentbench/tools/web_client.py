@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Self
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError
+from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.failures import retry_after_seconds
-from pytest_agentbench.models.tls import tls_context
-from pytest_agentbench.tools.network import RefusedError, Resolve, checked_addresses, checked_url, host_of
+from pytest_agentbench.tools.network import RefusedError, Resolve, check_addresses, check_url, host_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -47,7 +47,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a server said. `location`: where it sends to, if it does; `retry_after`: how many seconds it asks to wait.
+    """A server's answer. `location` is where it sends to, `retry_after` how many seconds it asks to wait, if it does.
 
     `complete` False: more came than was wanted, `body` is its beginning.
     """
@@ -70,7 +70,7 @@ Ask = Callable[["httpx2.URL"], Awaitable[Reply]]
 
 
 class WebClient:
-    """GET, with connections that are used again, each for the host only that it was made for.
+    """A client for GET, whose connections are used again, each for the host only that it was made for.
 
     A host's name is resolved once a minute, all of its addresses are checked, and the connection goes to one of these.
     Proxies and credentials of the environment are not used. Closed at the block's end.
@@ -92,20 +92,22 @@ class WebClient:
             await self._idle.popitem()[0].transport.aclose()
 
     async def addresses(self, url: httpx2.URL) -> list[str]:
-        """Those of the URL's host, all checked. Raises RefusedError, and FetchError where there are none."""
+        """Return the addresses of the URL's host, all checked. Raises RefusedError, and FetchError where there are
+        none.
+        """
         site = self._site(url)
         if time.monotonic() >= site.resolved_until:
             async with site.resolving:
                 if time.monotonic() >= site.resolved_until:
-                    await self._look_up(site, url)
+                    await self._resolve_site(site, url)
         if site.problem is not None:
             raise type(site.problem)(str(site.problem))
         return site.addresses
 
-    async def _look_up(self, site: _Site, url: httpx2.URL) -> None:
+    async def _resolve_site(self, site: _Site, url: httpx2.URL) -> None:
         site.problem = None
         try:
-            site.addresses = await checked_addresses(url, self._settings, self._resolve)
+            site.addresses = await check_addresses(url, self._settings, self._resolve)
         except RefusedError as error:
             site.problem = error
         except (OSError, UnicodeError):
@@ -113,45 +115,47 @@ class WebClient:
         site.resolved_until = time.monotonic() + _RESOLVED_SECONDS
 
     async def get(self, url: httpx2.URL, wanted: Wanted) -> Reply:
-        """One GET; redirects are not followed. Raises RefusedError and FetchError."""
+        """Send one GET and return the reply; redirects are not followed. Raises RefusedError and FetchError."""
         import httpx2
 
         addresses = await self.addresses(url)
         try:
-            return await self._ask_any(url, addresses[:_MAX_ADDRESSES], wanted)
+            return await self._request_any(url, addresses[:_MAX_ADDRESSES], wanted)
         except httpx2.HTTPError as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise FetchError(f"{url}: no answer ({reason})") from error
         except httpx2.InvalidURL as error:
             raise FetchError(f"{url}: no URL that can be asked for ({error})") from error
 
-    async def _ask_any(self, url: httpx2.URL, addresses: list[str], wanted: Wanted) -> Reply:
-        """Of the connection that was used last, else of the first address that can be connected to."""
+    async def _request_any(self, url: httpx2.URL, addresses: list[str], wanted: Wanted) -> Reply:
+        """Ask over the connection that was used last, else at the first address that can be connected to."""
         import httpx2
 
         site = self._site(url)
-        while site.idle and (used := self._take(site)):
+        while site.idle and (used := self._take_idle(site)):
+            # The name may have moved since: a kept connection counts only while its address would be chosen again.
             if used.address in addresses:
                 try:
-                    return await self._ask(url, used, wanted)
+                    return await self._request(url, used, wanted)
                 except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
                     break  # it was about to be closed
             await used.transport.aclose()
         for number, address in enumerate(addresses, start=1):
             try:
-                return await self._ask(url, _Connection(address, _transport()), wanted)
+                return await self._request(url, _Connection(address, _make_transport()), wanted)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 if number == len(addresses):
                     raise
         raise AssertionError("a resolver gives at least one address")
 
-    async def _ask(self, url: httpx2.URL, connection: _Connection, wanted: Wanted) -> Reply:
-        """The host is asked for by header and certificate."""
+    async def _request(self, url: httpx2.URL, connection: _Connection, wanted: Wanted) -> Reply:
+        """Ask the address of a connection; the host is named by header and certificate."""
         import httpx2
 
         timeout = httpx2.Timeout(self._seconds, connect=_CONNECT_SECONDS).as_dict()
         request = httpx2.Request(
             "GET",
+            # By the checked address and not by name: a second look-up could give another one (DNS rebinding).
             url.copy_with(host=connection.address),
             headers={**self._headers, "Host": url.netloc.decode("ascii")},
             extensions={"sni_hostname": host_of(url), "timeout": timeout},
@@ -160,13 +164,14 @@ class WebClient:
         try:
             response = await connection.transport.handle_async_request(request)
             try:
-                reply = await _reply(response, url, connection.address, wanted)
+                reply = await _read_reply(response, url, connection.address, wanted)
+                # A body that was cut leaves its rest in the connection, where it would answer the next request.
                 read = reply.complete
             finally:
                 await response.aclose()
         finally:
             if read:
-                await self._keep(url, connection)
+                await self._keep_idle(url, connection)
             else:
                 await connection.transport.aclose()
         return reply
@@ -174,12 +179,12 @@ class WebClient:
     def _site(self, url: httpx2.URL) -> _Site:
         return self._sites.setdefault((url.scheme, host_of(url), url.port), _Site())
 
-    def _take(self, site: _Site) -> _Connection:
+    def _take_idle(self, site: _Site) -> _Connection:
         connection = site.idle.pop()
         del self._idle[connection]
         return connection
 
-    async def _keep(self, url: httpx2.URL, connection: _Connection) -> None:
+    async def _keep_idle(self, url: httpx2.URL, connection: _Connection) -> None:
         site = self._site(url)
         site.idle.append(connection)
         self._idle[connection] = site
@@ -204,11 +209,13 @@ class _Site:
     idle: list[_Connection] = field(default_factory=list)
 
 
-async def follow(target: httpx2.URL, settings: NetworkSettings, ask: Ask, hops: list[Hop], most: int) -> Reply:
-    """The reply at the end of the redirects, of which there may be `most`; what was asked is added to `hops`.
+async def follow_redirects(
+    target: httpx2.URL, settings: NetworkSettings, ask: Ask, hops: list[Hop], most: int
+) -> Reply:
+    """Return the reply at the end of at most `most` redirects; what was asked is added to `hops`.
 
     `target` is a checked URL; those that it leads to are checked here. Raises FetchError, whose text begins with the
-    way.
+    requests so far.
     """
     try:
         while len(hops) <= most:
@@ -216,18 +223,18 @@ async def follow(target: httpx2.URL, settings: NetworkSettings, ask: Ask, hops: 
             hops.append(Hop(str(target), reply.address, reply.status))
             if reply.location is None:
                 return reply
-            target = checked_url(reply.location, settings, base=target)
+            target = check_url(reply.location, settings, base=target)
     except (FetchError, RefusedError) as error:
-        raise FetchError(f"{way(hops)}{error}") from error
-    raise RedirectsError(f"{way(hops)}more than {most} redirects")
+        raise FetchError(f"{describe_hops(hops)}{error}") from error
+    raise RedirectsError(f"{describe_hops(hops)}more than {most} redirects")
 
 
-def way(hops: list[Hop]) -> str:
-    """The requests so far, for the beginning of a message."""
+def describe_hops(hops: list[Hop]) -> str:
+    """Return the requests so far as the beginning of a message."""
     return "".join(f"{hop.url} -> " for hop in hops)
 
 
-async def _reply(response: httpx2.Response, url: httpx2.URL, address: str, wanted: Wanted) -> Reply:
+async def _read_reply(response: httpx2.Response, url: httpx2.URL, address: str, wanted: Wanted) -> Reply:
     status, headers = response.status_code, response.headers
     location = headers.get("location") if status in _REDIRECTS else None
     media_type = headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
@@ -235,15 +242,18 @@ async def _reply(response: httpx2.Response, url: httpx2.URL, address: str, wante
     if location is None:
         try:
             limit = wanted(status, media_type)
-            body, complete = await _body(response, limit) if limit else (b"", False)
+            body, complete = await _read_body(response, limit) if limit else (b"", False)
         except FetchError as error:
             raise FetchError(f"{url}: {error}") from error
     charset, retry_after = response.charset_encoding, retry_after_seconds(headers)
     return Reply(url, address, status, location, retry_after, media_type, charset, body, complete)
 
 
-async def _body(response: httpx2.Response, limit: int) -> tuple[bytes, bool]:
-    """The body, unpacked as it comes: what is packed twice could unpack to nothing, for hours, between two parts."""
+async def _read_body(response: httpx2.Response, limit: int) -> tuple[bytes, bool]:
+    """Return the body, unpacked as it comes, and whether that is all of it.
+
+    What is packed twice could unpack to nothing, for hours, between two parts.
+    """
     packed = response.headers.get("content-encoding", "").strip().lower()
     if "," in packed:
         raise FetchError("its body is packed more than once: it was not fetched")
@@ -257,7 +267,7 @@ async def _body(response: httpx2.Response, limit: int) -> tuple[bytes, bool]:
     return bytes(body), True
 
 
-def _transport() -> httpx2.AsyncHTTPTransport:
+def _make_transport() -> httpx2.AsyncHTTPTransport:
     import httpx2
 
     return httpx2.AsyncHTTPTransport(

@@ -1,4 +1,4 @@
-"""The tools that reach the web, as far as the run profile's network settings let them, and the search backends behind them."""
+"""Tools that reach the web, as far as the network settings let them, and the search backends behind them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import AgentbenchError, InfrastructureError, ProviderError, UnavailableError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
+from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.tape import Form, Tape
-from pytest_agentbench.models.tls import tls_context
 from pytest_agentbench.tools.base import Search, SearchResult, Tool, ToolContext, ToolOutput, object_schema
 from pytest_agentbench.tools.fetching import WEB_FETCH, Page
-from pytest_agentbench.tools.network import RefusedError, checked_url, host_allowed, host_of, require_web
+from pytest_agentbench.tools.network import RefusedError, check_url, host_of, is_host_allowed, require_web
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,59 +29,63 @@ class SearchError(AgentbenchError):
     """A search backend gave no usable answer this time."""
 
 
-def configured_search(environ: Mapping[str, str]) -> Search | None:
-    """The first backend that the environment sets up, None where it sets up none.
+def find_search(environ: Mapping[str, str]) -> Search | None:
+    """Return the first backend that the environment sets up, None where it sets up none.
 
     AGENTBENCH_SEARXNG_URL is the base URL of a SearXNG whose JSON format is enabled; BRAVE_API_KEY and TAVILY_API_KEY
     are keys of those services.
     """
     if url := environ.get("AGENTBENCH_SEARXNG_URL"):
-        return searxng(url)
+        return make_searxng_search(url)
     if key := environ.get("BRAVE_API_KEY"):
-        return brave(key)
+        return make_brave_search(key)
     if key := environ.get("TAVILY_API_KEY"):
-        return tavily(key)
+        return make_tavily_search(key)
     return None
 
 
-def searxng(base_url: str) -> Search:
-    """A SearXNG instance (https://docs.searxng.org/dev/search_api.html)."""
+def make_searxng_search(base_url: str) -> Search:
+    """Return a search by a SearXNG instance (https://docs.searxng.org/dev/search_api.html)."""
 
     async def search(query: str) -> list[SearchResult]:
         parameters = {"q": query, "format": "json"}
-        reply = await _ask("SearXNG", lambda client: client.get(f"{_base(base_url)}/search", params=parameters))
-        return _results(reply.get("results"), snippet="content")
+        reply = await _request_json(
+            "SearXNG", lambda client: client.get(f"{_strip_slash(base_url)}/search", params=parameters)
+        )
+        return _parse_results(reply.get("results"), snippet="content")
 
     return search
 
 
-def brave(api_key: str, base_url: str = _BRAVE) -> Search:
-    """Brave Search (https://api-dashboard.search.brave.com/app/documentation/web-search)."""
+def make_brave_search(api_key: str, base_url: str = _BRAVE) -> Search:
+    """Return a search by Brave Search (https://api-dashboard.search.brave.com/app/documentation/web-search)."""
 
     async def search(query: str) -> list[SearchResult]:
         parameters = {"q": query[:400], "count": str(_RESULTS)}  # the service's own limit of a query
-        url, headers = f"{_base(base_url)}/res/v1/web/search", {"X-Subscription-Token": api_key}
-        reply = await _ask("Brave", lambda client: client.get(url, params=parameters, headers=headers))
+        url, headers = f"{_strip_slash(base_url)}/res/v1/web/search", {"X-Subscription-Token": api_key}
+        reply = await _request_json("Brave", lambda client: client.get(url, params=parameters, headers=headers))
         web = reply.get("web")
-        return _results(web.get("results") if isinstance(web, dict) else None, snippet="description")
+        return _parse_results(web.get("results") if isinstance(web, dict) else None, snippet="description")
 
     return search
 
 
-def tavily(api_key: str, base_url: str = _TAVILY) -> Search:
-    """Tavily (https://docs.tavily.com/documentation/api-reference/endpoint/search)."""
+def make_tavily_search(api_key: str, base_url: str = _TAVILY) -> Search:
+    """Return a search by Tavily (https://docs.tavily.com/documentation/api-reference/endpoint/search)."""
 
     async def search(query: str) -> list[SearchResult]:
         body, headers = {"query": query[:400], "max_results": _RESULTS}, {"Authorization": f"Bearer {api_key}"}
-        url = f"{_base(base_url)}/search"
-        reply = await _ask("Tavily", lambda client: client.post(url, json=body, headers=headers))
-        return _results(reply.get("results"), snippet="content")
+        url = f"{_strip_slash(base_url)}/search"
+        reply = await _request_json("Tavily", lambda client: client.post(url, json=body, headers=headers))
+        return _parse_results(reply.get("results"), snippet="content")
 
     return search
 
 
-async def _ask(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> dict[str, Any]:
-    """The JSON object the service answers. SearchError, or ProviderError where it will refuse every search."""
+async def _request_json(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> dict[str, Any]:
+    """Return the JSON object that the service answers. Raises SearchError, or ProviderError where it refuses every
+    search.
+    """
     import httpx2
 
     from pytest_agentbench.bounded.replies import MAX_LISTING, ReplyRefusedError, bounded_replies
@@ -114,11 +118,11 @@ async def _ask(service: str, request: Callable[[httpx2.AsyncClient], Any]) -> di
     return reply if isinstance(reply, dict) else {}
 
 
-def _base(url: str) -> str:
+def _strip_slash(url: str) -> str:
     return url.rstrip("/")
 
 
-def _results(found: object, *, snippet: str) -> list[SearchResult]:
+def _parse_results(found: object, *, snippet: str) -> list[SearchResult]:
     items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
     return [
         SearchResult(str(item.get("title") or ""), str(item.get("url") or ""), str(item.get(snippet) or "")[:_SNIPPET])
@@ -130,8 +134,8 @@ WEB_SEARCH = "web_search"
 """Who is asked, in cassettes."""
 
 
-def taped_search(search: Search | None, tape: Tape) -> Search:
-    """The search through a tape. Without a `search` it has the tape alone.
+def make_taped_search(search: Search | None, tape: Tape) -> Search:
+    """Return a search through a tape. Without a `search` it has the tape alone.
 
     What a backend raises becomes a SearchError and is kept like a result, as the model gets to read it; but no
     InfrastructureError.
@@ -153,32 +157,34 @@ def taped_search(search: Search | None, tape: Tape) -> Search:
     return taped
 
 
-def _write(results: Sequence[SearchResult]) -> Answer:
+def _write_answer(results: Sequence[SearchResult]) -> Answer:
     return Answer(results=tuple(asdict(result) for result in results))
 
 
-def _read(answer: Answer, seconds: float) -> Sequence[SearchResult]:
+def _read_answer(answer: Answer, seconds: float) -> Sequence[SearchResult]:
     return [
         SearchResult(result.get("title", ""), result.get("url", ""), result.get("snippet", ""))
         for result in answer.results or ()
     ]
 
 
-def _refusal(error: Exception) -> Refusal | None:
+def _keep_refusal(error: Exception) -> Refusal | None:
     return Refusal(code="search_error", message=str(error)) if isinstance(error, SearchError) else None
 
 
-_FORM: Form[Sequence[SearchResult]] = Form(_write, _read, _refusal, lambda refusal: SearchError(refusal.message))
+_FORM: Form[Sequence[SearchResult]] = Form(
+    _write_answer, _read_answer, _keep_refusal, lambda refusal: SearchError(refusal.message)
+)
 
 
 async def _web_search(arguments: dict[str, Any], context: ToolContext) -> str:
-    _needs_search(context)
+    _require_search(context)
     assert context.search is not None
     found = await context.search(arguments["query"])
-    return _listing([result for result in found if _is_allowed(result.url, context)])
+    return _format_results([result for result in found if _is_allowed(result.url, context)])
 
 
-def _needs_search(context: ToolContext) -> None:
+def _require_search(context: ToolContext) -> None:
     require_web(context.network, WEB_SEARCH)
     if context.search is None:
         raise UnavailableError(
@@ -188,16 +194,16 @@ def _needs_search(context: ToolContext) -> None:
 
 
 def _is_allowed(url: str, context: ToolContext) -> bool:
-    """Whether a hit may be shown: where `network.hosts` names hosts, it lies on one of them."""
+    """Return whether a hit may be shown: where `network.hosts` names hosts, it lies on one of them."""
     if not context.network.hosts:
         return True
     try:
-        return host_allowed(host_of(checked_url(url, context.network)), context.network)
+        return is_host_allowed(host_of(check_url(url, context.network)), context.network)
     except RefusedError:
         return False
 
 
-def _listing(results: Sequence[SearchResult]) -> str:
+def _format_results(results: Sequence[SearchResult]) -> str:
     blocks = [
         f"{number}. {result.title}\n   {result.url}\n   {result.snippet}".rstrip()
         for number, result in enumerate(results, start=1)
@@ -206,17 +212,17 @@ def _listing(results: Sequence[SearchResult]) -> str:
 
 
 async def _web_fetch(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-    _needs_fetch(context)
+    _require_fetch(context)
     assert context.fetch is not None
-    checked_url(arguments["url"], context.network)  # a script and a cassette know no policy
+    check_url(arguments["url"], context.network)  # a script and a cassette know no policy
     page = await context.fetch(arguments["url"].strip())
-    context.note(WEB_FETCH, **_facts(page))
+    context.note(WEB_FETCH, **_describe_page(page))
     last = page.hops[-1]
     head = f"{last.url}\nHTTP {last.status}, {page.media_type}, {page.size:,} bytes\n\n"
     return ToolOutput(head + page.text, is_error=last.status >= 400)
 
 
-def _needs_fetch(context: ToolContext) -> None:
+def _require_fetch(context: ToolContext) -> None:
     require_web(context.network, WEB_FETCH)
     if context.fetch is None:
         raise UnavailableError(
@@ -225,8 +231,8 @@ def _needs_fetch(context: ToolContext) -> None:
         )
 
 
-def _facts(page: Page) -> dict[str, Any]:
-    """What the trace tells of a page: who was asked at which address, and a digest of what came."""
+def _describe_page(page: Page) -> dict[str, Any]:
+    """Return what the trace tells of a page: who was asked at which address, and a digest of what came."""
     return {
         "requests": [{"url": hop.url, "address": hop.address, "status": hop.status} for hop in page.hops],
         "media_type": page.media_type,
@@ -244,7 +250,7 @@ WEB_TOOLS = (
             query={"type": "string", "minLength": 1, "maxLength": 2000, "description": "What to find."},
         ),
         _web_search,
-        _needs_search,
+        _require_search,
     ),
     Tool(
         WEB_FETCH,
@@ -260,6 +266,6 @@ WEB_TOOLS = (
             },
         ),
         _web_fetch,
-        _needs_fetch,
+        _require_fetch,
     ),
 )

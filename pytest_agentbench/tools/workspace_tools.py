@@ -8,7 +8,7 @@ import secrets
 import shlex
 from typing import Any
 
-from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput, needs_sandbox, object_schema
+from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput, object_schema, require_sandbox
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, Sandbox
 from pytest_agentbench.workspaces.sandboxes.programs import Capture
 from pytest_agentbench.workspaces.workspace import Entry
@@ -27,7 +27,7 @@ _KILLED = {
 
 
 def timeout_schema(what: str) -> dict[str, Any]:
-    """The JSON Schema of `timeout_seconds`."""
+    """Return the JSON Schema of `timeout_seconds`, described by `what`."""
     return {
         "type": "number",
         "exclusiveMinimum": 0,
@@ -38,13 +38,13 @@ def timeout_schema(what: str) -> dict[str, Any]:
 
 
 def append_end(output: str, end: str) -> str:
-    """What a command wrote, and on a line of its own how it ended."""
+    """Return what a command wrote, and on a line of its own how it ended."""
     separator = "" if not output or output.endswith("\n") else "\n"
     return f"{output}{separator}[{end}]"
 
 
 def refuse_command(tool: str, command: str) -> ToolOutput | None:
-    """The answer to a command that no shell takes; None to all others."""
+    """Return the error for a command that no shell takes; None for all others."""
     if "\0" not in command:
         return None
     return ToolOutput(f"error: {tool}: command: found a NUL character, which no shell takes", is_error=True)
@@ -56,17 +56,17 @@ async def _exec_shell(arguments: dict[str, Any], context: ToolContext) -> ToolOu
         return refused
     command = arguments["command"].encode("utf-8", "replace").decode("utf-8")  # no argument holds lone surrogates
     sandbox = await context.sandbox()
-    return _shown(await sandbox.exec(["/bin/sh", "-c", command], seconds=seconds), seconds)
+    return _make_output(await sandbox.exec(["/bin/sh", "-c", command], seconds=seconds), seconds)
 
 
 async def _exec_python(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
     seconds = arguments.get("timeout_seconds", DEFAULT_COMMAND_SECONDS)
     sandbox = await context.sandbox()
     code = arguments["code"].encode("utf-8", "replace")
-    return _shown(await sandbox.exec(["python3", "-u", "-"], seconds=seconds, stdin=code), seconds)
+    return _make_output(await sandbox.exec(["python3", "-u", "-"], seconds=seconds, stdin=code), seconds)
 
 
-def _shown(result: ExecResult, seconds: float) -> ToolOutput:
+def _make_output(result: ExecResult, seconds: float) -> ToolOutput:
     if result.killed == "time-out":
         end = f"killed after {seconds:g} s: time-out"
     elif result.killed is not None:
@@ -93,7 +93,7 @@ COMMAND_TOOLS = (
             timeout_seconds=timeout_schema("When to kill the command and all it started."),
         ),
         _exec_shell,
-        needs_sandbox,
+        require_sandbox,
     ),
     Tool(
         "exec_python",
@@ -106,7 +106,7 @@ COMMAND_TOOLS = (
             timeout_seconds=timeout_schema("When to kill the program and all it started."),
         ),
         _exec_python,
-        needs_sandbox,
+        require_sandbox,
     ),
 )
 
@@ -120,7 +120,7 @@ COMMAND_TOOLS = (
 _NAME = "shell_session"
 _SHELL = ("/bin/sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash --noprofile --norc; fi; exec /bin/sh")
 _OUTPUT_LIMIT = 64_000
-_NEW_NEXT = "the next call starts a new one in the workspace, without its variables and jobs"
+_RESTART_NOTE = "the next call starts a new one in the workspace, without its variables and jobs"
 
 
 class ShellSession:
@@ -133,52 +133,55 @@ class ShellSession:
         self._sandbox = sandbox
         self._lock = asyncio.Lock()
         self._process: Process | None = None
-        self._early = b""
+        self._unread = b""
 
     async def run(self, command: str, seconds: float) -> ToolOutput:
-        """What the command and background jobs wrote, and how the command ended; a time-out ends the shell."""
+        """Run a command; return what it and background jobs wrote, and how it ended. A time-out ends the shell."""
         async with self._lock:
             if self._process is None:
                 self._process = await self._sandbox.open(_SHELL)
+            # Random, and new for each command: output that prints an earlier mark, or guesses one, cannot end the
+            # command.
             mark, capture = secrets.token_hex(16), Capture(_OUTPUT_LIMIT)
             status: int | None = None
-            end = f"the shell ended before the command did; {_NEW_NEXT}"
+            end = f"the shell ended before the command did; {_RESTART_NOTE}"
             try:
                 async with asyncio.timeout(seconds):
-                    status = await self._until_mark(self._process, command, mark, capture)
+                    status = await self._run_to_mark(self._process, command, mark, capture)
             except BrokenPipeError:
-                end = f"the shell had ended, so nothing was run; {_NEW_NEXT}"
+                end = f"the shell had ended, so nothing was run; {_RESTART_NOTE}"
             except TimeoutError:
-                end = f"killed after {seconds:g} s: time-out; the shell ended with it, {_NEW_NEXT}"
+                end = f"killed after {seconds:g} s: time-out; the shell ended with it, {_RESTART_NOTE}"
             finally:
                 if status is None:
                     await self._end()
             if capture.endless:
-                end = f"killed: output without end; the shell ended with it, {_NEW_NEXT}"
+                end = f"killed: output without end; the shell ended with it, {_RESTART_NOTE}"
             end = end if status is None else f"exit code {status}"
             return ToolOutput(append_end(capture.text(), end), is_error=status != 0)
 
     async def restart(self) -> None:
-        """Ends the shell with all that it started; the next command begins in a new one."""
+        """End the shell with all that it started; the next command begins in a new one."""
         async with self._lock:
             await self._end()
 
-    async def _until_mark(self, process: Process, command: str, mark: str, capture: Capture) -> int | None:
-        """The command's exit code; None where the shell ended, or was not to be waited for.
+    async def _run_to_mark(self, process: Process, command: str, mark: str, capture: Capture) -> int | None:
+        """Send a command and return its exit code; None where the shell ended, or was not to be waited for.
 
         Raises BrokenPipeError where the shell ended since the last command.
         """
         line = re.compile(rb"\n%s (\d+)\n" % mark.encode())
         longest = len(mark) + 8
-        seen, self._early = self._early, b""
+        seen, self._unread = self._unread, b""
         sent = f"command eval {shlex.quote(command)} </dev/null\ncommand printf '\\n{mark} %d\\n' $?\n"
         try:
             await process.write(sent.encode("utf-8", "replace"))
             while not capture.endless and (data := await process.read()):
                 seen += data
                 if (found := line.search(seen)) is not None:
-                    seen, self._early = seen[: found.start()], seen[found.end() :]
+                    seen, self._unread = seen[: found.start()], seen[found.end() :]
                     return int(found[1])
+                # The mark may be cut by a read: as many bytes as it has stay behind until the next part comes.
                 capture.data_received(seen[:-longest])
                 seen = seen[-longest:]
             return None
@@ -186,7 +189,7 @@ class ShellSession:
             capture.data_received(seen)
 
     async def _end(self) -> None:
-        process, self._process, self._early = self._process, None, b""
+        process, self._process, self._unread = self._process, None, b""
         if process is not None:
             await process.stop()
 
@@ -222,7 +225,7 @@ SHELL_SESSION = Tool(
         },
     ),
     _shell_session,
-    needs_sandbox,
+    require_sandbox,
 )
 
 
@@ -245,13 +248,13 @@ async def _read_file(arguments: dict[str, Any], context: ToolContext) -> str | T
 
 async def _list_files(arguments: dict[str, Any], context: ToolContext) -> str:
     entries = context.workspace().entries(arguments.get("path", "."))
-    lines = [_line(entry) for entry in entries[:_MAX_LISTED]]
+    lines = [_format_entry(entry) for entry in entries[:_MAX_LISTED]]
     if len(entries) > _MAX_LISTED:
         lines.append(f"[... {len(entries) - _MAX_LISTED:,} more ...]")
     return "\n".join(lines) or "(empty)"
 
 
-def _line(entry: Entry) -> str:
+def _format_entry(entry: Entry) -> str:
     name = entry.name if entry.name.isprintable() else repr(entry.name)
     if entry.kind == "file":
         return f"{name}  {entry.size:,} bytes"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.interrupting import interrupted
 
 from pytest_agentbench import Benchmark, BenchmarkWarning, ConfigError, create_benchmark
-from pytest_agentbench.benchmark.concurrency import in_chunks
+from pytest_agentbench.benchmark.concurrency import score_in_chunks
 
 CAPITALS = [
     {"id": "fr", "question": "Capital of France?", "answer": "Paris"},
@@ -297,7 +297,7 @@ def test_progress_counts_to_the_end(load, concurrent):
 
 def test_what_a_thread_raises_ends_all():
     with pytest.raises(KeyboardInterrupt):
-        in_chunks(lambda at: (_ for _ in ()).throw(KeyboardInterrupt()), 100, 4)
+        score_in_chunks(lambda at: (_ for _ in ()).throw(KeyboardInterrupt()), 100, 4)
 
 
 INTERRUPTED = """

@@ -35,7 +35,7 @@ ALLOWED = {
     "packs/mcp_bench/synthesis/checks.py pattern": "names of tools, escaped",
     "tools/workspace_tools.py pattern": "a mark of its own",
     "tools/web_client.py transport": "its bodies are cut where they are too long, for the page is wanted all the same",
-    "models/pools.py transport": "its client has the hooks",
+    "models/connections.py transport": "its client has the hooks",
     "workspaces/containers/container.py read_text": "the kernel's, in /sys",
     "workspaces/containers/bounds.py read_text": "the kernel's, in /proc and /sys",
     "workspaces/containers/engines.py open": "the last words of a log",

@@ -21,7 +21,7 @@ from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.failures import Backoff
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.tools.web_tools import SearchError, searxng
+from pytest_agentbench.tools.web_tools import SearchError, make_searxng_search
 
 MIB = 2**20
 Sent = tuple[dict[str, str], bytes]
@@ -123,7 +123,7 @@ def ask_a_model(url: str) -> None:
 
 
 def search(url: str) -> None:
-    asyncio.run(searxng(url)("owls"))
+    asyncio.run(make_searxng_search(url)("owls"))
 
 
 CLIENTS: dict[str, tuple[Callable[[str], None], type[Exception], str]] = {

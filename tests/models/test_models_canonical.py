@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.models.tape import WORKSPACE, canonical
+from pytest_agentbench.models.tape import WORKSPACE, canonicalize
 from pytest_agentbench.store.redaction import REDACTED, Redactor
 
 FOLDER, SECRET, BOUNDARY = '/tmp/wörk "1"\\x', 'se"crét-0123456789', f"<<<DATA {'0123456789abcdef' * 2}"
@@ -26,10 +26,10 @@ def test_folders_secrets_and_codes_of_blocks_are_taken_out(texts, escaped):
 
     as_sent = {piece: piece.replace(FOLDER, "/tmp/work") if escaped else piece for piece in PIECES}
     folder = "/tmp/work" if escaped else FOLDER
-    found = canonical({**request(as_sent), "user": "me"}, folder, Redactor({"MY_PASSWORD": SECRET}))
+    found = canonicalize({**request(as_sent), "user": "me"}, folder, Redactor({"MY_PASSWORD": SECRET}))
     assert found == request(PIECES)
 
 
 def test_a_request_is_compared_without_its_folder_only_where_it_has_one():
     request = {"model": "m", "messages": [{"role": "user", "content": "look at /tmp/work"}]}
-    assert canonical(request, None, Redactor({})) == request
+    assert canonicalize(request, None, Redactor({})) == request

@@ -14,7 +14,7 @@ from pytest_agentbench.models.cassette_file import (
     Cassette,
     Exchange,
     Refusal,
-    cassette_yaml,
+    dump_cassette,
     read_cassette,
 )
 from pytest_agentbench.options import CASSETTE_MODES
@@ -72,7 +72,7 @@ def exchange(request, **fields):
 @given(st.lists(exchanges, max_size=4), texts.filter(bool), st.none() | st.floats(0, 1e9))
 def test_what_was_written_is_read(tmp_path_factory, found, name, seconds):
     cassette = Cassette(name, name, 2, name, seconds, tuple(found))
-    path = written(tmp_path_factory.mktemp("c"), cassette_yaml(cassette))
+    path = written(tmp_path_factory.mktemp("c"), dump_cassette(cassette))
     assert read_cassette(path) == cassette
 
 
@@ -82,20 +82,20 @@ def test_requests_that_go_on_are_written_once(tmp_path_factory, steps, data):
     """Of conversations in any order, each the beginning of others or not."""
     said = [tuple(data.draw(st.lists(st.sampled_from("ab"), min_size=1, max_size=n))) for n in steps]
     cassette = Cassette("c", "m", 1, None, None, tuple(exchange(chat(*each)) for each in said))
-    path = written(tmp_path_factory.mktemp("c"), cassette_yaml(cassette))
+    path = written(tmp_path_factory.mktemp("c"), dump_cassette(cassette))
     assert read_cassette(path) == cassette
 
 
 def test_a_conversation_grows_by_its_new_messages_only(tmp_path):
     grown = [chat(*("word " * 50 for _ in range(turns))) for turns in range(1, 41)]
-    text = cassette_yaml(Cassette("c", "m", 1, exchanges=tuple(map(exchange, grown))))
+    text = dump_cassette(Cassette("c", "m", 1, exchanges=tuple(map(exchange, grown))))
     assert len(text) < 60 * len("word " * 50)
-    other = cassette_yaml(Cassette("c", "m", 1, exchanges=(exchange(chat("a")), exchange(chat("a", "b", tools=[])))))
+    other = dump_cassette(Cassette("c", "m", 1, exchanges=(exchange(chat("a")), exchange(chat("a", "b", tools=[])))))
     assert b"continues" not in other  # another request in more than its messages
 
 
 def test_texts_are_readable(tmp_path):
-    text = cassette_yaml(Cassette("c", "m", 1, exchanges=(exchange(chat("Zwei\nZeilen\n\nfür ☃")),))).decode()
+    text = dump_cassette(Cassette("c", "m", 1, exchanges=(exchange(chat("Zwei\nZeilen\n\nfür ☃")),))).decode()
     assert "      content: |-\n        Zwei\n        Zeilen\n\n        für ☃\n" in text
 
 
@@ -135,7 +135,7 @@ def test_one_may_be_written_by_hand(tmp_path):
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path, change, said):
-    document = yaml.safe_load(cassette_yaml(Cassette("c", "m", 1, exchanges=(exchange(chat("a")),))))
+    document = yaml.safe_load(dump_cassette(Cassette("c", "m", 1, exchanges=(exchange(chat("a")),))))
     document["exchanges"][0] |= change
     path = written(tmp_path, yaml.safe_dump(document))
     with pytest.raises(ConfigError) as raised:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.models.failures import RequestFailed
-from pytest_agentbench.models.pricing import by_library, by_prices, read_usage
+from pytest_agentbench.models.pricing import price_by_library, price_by_table, read_usage
 from pytest_agentbench.models.replies import ToolCall, read_reply
 from pytest_agentbench.records.case import Model, Prices
 from pytest_agentbench.records.run import Usage
@@ -152,13 +152,13 @@ def test_a_scripted_model_costs_nothing_unless_priced():
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9))
 def test_cached_tokens_never_cost_more(prompt, completion, cached):
     usage = Usage(input_tokens=prompt, output_tokens=completion, cached_tokens=cached)
-    full = by_prices(usage.model_copy(update={"cached_tokens": 0}), PRICES)
-    assert 0 <= by_prices(usage, PRICES) <= full
+    full = price_by_table(usage.model_copy(update={"cached_tokens": 0}), PRICES)
+    assert 0 <= price_by_table(usage, PRICES) <= full
 
 
 def test_unknown_tokens_have_no_price():
-    assert by_prices(Usage(output_tokens=3), PRICES) is None
-    assert by_library(Usage(output_tokens=3), "https://api.openai.com/v1", "gpt-4o") is None
+    assert price_by_table(Usage(output_tokens=3), PRICES) is None
+    assert price_by_library(Usage(output_tokens=3), "https://api.openai.com/v1", "gpt-4o") is None
 
 
 @pytest.mark.slow

@@ -14,12 +14,12 @@ from pytest_agentbench.models.cassette_file import (
     Cassette,
     Exchange,
     Refusal,
-    difference,
+    find_nearest,
     read_cassette,
 )
 from pytest_agentbench.models.cassettes import TapedClient
 from pytest_agentbench.models.replies import ChatReply
-from pytest_agentbench.models.tape import Form, Slot, Tape, numbered, slots_of
+from pytest_agentbench.models.tape import Form, Slot, Tape, make_slots, number_exchanges
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.store.redaction import Redactor
@@ -105,8 +105,8 @@ def test_parallel_tasks_that_ask_the_same_again_keep_their_own_draws(tmp_path):
 def test_equal_exchanges_are_told_apart_by_their_places():
     first, second = (Slot(Exchange(asked="m", request=question("?"), reply=Answer(content="x"))) for _ in range(2))
     later = [Slot(Exchange(asked="m", request=question("again"), cut_off="run"), slot) for slot in (second, first)]
-    assert [exchange.after for exchange in numbered([first, second, *later])] == [None, None, 2, 1]
-    assert [slot.previous for slot in slots_of(list(numbered([first, second, *later])))[:2]] == [None, None]
+    assert [exchange.after for exchange in number_exchanges([first, second, *later])] == [None, None, 2, 1]
+    assert [slot.previous for slot in make_slots(list(number_exchanges([first, second, *later])))[:2]] == [None, None]
 
 
 def test_an_exception_that_says_something_of_the_request_is_kept(tmp_path):
@@ -261,19 +261,19 @@ def test_saving_twice_writes_once(tmp_path):
 def test_what_is_paid_for_is_told_apart(tmp_path):
     async def first(tape):
         await tape.play("m", question("a"), answering("1"), FORM)
-        assert tape.paid([Usage(cost_usd=7.0)]) == [Usage(cost_usd=7.0)]
+        assert tape.take_paid([Usage(cost_usd=7.0)]) == [Usage(cost_usd=7.0)]
 
     async def both(tape):
         for text in ("a", "b"):
             await tape.play("m", question(text), answering("2"), FORM)
-        assert tape.paid([Usage(cost_usd=2.0)]) == [Usage(cost_usd=1.0)]
-        assert tape.paid([Usage(cost_usd=9.0)]) == [Usage(cost_usd=9.0)]
-        assert (tape.state(), tape.state()) == ("recorded", None)
+        assert tape.take_paid([Usage(cost_usd=2.0)]) == [Usage(cost_usd=1.0)]
+        assert tape.take_paid([Usage(cost_usd=9.0)]) == [Usage(cost_usd=9.0)]
+        assert (tape.take_state(), tape.take_state()) == ("recorded", None)
 
     async def replayed(tape):
         await tape.play("m", question("a"), never, FORM)
-        assert tape.paid([Usage(cost_usd=1.0)]) == []
-        assert tape.state() == "replayed"
+        assert tape.take_paid([Usage(cost_usd=1.0)]) == []
+        assert tape.take_state() == "replayed"
 
     recording(tmp_path, first)
     recording(tmp_path, both, "auto")
@@ -297,18 +297,18 @@ def test_a_miss_is_remembered(tmp_path):
 
 def test_the_nearest_request_is_shown_where_it_differs():
     recorded = [(1, question("something else")), (2, question("one\ntwo\nthree")), (5, question("four"))]
-    number, diff = difference(question("one\n2\nthree"), recorded)
+    number, diff = find_nearest(question("one\n2\nthree"), recorded)
     assert number == 2
     assert diff.splitlines()[:2] == ["--- recorded (exchange 2)", "+++ asked now"]
     assert "-     two" in diff
     assert "+     2" in diff
     assert "four" not in diff
-    assert difference(question("x"), []) is None
+    assert find_nearest(question("x"), []) is None
 
 
 def test_a_long_line_is_shown_from_where_it_differs():
     long = "word " * 2000
-    _, diff = difference(question(f"{long}blue{long}"), [(1, question(f"{long}green{long}"))])
+    _, diff = find_nearest(question(f"{long}blue{long}"), [(1, question(f"{long}green{long}"))])
     assert "green" in diff
     assert "blue" in diff
     assert max(map(len, diff.splitlines())) <= SHOWN_WIDTH + 4
@@ -316,8 +316,8 @@ def test_a_long_line_is_shown_from_where_it_differs():
 
 def test_a_difference_is_bounded_however_large_the_requests():
     mine, theirs = ("\n".join(f"{who} line {n}" for n in range(20_000)) for who in ("my", "their"))
-    _, diff = difference(question(mine), [(n, question(theirs)) for n in range(3)])
+    _, diff = find_nearest(question(mine), [(n, question(theirs)) for n in range(3)])
     assert len(diff.splitlines()) <= SHOWN_LINES + 3
     same = "\n" * 20_000
-    _, diff = difference(question(f"{same}my end"), [(1, question(f"{same}their end"))])
+    _, diff = find_nearest(question(f"{same}my end"), [(1, question(f"{same}their end"))])
     assert "their end" in diff

@@ -19,7 +19,7 @@ from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
 from pytest_agentbench.packs.research.fact.pages import Jina
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.tools.web_tools import brave, tavily
+from pytest_agentbench.tools.web_tools import make_brave_search, make_tavily_search
 from pytest_agentbench.workspaces.containers.engines import engine_problem
 
 SECRET = "zebra-crossing-4711"
@@ -139,7 +139,11 @@ def test_a_redirect_of_what_searches_and_reads_pages_ends_the_request() -> None:
             async with Jina(PageSettings(jina_key=SECRET, jina_url=f"{service.url}/")) as jina:
                 await jina.content("http://93.184.215.14/")
 
-        for ask in (lambda: brave(SECRET, service.url)("q"), lambda: tavily(SECRET, service.url)("q"), read):
+        for ask in (
+            lambda: make_brave_search(SECRET, service.url)("q"),
+            lambda: make_tavily_search(SECRET, service.url)("q"),
+            read,
+        ):
             with pytest.raises(ProviderError, match="which is not followed"):
                 asyncio.run(ask())
     assert len(service.said) == 3

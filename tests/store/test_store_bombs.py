@@ -11,7 +11,7 @@ from support.s3_server import S3Server
 
 from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.cli import main
-from pytest_agentbench.store.remote import open_place
+from pytest_agentbench.store.remote import open_object_store
 
 
 def sparse(path: Path, size: int) -> Path:
@@ -24,7 +24,7 @@ def sparse(path: Path, size: int) -> Path:
 
 def test_an_object_of_a_shared_folder_that_is_too_large_is_not_read(tmp_path):
     sparse(tmp_path / "runs/a/object", 2**40)
-    place = open_place(f"file://{tmp_path}")
+    place = open_object_store(f"file://{tmp_path}")
     try:
         reading = asyncio.run_coroutine_threadsafe(place.read("runs/a/object"), place.loop)
         with pytest.raises(OSError, match="expected at most 268,435,456"):
@@ -41,7 +41,7 @@ def test_an_object_of_a_bucket_that_is_too_large_is_not_read(tmp_path, monkeypat
             monkeypatch.setenv(name, value)
         for name, size in (("fits", 1000), ("large", 1001)):
             sparse(tmp_path / "bench/x" / name, size)
-        place = open_place(server.url("x"))
+        place = open_object_store(server.url("x"))
         try:
             assert asyncio.run_coroutine_threadsafe(place.read("fits"), place.loop).result(20) == bytes(1000)
             with pytest.raises(OSError, match="larger than"):

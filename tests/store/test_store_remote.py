@@ -24,10 +24,10 @@ from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.errors import InfrastructureError, UnreachableError
 from pytest_agentbench.options import parse_store
 from pytest_agentbench.records.run import OutputArtifact
-from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.archives import find_whole_archive
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.fingerprints import fingerprint
-from pytest_agentbench.store.remote import BATCH, Remote, Upload, without_credentials
+from pytest_agentbench.store.remote import BATCH, Remote, Upload, strip_credentials
 from pytest_agentbench.store.remote_results import pull_evaluation, pull_run, share_evaluation, share_run
 
 RUN_PROFILE = RunProfile(schema_version=1, run_profile_id="p", title="P")
@@ -197,7 +197,7 @@ def test_what_a_run_left_comes_with_it_to_a_place_of_its_own(tmp_path, machine):
     first.close()
     run = second.pull()
     assert run.workspace.startswith("runs/suit_smoke/")
-    assert whole_archive(tmp_path / "b", run.workspace).read_bytes() == b"packed"
+    assert find_whole_archive(tmp_path / "b", run.workspace).read_bytes() == b"packed"
     assert second.lane.find_run("sum", 1, KEY)[0] == run
 
 
@@ -207,7 +207,7 @@ def test_a_run_whose_archive_is_gone_comes_without(tmp_path, machine, shared):
     first.close()
     for file in shared.rglob("*.tar"):
         file.unlink()
-    assert whole_archive(tmp_path / "b", second.pull().workspace) is None
+    assert find_whole_archive(tmp_path / "b", second.pull().workspace) is None
 
 
 def test_a_workspace_that_leads_elsewhere_is_neither_fetched_nor_sent(tmp_path, machine, shared):
@@ -304,7 +304,7 @@ def test_ctrl_c_ends_the_wait_and_says_so(url, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         session.send(True)
     go_on.set()
-    assert told == [remote.unsent()]
+    assert told == [remote.describe_unsent()]
 
 
 def test_what_fails_gets_another_chance_at_the_end(url, shared):
@@ -380,7 +380,7 @@ def test_a_secret_in_a_url_is_never_shown(rest, scheme):
 
 
 def test_errors_show_no_credentials_of_urls():
-    said = without_credentials("GET 'https://me:pw@host:9/b/x?X-Amz-Signature=abc&y' failed, http://host/plain is fine")
+    said = strip_credentials("GET 'https://me:pw@host:9/b/x?X-Amz-Signature=abc&y' failed, http://host/plain is fine")
     assert said == "GET 'https://[redacted]@host:9/b/x?[redacted]' failed, http://host/plain is fine"
 
 

@@ -13,7 +13,7 @@ from test_store_artifacts import RUN_INPUT, artifact, evaluation, files, in_chil
 
 from pytest_agentbench.bounded.files import MAX_RECORD
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store.archives import whole_archive
+from pytest_agentbench.store.archives import find_whole_archive
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.documents import load_run
 
@@ -141,9 +141,9 @@ def test_a_run_that_names_the_archive_of_another_takes_it_from_nobody(lane, tmp_
     lane.write_run(artifact(case_id="mine", workspace=mine), RUN_INPUT)
     lane.write_run(artifact(workspace=mine), RUN_INPUT)
     lane.write_run(artifact(run_id="r2"), RUN_INPUT)
-    assert whole_archive(tmp_path, mine) is not None
+    assert find_whole_archive(tmp_path, mine) is not None
     lane.write_run(artifact(case_id="mine", run_id="r2"), RUN_INPUT)
-    assert whole_archive(tmp_path, mine) is None
+    assert find_whole_archive(tmp_path, mine) is None
 
 
 def test_other_suites_are_looked_at_last(tmp_path):

@@ -14,7 +14,7 @@ from support.started_sandbox import started
 from pytest_agentbench.errors import McpCallError
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.tools.mcp.connection import Connection
-from pytest_agentbench.tools.mcp.launching import launch_server, mounts_of
+from pytest_agentbench.tools.mcp.launching import launch_server, list_mounts
 from pytest_agentbench.workspaces.sandboxes.base import Sandbox, SandboxKind
 
 SERVER = Path(__file__).with_name("mcp_server.py")
@@ -30,7 +30,7 @@ def sandbox_for(
     server: McpServer, kind: SandboxKind = "local", **settings: Any
 ) -> AbstractAsyncContextManager[Sandbox]:
     """A sandbox that has what the server needs."""
-    return started(kind, mounts=mounts_of(server, kind), **settings)
+    return started(kind, mounts=list_mounts(server, kind), **settings)
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ import pytest
 from pytest_agentbench.errors import McpCallError
 from pytest_agentbench.records.case import McpServer, SandboxSettings
 from pytest_agentbench.tools.mcp.connection import Connection
-from pytest_agentbench.tools.mcp.launching import launch_server, mounts_of
+from pytest_agentbench.tools.mcp.launching import launch_server, list_mounts
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.template import fill_workspace
@@ -149,7 +149,7 @@ async def connected(
     fill_workspace(workspace, repository())
     seen = WORKSPACE if kind == "bubblewrap" else str(workspace.path)
     server = published.server(seen)
-    sandbox = await sandboxes.start(replace(spec, mounts=mounts_of(server, kind)), workspace)
+    sandbox = await sandboxes.start(replace(spec, mounts=list_mounts(server, kind)), workspace)
     connection = Connection(published.name, server, lambda: launch_server(server, sandbox, environ), environ=environ)
     try:
         yield connection, seen

@@ -16,7 +16,7 @@ import pytest
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.tools.base import ToolContext, ToolOutput
-from pytest_agentbench.tools.fetching import MAX_PAGE_BYTES, Page, web_fetcher
+from pytest_agentbench.tools.fetching import MAX_PAGE_BYTES, Page, make_web_fetch
 from pytest_agentbench.tools.network import Resolve
 from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS, Toolbox
 from pytest_agentbench.tools.web_client import FetchError
@@ -122,7 +122,7 @@ def in_thread(function: Callable[[], Any]) -> Awaitable[Any]:
 
 def fetch(url: str, settings: NetworkSettings = LOOPBACK, resolve: Resolve | None = None) -> Page:
     async def get() -> Page:
-        fetcher = web_fetcher(settings, in_thread, resolve)
+        fetcher = make_web_fetch(settings, in_thread, resolve)
         assert fetcher is not None
         return await fetcher(url)
 
@@ -289,7 +289,7 @@ def call(name: str, arguments: dict[str, Any], **context: Any) -> tuple[ToolOutp
 
     async def ask() -> ToolOutput:
         settings = context.setdefault("network", LOOPBACK)
-        fetcher = web_fetcher(settings, in_thread)
+        fetcher = make_web_fetch(settings, in_thread)
         note = lambda name, **data: noted.append((name, data))  # noqa: E731
         box = Toolbox([BUILTIN_TOOLS[name]], ToolContext(unused, unused, unused, fetch=fetcher, note=note, **context))
         return await box.call(name, arguments)

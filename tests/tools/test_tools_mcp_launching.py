@@ -15,7 +15,7 @@ from support.mcp_connections import connected, declared_server, sandbox_for
 
 from pytest_agentbench.errors import McpServerError, UnavailableError
 from pytest_agentbench.records.case import McpServer
-from pytest_agentbench.tools.mcp.launching import Turns, headers_of, launch_server, mounts_of, problem
+from pytest_agentbench.tools.mcp.launching import Turns, expand_headers, find_problem, launch_server, list_mounts
 from pytest_agentbench.workspaces.sandboxes.base import Mount
 
 KINDS = ["local", pytest.param("bubblewrap", marks=needs_bubblewrap)]
@@ -89,7 +89,7 @@ def test_bubblewrap_finds_what_is_on_the_path_of_this_machine(outside: Path, mon
     server = McpServer(command="a-server")
     text = asyncio.run(said(server, "bubblewrap"))
     assert text == "the other package"
-    mounted = {str(mount.source) for mount in mounts_of(server, "bubblewrap")}
+    mounted = {str(mount.source) for mount in list_mounts(server, "bubblewrap")}
     assert mounted == {f"{outside}/project/node_modules", f"{outside}/runtime/bin"}
 
 
@@ -98,11 +98,11 @@ def test_a_program_that_no_sandbox_can_show_is_named(tmp_path: Path) -> None:
     program = executable(tmp_path / "bin/serve", "#!/bin/sh\n")
     server = McpServer(command=str(program))
     reason = f"the program {program} lies where a sandbox has a folder of its own"
-    assert problem(server, os.environ, "bubblewrap") == reason
-    assert problem(server, os.environ, "local") is None
-    assert mounts_of(server, "bubblewrap") == ()
+    assert find_problem(server, os.environ, "bubblewrap") == reason
+    assert find_problem(server, os.environ, "local") is None
+    assert list_mounts(server, "bubblewrap") == ()
     beside = McpServer(command=str(program), cwd=str(tmp_path))
-    assert problem(beside, os.environ, "bubblewrap") == reason
+    assert find_problem(beside, os.environ, "bubblewrap") == reason
     with pytest.raises(UnavailableError, match="lies where a sandbox has a folder of its own"):
         asyncio.run(said(server, "bubblewrap"))
 
@@ -110,28 +110,28 @@ def test_a_program_that_no_sandbox_can_show_is_named(tmp_path: Path) -> None:
 def test_a_program_is_looked_up_on_the_path_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executable(tmp_path / "serve", "#!/bin/sh\necho found\n")
     declared = McpServer(command="serve", env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    assert problem(declared, os.environ) == "the program serve is not installed"
+    assert find_problem(declared, os.environ) == "the program serve is not installed"
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert problem(declared, os.environ) is None
+    assert find_problem(declared, os.environ) is None
     assert asyncio.run(said(McpServer(command="serve"), "local")) == "found\n"
 
 
 def test_problems_of_what_a_declaration_names() -> None:
     server = McpServer(url="http://127.0.0.1:9/mcp", headers={"Authorization": "Bearer ${NO_SUCH_KEY}"})
-    assert problem(server, {}) == "the variable NO_SUCH_KEY is not set"
-    assert problem(server, {"NO_SUCH_KEY": "x"}) is None
-    assert headers_of(server, {"NO_SUCH_KEY": "x$y"}) == {"Authorization": "Bearer x$y"}
-    assert problem(McpServer(command="no-such-program"), {}, "docker") is None
-    assert problem(McpServer(command="./made-by-the-template"), {}) is None
-    assert problem(McpServer(command="./no-such", cwd="/usr"), {}) == "the program ./no-such is not installed"
+    assert find_problem(server, {}) == "the variable NO_SUCH_KEY is not set"
+    assert find_problem(server, {"NO_SUCH_KEY": "x"}) is None
+    assert expand_headers(server, {"NO_SUCH_KEY": "x$y"}) == {"Authorization": "Bearer x$y"}
+    assert find_problem(McpServer(command="no-such-program"), {}, "docker") is None
+    assert find_problem(McpServer(command="./made-by-the-template"), {}) is None
+    assert find_problem(McpServer(command="./no-such", cwd="/usr"), {}) == "the program ./no-such is not installed"
 
 
 def test_folders_keep_their_place_unless_a_sandbox_has_one_there() -> None:
     kept = McpServer(command="x", cwd="/srv/weather")
-    assert mounts_of(kept, "docker") == (Mount(Path("/srv/weather"), "/srv/weather"),)
+    assert list_mounts(kept, "docker") == (Mount(Path("/srv/weather"), "/srv/weather"),)
     moved = McpServer(command="x", cwd="/tmp/weather/")
-    assert mounts_of(moved, "docker") == (Mount(Path("/tmp/weather"), "/mnt/tmp/weather"),)
-    assert mounts_of(kept, "local") == ()
+    assert list_mounts(moved, "docker") == (Mount(Path("/tmp/weather"), "/mnt/tmp/weather"),)
+    assert list_mounts(kept, "local") == ()
 
 
 def test_programs_that_start_together_start_in_turns_of_their_own() -> None:

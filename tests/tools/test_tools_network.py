@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.tools.network import RefusedError, address_problem, checked_addresses, checked_url
+from pytest_agentbench.tools.network import RefusedError, check_addresses, check_url, find_address_problem
 
 PUBLIC = NetworkSettings()
 
@@ -41,24 +41,24 @@ METADATA = [
 
 @pytest.mark.parametrize("address", [*REFUSED, *METADATA])
 def test_what_is_not_public_is_refused(address: str) -> None:
-    assert address_problem(address, PUBLIC) is not None
+    assert find_address_problem(address, PUBLIC) is not None
 
 
 @pytest.mark.parametrize(
     "address", ["93.184.216.34", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 )
 def test_public_addresses_are_not(address: str) -> None:
-    assert address_problem(address, PUBLIC) is None
+    assert find_address_problem(address, PUBLIC) is None
 
 
 def test_a_profile_may_allow_private_networks_but_never_metadata_services() -> None:
     everything = NetworkSettings(allow_private=("0.0.0.0/0", "::/0"))
-    assert [address for address in REFUSED if address_problem(address, everything)] == []
-    assert [address for address in METADATA if not address_problem(address, everything)] == []
+    assert [address for address in REFUSED if find_address_problem(address, everything)] == []
+    assert [address for address in METADATA if not find_address_problem(address, everything)] == []
     one = NetworkSettings(allow_private=("10.1.0.0/16",))
-    assert address_problem("10.1.2.3", one) is None
-    assert address_problem("::ffff:10.1.2.3", one) is None
-    assert address_problem("10.2.0.1", one) is not None
+    assert find_address_problem("10.1.2.3", one) is None
+    assert find_address_problem("::ffff:10.1.2.3", one) is None
+    assert find_address_problem("10.2.0.1", one) is not None
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_a_profile_may_allow_private_networks_but_never_metadata_services() -> N
 )
 def test_urls_that_are_none_of_the_web(url: str, problem: str) -> None:
     with pytest.raises(RefusedError, match=problem) as error:
-        checked_url(url, PUBLIC)
+        check_url(url, PUBLIC)
     assert "pass@" not in str(error.value)
 
 
 def test_hosts_are_names_or_all_below_one() -> None:
     settings = NetworkSettings(hosts=("Example.org.", "*.python.org", "127.0.0.1"))
     for good in ("http://example.org/", "http://EXAMPLE.ORG./x", "https://docs.python.org/3", "http://127.0.0.1:80/"):
-        assert checked_url(good, settings)
+        assert check_url(good, settings)
     for bad in ("http://a.example.org/", "http://python.org/", "http://evilpython.org/", "http://python.org.evil.org/"):
         with pytest.raises(RefusedError, match="none of the hosts that the run profile allows"):
-            checked_url(bad, settings)
+            check_url(bad, settings)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_other_spellings_of_loopback_are_refused_by_the_address_they_resolve_to(
         return [str(each[4][0]) for each in found]
 
     with pytest.raises(RefusedError, match="is refused: it is not a public address"):
-        asyncio.run(checked_addresses(checked_url(f"http://{host}/", PUBLIC), PUBLIC, resolve))
+        asyncio.run(check_addresses(check_url(f"http://{host}/", PUBLIC), PUBLIC, resolve))
     assert asked == [host.strip("[].")]
 
 
@@ -130,4 +130,4 @@ def test_one_private_address_among_public_ones_refuses_the_name() -> None:
         return ["93.184.216.34", "10.0.0.1"]
 
     with pytest.raises(RefusedError, match=r"two\.example \(10\.0\.0\.1\) is refused"):
-        asyncio.run(checked_addresses(httpx2.URL("https://two.example/"), PUBLIC, resolve))
+        asyncio.run(check_addresses(httpx2.URL("https://two.example/"), PUBLIC, resolve))

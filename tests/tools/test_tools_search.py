@@ -13,7 +13,7 @@ import pytest
 
 from pytest_agentbench.errors import AgentbenchError, ProviderError
 from pytest_agentbench.tools.base import Search, SearchResult
-from pytest_agentbench.tools.web_tools import brave, configured_search, searxng, tavily
+from pytest_agentbench.tools.web_tools import find_search, make_brave_search, make_searxng_search, make_tavily_search
 
 HIT = {"title": "Owls", "url": "https://example.org/owls"}
 
@@ -67,24 +67,28 @@ def find(search: Search, query: str) -> list[SearchResult]:
 
 def test_all_backends_give_the_same_results(service: str) -> None:
     expected = SearchResult("Owls", "https://example.org/owls", "about grey owls")
-    for search in (searxng(service), brave("right", service), tavily("right", service)):
+    for search in (
+        make_searxng_search(service),
+        make_brave_search("right", service),
+        make_tavily_search("right", service),
+    ):
         assert find(search, "grey owls")[0] == expected
 
 
 def test_malformed_hits_do_no_harm(service: str) -> None:
-    assert find(searxng(service), "x")[1:] == [SearchResult("", "", "")]
+    assert find(make_searxng_search(service), "x")[1:] == [SearchResult("", "", "")]
 
 
 @pytest.mark.parametrize("query", ["429", "500", "html"])
 def test_a_failed_search_names_the_service_and_no_key(service: str, query: str) -> None:
     with pytest.raises(AgentbenchError, match="Brave answered") as error:
-        find(brave("right", service), query)
+        find(make_brave_search("right", service), query)
     assert not isinstance(error.value, ProviderError)
     assert "right" not in str(error.value)
 
 
 def test_a_refused_key_is_not_the_agents_fault(service: str) -> None:
-    for search in (brave("wrong", service), tavily("wrong", service)):
+    for search in (make_brave_search("wrong", service), make_tavily_search("wrong", service)):
         with pytest.raises(ProviderError, match="HTTP 401; check its key") as error:
             find(search, "owls")
         assert "wrong" not in str(error.value)
@@ -92,14 +96,14 @@ def test_a_refused_key_is_not_the_agents_fault(service: str) -> None:
 
 def test_an_unreachable_service_is_named() -> None:
     with pytest.raises(AgentbenchError, match="SearXNG could not be reached"):
-        find(searxng("http://127.0.0.1:9"), "owls")
+        find(make_searxng_search("http://127.0.0.1:9"), "owls")
 
 
 def test_the_environment_decides_the_backend(service: str) -> None:
-    assert configured_search({}) is None
-    assert configured_search({"BRAVE_API_KEY": ""}) is None
-    assert configured_search({"BRAVE_API_KEY": "k"}) is not None
-    assert configured_search({"TAVILY_API_KEY": "k"}) is not None
-    search = configured_search({"AGENTBENCH_SEARXNG_URL": service, "BRAVE_API_KEY": "k"})
+    assert find_search({}) is None
+    assert find_search({"BRAVE_API_KEY": ""}) is None
+    assert find_search({"BRAVE_API_KEY": "k"}) is not None
+    assert find_search({"TAVILY_API_KEY": "k"}) is not None
+    search = find_search({"AGENTBENCH_SEARXNG_URL": service, "BRAVE_API_KEY": "k"})
     assert search is not None
     assert find(search, "a")[0].snippet == "about a"

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_agentbench.tools.base import Tool, ToolContext, ToolOutput
-from pytest_agentbench.tools.toolbox import Toolbox, wire_names
+from pytest_agentbench.tools.toolbox import Toolbox, assign_wire_names
 
 LEGAL = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 
@@ -20,13 +20,13 @@ words = st.one_of(
     st.text(alphabet="ab:", min_size=60, max_size=140),
 )
 # names as they come out of this very function: whatever it makes may be there already
-made_names = words.map(lambda word: wire_names([word, f"x{word}"])[word])
+made_names = words.map(lambda word: assign_wire_names([word, f"x{word}"])[word])
 
 
 @given(st.lists(st.one_of(words, made_names), max_size=12))
 @example(["a:b", "a__b", "a::b", "a: b", "a b", "a_b"])
 def test_every_tool_has_a_legal_name_of_its_own(tool_ids: list[str]) -> None:
-    names = wire_names(tool_ids)
+    names = assign_wire_names(tool_ids)
 
     assert list(names) == list(dict.fromkeys(tool_ids))
     assert all(LEGAL.match(name) for name in names.values())
@@ -36,7 +36,7 @@ def test_every_tool_has_a_legal_name_of_its_own(tool_ids: list[str]) -> None:
 
 def test_names_stay_as_near_to_the_ids_as_they_can() -> None:
     long = "Server:" + "tool_" * 30
-    names = wire_names(["read_file", "Time:get_current_time", "Unit Converter:convert", long, "A:b", "A__b"])
+    names = assign_wire_names(["read_file", "Time:get_current_time", "Unit Converter:convert", long, "A:b", "A__b"])
 
     assert names["read_file"] == "read_file"
     assert names["Time:get_current_time"] == "Time__get_current_time"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT, anchor_lines, ends_within, without_identity
-from pytest_agentbench.models.prompts import Block, boundary_of, clipped, rendered
+from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
 from pytest_agentbench.packs.mcp_bench.judge_chinese import CHINESE
 from pytest_agentbench.packs.mcp_bench.judge_english import ENGLISH
 from pytest_agentbench.packs.mcp_bench.judge_wording import Axis, Wording
@@ -54,7 +54,7 @@ def evidence(case: Case, artifact: RunArtifact, wording: Wording) -> Parts:
     yield from _task(case, wording)
     yield wording.solution
     output = artifact.final_output
-    yield wording.no_solution if output is None else Block(wording.labels["solution"], clipped(output, MAX_OUTPUT))
+    yield wording.no_solution if output is None else Block(wording.labels["solution"], clip_middle(output, MAX_OUTPUT))
     yield from _execution(artifact, wording)
     yield from _tools(artifact, wording)
 
@@ -69,7 +69,7 @@ def _task(case: Case, wording: Wording) -> Parts:
     task = case.part(McpTask)
     yield wording.task
     for message in (*case.messages, *case.turns):
-        yield Block(wording.labels[message.role], clipped(message.content, MAX_MESSAGE))
+        yield Block(wording.labels[message.role], clip_middle(message.content, MAX_MESSAGE))
     detailed = task.detailed if task is not None else None
     if not detailed:
         yield wording.concrete_missing
@@ -77,10 +77,10 @@ def _task(case: Case, wording: Wording) -> Parts:
         yield wording.concrete_given
     else:
         yield wording.concrete
-        yield Block(wording.labels["concrete"], clipped(detailed, MAX_MESSAGE))
+        yield Block(wording.labels["concrete"], clip_middle(detailed, MAX_MESSAGE))
     if task is not None and task.dependency_analysis:
         yield wording.analysis
-        yield Block(wording.labels["analysis"], clipped(task.dependency_analysis, MAX_MESSAGE))
+        yield Block(wording.labels["analysis"], clip_middle(task.dependency_analysis, MAX_MESSAGE))
 
 
 def _execution(artifact: RunArtifact, wording: Wording) -> Parts:
@@ -90,7 +90,9 @@ def _execution(artifact: RunArtifact, wording: Wording) -> Parts:
     if artifact.status != "success":
         yield wording.ended_early.format(status=artifact.status)
     if artifact.error is not None:
-        yield Block(wording.labels["problem"], clipped(without_identity(artifact.error.message, artifact), MAX_EVENT))
+        yield Block(
+            wording.labels["problem"], clip_middle(without_identity(artifact.error.message, artifact), MAX_EVENT)
+        )
     yield wording.side_by_side if calls else wording.no_calls
     rounds_and_blocks = _activity(artifact, wording)
     first, last = ends_within([block for _, block in rounds_and_blocks], MAX_ACTIVITY, _DELIMITERS)
@@ -121,13 +123,15 @@ def _activity(artifact: RunArtifact, wording: Wording) -> list[tuple[int, Block]
             call_number += 1
             numbers[event.call_id] = call_number
             label = wording.labels["call"].format(number=call_number)
-            shown.append((round_number, Block(label, clipped(f"{event.name}\n{_arguments(event)}", limit))))
+            shown.append((round_number, Block(label, clip_middle(f"{event.name}\n{_arguments(event)}", limit))))
         elif isinstance(event, ToolResultEvent):
             label = wording.labels["error" if event.is_error else "result"]
             label = label.format(number=numbers.get(event.call_id, "?"))
-            shown.append((round_number, Block(label, clipped(event.content, limit))))
+            shown.append((round_number, Block(label, clip_middle(event.content, limit))))
         elif isinstance(event, MessageEvent):
-            shown.append((round_number, Block(wording.labels["message"], clipped(event.content, min(limit, MAX_SAID)))))
+            shown.append(
+                (round_number, Block(wording.labels["message"], clip_middle(event.content, min(limit, MAX_SAID))))
+            )
     return shown
 
 
@@ -155,7 +159,7 @@ def _tools(artifact: RunArtifact, wording: Wording) -> Parts:
     limit = max(MIN_DESCRIPTION, min(MAX_DESCRIPTION, MAX_TOOLS // len(names)))
     lines = [_tool_line(str(name), str(descriptions.get(name) or ""), limit) for name in names]
     yield wording.tools.format(count=len(names))
-    yield Block(wording.labels["tools"], clipped("\n".join(lines), 2 * MAX_TOOLS))
+    yield Block(wording.labels["tools"], clip_middle("\n".join(lines), 2 * MAX_TOOLS))
 
 
 def _tool_line(name: str, description: str, limit: int) -> str:
@@ -217,11 +221,11 @@ def tool_use_messages(
     """From an iteration's number to its system and its user message; secrets are removed by `redact`."""
     wording = WORDINGS[profile.mcp_tasks.language]
     shown = [_redacted(part, redact) for part in evidence(case, artifact, wording)]
-    boundary = boundary_of(shown)
+    boundary = compute_boundary(shown)
     contract = wording.how_to_read.replace("{boundary}", boundary)
     system = redact(f"{profile.system_prompt or wording.role}\n\n{contract}")
     anchors = anchor_lines(profile)
-    before = rendered([wording.stance, *([wording.anchors, *redact(anchors)] if anchors else ()), *shown], boundary)
+    before = render_parts([wording.stance, *([wording.anchors, *redact(anchors)] if anchors else ()), *shown], boundary)
 
     def messages(iteration: int) -> list[dict[str, str]]:
         order = shuffled(wording.rubric, profile.mcp_tasks.shuffle, case.case_id, iteration)

@@ -14,8 +14,15 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 
 from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ProviderError, UnavailableError
-from pytest_agentbench.models.prompts import Block, TokenCounter, clipped
-from pytest_agentbench.models.replies import ChatReply, InvalidReply, ReplyPart, ToolCall, as_form, json_object
+from pytest_agentbench.models.prompts import Block, TokenCounter, clip_middle
+from pytest_agentbench.models.replies import (
+    ChatReply,
+    InvalidReply,
+    ReplyPart,
+    ToolCall,
+    read_json_object,
+    validate_form,
+)
 from pytest_agentbench.packs.mcp_bench.planner_prompts import Parts, Prompts
 from pytest_agentbench.packs.mcp_bench.planner_settings import PLANNER, PlannerSettings
 from pytest_agentbench.packs.mcp_bench.planner_wording import Wording
@@ -66,9 +73,9 @@ def parse_plan(text: str) -> Plan:
     Where `should_continue` is false, also as a text, the tools beside it are not even looked at. Raises InvalidReply
     with everything that is wrong.
     """
-    found = json_object(text, embedded_keys=("should_continue", "planned_tools"))
-    decision = as_form(found, _Decision)
-    calls = tuple(as_form(found, _Calls).planned_tools) if decision.should_continue else ()
+    found = read_json_object(text, embedded_keys=("should_continue", "planned_tools"))
+    decision = validate_form(found, _Decision)
+    calls = tuple(validate_form(found, _Calls).planned_tools) if decision.should_continue else ()
     return Plan(decision.reasoning, calls)
 
 
@@ -361,7 +368,7 @@ def _read(reply: ChatReply, said: Wording, tokens: int) -> tuple[Plan | None, li
 
 def _asked_again(reply: ChatReply, what_is_wrong: str) -> list[dict[str, str]]:
     """The refused reply, and why it is refused."""
-    quoted = clipped(reply.content or "(an empty reply)", _QUOTED_REPLY)
+    quoted = clip_middle(reply.content or "(an empty reply)", _QUOTED_REPLY)
     return [{"role": "assistant", "content": quoted}, {"role": "user", "content": what_is_wrong}]
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_agentbench.models.prompts import Block, boundary_of, rendered
+from pytest_agentbench.models.prompts import Block, compute_boundary, render_parts
 from pytest_agentbench.packs.mcp_bench.planner_chinese import CHINESE
 from pytest_agentbench.packs.mcp_bench.planner_english import ENGLISH
 from pytest_agentbench.packs.mcp_bench.planner_wording import Wording
@@ -24,7 +24,7 @@ class Prompts:
         self.wording = WORDINGS[language]
         self._task: Parts = [self.wording.task, Block(self.wording.task_label, _task_text(messages))]
         self._tools: Parts = [self.wording.tools, Block(self.wording.tools_label, "\n".join(map(_tool_line, tools)))]
-        self._boundary = boundary_of([*self._tools, *self._task])
+        self._boundary = compute_boundary([*self._tools, *self._task])
 
     def plan(self, number: int, max_rounds: int, information: Parts) -> list[dict[str, str]]:
         """The request for the plan of round `number`."""
@@ -55,7 +55,7 @@ class Prompts:
 
     def plain(self, parts: Parts) -> str:
         """Parts as the text that a request shows of them."""
-        return rendered(parts, self._boundary)
+        return render_parts(parts, self._boundary)
 
     def _known(self, information: Parts) -> Parts:
         return [self.wording.information, *(information or [self.wording.nothing_known])]

@@ -216,9 +216,9 @@ class ModelRelay:
             refusal = _refusal_of(failure)
             if stream is None or not stream.begun:
                 raise refusal
-            await stream.refusal(refusal.body("agentbench_error"))
+            await stream.send_refusal(refusal.body("agentbench_error"))
         elif stream is not None:
-            await stream.completion(_completion(asking.result()), request.get("stream_options"))
+            await stream.send_completion(_completion(asking.result()), request.get("stream_options"))
         else:
             await send_json(send, 200, _completion(asking.result()))
 

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.asking import JudgeReply, Send, ask, chat_sender, numbered_options, request_key
-from pytest_agentbench.models.prompts import Block, boundary_of, rendered
-from pytest_agentbench.models.replies import InvalidReply, ReplyPart, as_form, invalid, json_object
+from pytest_agentbench.models.prompts import Block, compute_boundary, render_parts
+from pytest_agentbench.models.replies import (
+    InvalidReply,
+    ReplyPart,
+    make_invalid_reply,
+    read_json_object,
+    validate_form,
+)
 from pytest_agentbench.packs.research.records import Language
 from pytest_agentbench.packs.research.wording.chinese import CHINESE
 from pytest_agentbench.packs.research.wording.english import ENGLISH
@@ -35,11 +41,11 @@ def stage_messages(language: Language, task: str, **material: str) -> list[dict[
     """A system and a user message. `material` is by the names of the wording's labels, in their order."""
     wording = WORDINGS[language]
     blocks = [Block(wording.labels[name], text) for name, text in material.items()]
-    boundary = boundary_of(blocks)
+    boundary = compute_boundary(blocks)
     system = f"{wording.role}\n\n{wording.how_to_read.replace('{boundary}', boundary)}"
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": f"{rendered(blocks, boundary)}\n\n{task}"},
+        {"role": "user", "content": f"{render_parts(blocks, boundary)}\n\n{task}"},
     ]
 
 
@@ -61,7 +67,7 @@ def listed(**properties: dict[str, Any]) -> dict[str, Any]:
 
 def parts(text: str, names: Iterable[str], form: type[P]) -> dict[str, P]:
     """The reply's object of each name, as a `form`. Raises InvalidReply with all that is wrong with any of them."""
-    found = json_object(text)
+    found = read_json_object(text)
     read: dict[str, P] = {}
     problems: list[str] = []
     for name in names:
@@ -69,11 +75,11 @@ def parts(text: str, names: Iterable[str], form: type[P]) -> dict[str, P]:
             problems.append(f"{name}: missing, expected an object with reason and score")
             continue
         try:
-            read[name] = as_form(found[name], form)
+            read[name] = validate_form(found[name], form)
         except InvalidReply as error:
             problems += [f"{name}.{problem}" for problem in error.problems]
     if problems:
-        raise invalid(problems)
+        raise make_invalid_reply(problems)
     return read
 
 

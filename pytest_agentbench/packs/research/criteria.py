@@ -48,7 +48,7 @@ from pytest_agentbench.packs.research.records import (
     RowId,
 )
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
-from pytest_agentbench.store.output_files import rows_text, write_text
+from pytest_agentbench.store.output_files import format_rows, write_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.packs.research.call import Call
@@ -266,12 +266,12 @@ class CriteriaFile:
             key = prompt_key(row.value.prompt) if isinstance(row, GoodRow) else None
             there = known.get(key) if key is not None else None
             if isinstance(result, RaceCriteria) and (there is None or _said(there) != result):
-                written.append(rows_text([result.model_dump()]))
+                written.append(format_rows([result.model_dump()]))
                 replaced += [label(row)] * (there is not None)
             elif there is not None:
                 written.append(f"{there}\n")
             elif isinstance(result, AgentbenchError):
-                written.append(rows_text([failed_row(row, ERROR, result)]))
+                written.append(format_rows([failed_row(row, ERROR, result)]))
             if key is not None and (there is not None or result is not None):
                 placed.add(key)
         others = [f"{line}\n" for key, line in self.lines if key not in placed]

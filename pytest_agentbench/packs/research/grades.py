@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from pytest_agentbench.models.pricing import Ledger
-from pytest_agentbench.models.prompts import clipped
+from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.packs.research.business_report.figures import PoetRow
 from pytest_agentbench.packs.research.config import PoetConfig
 from pytest_agentbench.packs.research.efficiency import EfficiencyScore
@@ -221,11 +221,11 @@ def evidence(
         statements=tuple(statements[:_MOST_STATEMENTS]),
         statements_left_out=max(0, len(statements) - _MOST_STATEMENTS),
         strategic={
-            name: (score, clipped(strategic.score_reasons.get(name, ""), _LONGEST))
+            name: (score, clip_middle(strategic.score_reasons.get(name, ""), _LONGEST))
             for name, score in (strategic.scores if strategic is not None else {}).items()
         },
         knowledge=tuple(
-            (clipped(each.text, _LONGEST), each.quality) for each in (strategic.created if strategic else ())
+            (clip_middle(each.text, _LONGEST), each.quality) for each in (strategic.created if strategic else ())
         ),
         summary=found.poet.model_dump(mode="json") if found.poet is not None else None,
         config=config.model_dump(mode="json", exclude_defaults=True),
@@ -242,10 +242,10 @@ def _criteria(found: Found) -> Iterator[CriterionScore]:
         for each in scored:
             yield CriterionScore(
                 dimension=name,
-                criterion=clipped(each.criterion, _LONGEST),
+                criterion=clip_middle(each.criterion, _LONGEST),
                 target=each.target,
                 reference=each.reference,
-                analysis=clipped(each.analysis, _LONGEST),
+                analysis=clip_middle(each.analysis, _LONGEST),
             )
 
 
@@ -253,5 +253,5 @@ def _statements(found: Found) -> Iterator[CitedStatement]:
     fact = found.score("fact")
     for url, page in (fact.pages if fact is not None else {}).items():
         for verdict in page.validate_res or ():
-            text = clipped(page.facts[verdict.idx], _LONGEST)
-            yield CitedStatement(url=clipped(url, _LONGEST), fact=text, label=verdict.result)
+            text = clip_middle(page.facts[verdict.idx], _LONGEST)
+            yield CitedStatement(url=clip_middle(url, _LONGEST), fact=text, label=verdict.result)

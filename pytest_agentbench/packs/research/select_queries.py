@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, StrictFloat, StrictInt, StringConstraint
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.verdicts import structured
-from pytest_agentbench.models.replies import ReplyPart, as_form, json_object
+from pytest_agentbench.models.replies import ReplyPart, read_json_object, validate_form
 from pytest_agentbench.packs.research.asking import (
     PROMPT_VERSION,
     TEXT,
@@ -261,7 +261,7 @@ async def score_query(
 
 def _parse(text: str) -> tuple[dict[str, _Score], Classification]:
     found = parts(text, (each.letter for each in QUERY_DIMENSIONS), _Score)
-    told = as_form(json_object(text), _Classification)
+    told = validate_form(read_json_object(text), _Classification)
     return (
         {each.key: found[each.letter] for each in QUERY_DIMENSIONS},
         Classification(domain=told.domain or None, complexity_level=told.complexity_level),

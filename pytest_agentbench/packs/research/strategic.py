@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints
 
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.judging.verdicts import structured
-from pytest_agentbench.models.replies import ReplyPart, invalid, read_json
+from pytest_agentbench.models.replies import ReplyPart, make_invalid_reply, read_json
 from pytest_agentbench.packs.research.arithmetic import (
     STRATEGIC_LOWEST,
     STRATEGIC_SCORES,
@@ -125,7 +125,7 @@ async def confirm_reuse(
         reused = dict.fromkeys(read_json(text, _Reuse).reused)
         unknown = [each for each in reused if each not in by_id]
         if unknown:
-            raise invalid([f"reused: there is no known unit {each!r}" for each in unknown])
+            raise make_invalid_reply([f"reused: there is no known unit {each!r}" for each in unknown])
         return [by_id[each] for each in reused]
 
     return await asking(REUSE_STAGE, case_id, messages, _REUSE_FORMAT, parse, version=PROMPT_VERSION)

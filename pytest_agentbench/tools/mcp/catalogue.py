@@ -37,13 +37,13 @@ CATALOGUES = "mcp/catalogues"
 _FORMAT = 1
 """Part of every definition: raised when what is kept changes its meaning."""
 
-_WRITTEN = (".log", ".db", ".db3", ".sqlite", ".sqlite3")
+_WRITTEN_SUFFIXES = (".log", ".db", ".db3", ".sqlite", ".sqlite3")
 
 _logger = logging.getLogger(__name__)
 
 
 class CatalogueKey(NamedTuple):
-    """What a listing is kept by: digests of a server's definition and of its program; None: that is not here now."""
+    """The key of a listing: digests of a server's definition and of its program; None: that is not here now."""
 
     definition: str
     program: str | None
@@ -57,7 +57,7 @@ class _Kept(Record):
 
 
 class Catalogues:
-    """What servers listed, in a folder that later sessions read too. For one event loop."""
+    """Listings of servers, in a folder that later sessions read too. For one event loop."""
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
         self._folder, self._redactor = folder, redactor
@@ -65,12 +65,17 @@ class Catalogues:
         self._asked: dict[CatalogueKey, asyncio.Future[McpServerError | None]] = {}
 
     def get(self, key: CatalogueKey) -> Listing | None:
-        """The listing; None where there is none, or its file is broken. A program that is not here has not changed."""
+        """Return the listing; None where there is none, or its file is broken. A program that is not here has not
+        changed.
+        """
         kept = self._kept.get(key.definition) or self._read(key.definition)
         return kept.listing if kept is not None and key.program in (kept.program, None) else None
 
     def put(self, key: CatalogueKey, listing: Listing) -> Listing:
-        """Keeps a listing, as it is then offered: without secrets. Where it cannot be written it is kept in memory."""
+        """Store a listing and return it as it is then offered: without secrets.
+
+        Where it cannot be written it is kept in memory.
+        """
         kept = _Kept(program=key.program, listing=listing)
         document = json.dumps(self._redactor.value(kept.model_dump()))
         self._kept[key.definition] = kept = _Kept.model_validate_json(document)
@@ -89,20 +94,20 @@ class Catalogues:
         return self._kept.setdefault(definition, kept)
 
     async def listing(self, key: CatalogueKey, ask: Callable[[], Awaitable[Listing]]) -> Listing:
-        """The listing, by `ask` where it is not kept yet: of all that want it at the same time, one asks.
+        """Return the listing, by `ask` where it is not kept yet: of all that want it at once, one asks.
 
         Raises McpServerError where that fails.
         """
         while (kept := self.get(key)) is None:
             asked = self._asked.get(key)
             if asked is None:
-                return await self._ask(key, ask)
+                return await self._ask_once(key, ask)
             error = await asyncio.shield(asked)
             if error is not None:
                 raise McpServerError(str(error)) from error
         return kept
 
-    async def _ask(self, key: CatalogueKey, ask: Callable[[], Awaitable[Listing]]) -> Listing:
+    async def _ask_once(self, key: CatalogueKey, ask: Callable[[], Awaitable[Listing]]) -> Listing:
         answer = self._asked[key] = asyncio.get_running_loop().create_future()
         failed = None
         try:
@@ -122,30 +127,30 @@ class CataloguedServer:
         self._connection, self._catalogues, self._key = connection, catalogues, key
 
     async def listing(self) -> Listing:
-        """As ToolServer says."""
-        return await self._catalogues.listing(self._key, self._listed)
+        """Implement `ToolServer`."""
+        return await self._catalogues.listing(self._key, self._ask_server)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
-        """As ToolServer says."""
-        await _library()
+        """Implement `ToolServer`."""
+        await _import_library()
         try:
             result = await self._connection.call(tool, arguments, seconds)
         except McpCallError:
-            await self._renew()
+            await self._renew_listing()
             raise
-        await self._renew()
+        await self._renew_listing()
         return result
 
     async def close(self) -> None:
-        """As ToolServer says."""
+        """Implement `ToolServer`."""
         await self._connection.close()
 
-    async def _listed(self) -> Listing:
-        await _library()
+    async def _ask_server(self) -> Listing:
+        await _import_library()
         return await self._connection.listing()
 
-    async def _renew(self) -> None:
-        """Lists its tools again, for runs to come, where what has started is not the version of the catalogue."""
+    async def _renew_listing(self) -> None:
+        """List its tools again, for runs to come, where what has started is not the version of the catalogue."""
         version, kept = self._connection.version, self._catalogues.get(self._key)
         if version is None or kept is None or version == kept.server_version:
             return
@@ -155,14 +160,16 @@ class CataloguedServer:
             _logger.warning("the tools of its version %s are not known: %s", version, error)
 
 
-async def _library() -> None:
-    """Imports the library off the event loop: it takes half a second, in which other runs go on."""
+async def _import_library() -> None:
+    """Import the library off the event loop: it takes half a second, in which other runs go on."""
     if "mcp" not in sys.modules:
         await asyncio.to_thread(importlib.import_module, "pytest_agentbench.tools.mcp.session")
 
 
-def catalogue_key(name: str, server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, str]) -> CatalogueKey:
-    """All that can change what a server lists: its name and definition, its program, files among its arguments.
+def make_catalogue_key(
+    name: str, server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, str]
+) -> CatalogueKey:
+    """Return the key of all that can change a server's listing: its name, definition, program and files.
 
     `spec` is where its program runs, None for a server that has none. What is in an image is known by the image's name.
     """
@@ -173,16 +180,17 @@ def catalogue_key(name: str, server: McpServer, spec: SandboxSpec | None, enviro
         "environment": {name: environ.get(name) for name in server.env_from},
         "sandbox": None if spec is None else [spec.kind, spec.image, spec.network],
     }
-    return CatalogueKey(_digest(definition), _program(server, spec, environ))
+    return CatalogueKey(_digest(definition), _digest_program(server, spec, environ))
 
 
-def argument_files(server: McpServer) -> list[str]:
-    """The files among its arguments: scripts, settings, data; not logs and databases, which the server itself writes.
+def list_argument_files(server: McpServer) -> list[str]:
+    """Return the files among a server's arguments: scripts, settings, data.
 
-    Paths are absolute. What a server without a `cwd` names by a relative path is the run's own.
+    Paths are absolute. Logs and databases, which the server itself writes, are left out; what a server without a `cwd`
+    names by a relative path is the run's own.
     """
     paths = (os.path.join(server.cwd or "", argument) for argument in server.args)
-    return [path for path in paths if os.path.isabs(path) and not path.endswith(_WRITTEN) and _is_file(path)]
+    return [path for path in paths if os.path.isabs(path) and not path.endswith(_WRITTEN_SUFFIXES) and _is_file(path)]
 
 
 def _is_file(path: str) -> bool:
@@ -192,28 +200,29 @@ def _is_file(path: str) -> bool:
         return False
 
 
-def _program(server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, str]) -> str | None:
-    """What changes with the program and the files that it is started with; None where there is no such program."""
+def _digest_program(server: McpServer, spec: SandboxSpec | None, environ: Mapping[str, str]) -> str | None:
+    """Return a digest of the program and the files that it is started with; None where there is no such program."""
     if server.command is None or spec is None:
         return _digest([])
-    files = [_stamp(path) for path in argument_files(server)]
+    files = [_stamp_file(path) for path in list_argument_files(server)]
     if spec.kind == "docker":
         return _digest(files)
     by_path = os.path.join(server.cwd or "", server.command) if os.path.dirname(server.command) else server.command
     found = shutil.which(by_path, path=environ.get("PATH"))
-    return None if found is None else _digest([_stamp(found), *files])
+    return None if found is None else _digest([_stamp_file(found), *files])
 
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _stamp(path: str) -> list[Any] | None:
-    """What changes with a file's content; None where it is gone."""
+def _stamp_file(path: str) -> list[Any] | None:
+    """Return what changes with a file's content; None where it is gone."""
     try:
         status = os.stat(path)
     except OSError:
         return None
+    # Not its hash: data beside a server may have gigabytes, and every session would read them.
     return [path, status.st_size, status.st_mtime_ns]
 
 
@@ -225,10 +234,10 @@ class SessionServers:
         self._lives: dict[CatalogueKey, Lives] = {}
 
     def lives(self, key: CatalogueKey) -> Lives:
-        """Those of the server of that name and definition."""
+        """Return the lives of the server of that name and definition."""
         return self._lives.setdefault(key, Lives())
 
     async def close(self) -> None:
-        """Ends them all. Never raises; may be called twice."""
+        """End them all. Never raises; may be called twice."""
         await asyncio.gather(*(lives.end() for lives in self._lives.values()))
         await self.sandboxes.stop()

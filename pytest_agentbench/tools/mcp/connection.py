@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.errors import AgentbenchError, McpCallError, McpServerError
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.store.redaction import Redactor
-from pytest_agentbench.tools.mcp.launching import headers_of, secrets_of
+from pytest_agentbench.tools.mcp.launching import collect_secrets, expand_headers
 from pytest_agentbench.tools.mcp.servers import CallResult, Listing
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
@@ -66,7 +66,10 @@ class Connection:
         environ: Mapping[str, str],
         shared: Lives | None = None,
     ) -> None:
-        """`launch` starts its program; None for one that has an address only. `environ` fills in its headers."""
+        """Set up a connection; nothing is started yet.
+
+        `launch` starts its program; None for one that has an address only. `environ` fills in its headers.
+        """
         self._name, self._server, self._launch, self._environ = name, server, launch, environ
         self._is_shared = shared is not None
         self._lives = shared or Lives()
@@ -74,26 +77,28 @@ class Connection:
 
     @property
     def starts(self) -> int:
-        """How often its process was started."""
+        """Return how often the server's process was started."""
         return self._lives.starts
 
     @property
     def version(self) -> str | None:
-        """What the server says of its version; None where it has not started."""
+        """Return the version that the server says it has; None where it has not started."""
         return None if self._lives.session is None else self._lives.session.version
 
     async def listing(self) -> Listing:
-        """Its tools, as it says now. Raises McpServerError, SandboxError, and UnavailableError (see `launch`)."""
+        """Return the server's tools, as it says now. Raises McpServerError, SandboxError, and UnavailableError (see
+        `launch`).
+        """
         from mcp import MCPError
         from pydantic import ValidationError
 
         from pytest_agentbench.tools.mcp.session import describe_fault
         from pytest_agentbench.tools.mcp.transport import server_tools
 
-        session, client = await self._ready()
+        session, client = await self._ready_client()
         try:
             async with asyncio.timeout(LIST_SECONDS):
-                described = await _described(client)
+                described = await _list_all_tools(client)
         except TimeoutError:
             raise session.error(f"it gave no list of its tools within {LIST_SECONDS:g} s") from None
         except MCPError as error:
@@ -111,44 +116,45 @@ class Connection:
         )
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
-        """What a tool answers to these arguments; `tool` is the server's own name of it.
+        """Return what a tool answers to these arguments; `tool` is the server's own name of it.
 
         Raises McpCallError for what fails this call alone: the server does not start, dies, takes more than `seconds`,
         knows no such tool, or answers with more than 16 MiB. The words are for the agent.
         """
-        _sendable(tool, arguments)
+        _require_sendable(tool, arguments)
         try:
-            session, client = await self._ready()
+            session, client = await self._ready_client()
         except AgentbenchError as error:
             raise McpCallError(str(error)) from error
-        return await self._called(session, client, tool, dict(arguments), seconds)
+        return await self._send_call(session, client, tool, dict(arguments), seconds)
 
     async def close(self) -> None:
-        """End it, unless others have it too. Calls that wait fail. Never raises; may be called twice."""
+        """End the server, unless others have it too. Calls that wait fail. Never raises; may be called twice."""
         if not self._is_shared:
             await self._lives.end()
 
-    def _ending(self) -> str:
-        """What to say of a call that its server did not outlive."""
+    def _describe_ending(self) -> str:
+        """Return the message for a call that its server did not outlive."""
         if self._lives.is_closed:
             return f"{self._name} was closed before it had answered"
         if len(self._deaths) < _MAX_DEATHS:
             return f"{self._name} ended before it had answered; the next call starts it again"
-        return f"{self._name} ended before it had answered; it is {self._no_more()}"
+        return f"{self._name} ended before it had answered; it is {self._describe_retirement()}"
 
-    def _no_more(self) -> str:
+    def _describe_retirement(self) -> str:
         return "called no more" if self._is_shared else "not started again"
 
-    async def _ready(self) -> tuple[ServerSession, Client]:
-        """The session that is under way, or a new one, once the server has answered."""
-        session = await self._current()
+    async def _ready_client(self) -> tuple[ServerSession, Client]:
+        """Return the session that is under way, or a new one, once the server has answered."""
+        session = await self._current_session()
         try:
             return session, await session.client()
         except AgentbenchError:
             self._deaths.add(session)
             raise
 
-    async def _current(self) -> ServerSession:
+    async def _current_session(self) -> ServerSession:
+        # Two calls that meet a dead server at once must not start it twice.
         async with self._lives.changing:
             session = self._lives.session
             if session is not None and session.ended.is_set():
@@ -160,31 +166,32 @@ class Connection:
                 raise McpServerError(f"MCP server {self._name} was closed")
             if len(self._deaths) >= _MAX_DEATHS:
                 how = "in two calls of this run" if self._is_shared else "twice"
-                raise McpServerError(f"MCP server {self._name} ended {how}: it is {self._no_more()}")
+                raise McpServerError(f"MCP server {self._name} ended {how}: it is {self._describe_retirement()}")
             if self._lives.session is None:
-                self._lives.session = self._begun()
+                self._lives.session = self._make_session()
             return self._lives.session
 
-    def _begun(self) -> ServerSession:
+    def _make_session(self) -> ServerSession:
         from pytest_agentbench.tools.mcp.session import ServerSession, Way
 
-        headers = headers_of(self._server, self._environ)
-        launch = None if self._launch is None else self._started
+        headers = expand_headers(self._server, self._environ)
+        launch = None if self._launch is None else self._start_process
         return ServerSession(Way(self._name, launch, self._server.url, headers, self._hide))
 
-    async def _started(self) -> Process:
+    async def _start_process(self) -> Process:
         assert self._launch is not None
         process = await self._launch()
         self._lives.starts += 1
         return process
 
     def _hide(self, text: str) -> str:
-        secrets = secrets_of(self._server, self._environ)
+        secrets = collect_secrets(self._server, self._environ)
+        # Only this server's own secrets: the session's redactor does not know the values that its headers are made of.
         redactor = Redactor(secrets)
         redactor.know(secrets)
         return redactor.text(text)
 
-    async def _called(
+    async def _send_call(
         self, session: ServerSession, client: Client, tool: str, arguments: dict[str, Any], seconds: float | None
     ) -> CallResult:
         from mcp import MCPError
@@ -192,13 +199,13 @@ class Connection:
         from pydantic import ValidationError
 
         from pytest_agentbench.tools.mcp.session import describe_fault
-        from pytest_agentbench.tools.mcp.transport import call_result
+        from pytest_agentbench.tools.mcp.transport import read_call_result
 
         limit = seconds or self._server.timeout_seconds or CALL_SECONDS
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
         try:
             async with asyncio.timeout(limit):
-                result = await client.session.send_request(request, _results())
+                result = await client.session.send_request(request, _result_adapter())
         except TimeoutError:
             raise McpCallError(f"{self._name} did not answer within {limit:g} s") from None
         except ValidationError as error:
@@ -209,14 +216,14 @@ class Connection:
             if not session.ended.is_set():
                 raise McpCallError(error.message) from error
             self._deaths.add(session)
-            raise McpCallError(self._ending()) from error
+            raise McpCallError(self._describe_ending()) from error
         if not isinstance(result, CallToolResult):
             raise McpCallError(f"{self._name} asks for input, and nobody is there to give it")
-        return call_result(result)
+        return read_call_result(result)
 
 
-async def _described(client: Client) -> list[Any] | None:
-    """All tools as the server sent them; None where their list has no end."""
+async def _list_all_tools(client: Client) -> list[Any] | None:
+    """Return all tools as the server sent them; None where their list has no end."""
     from pytest_agentbench.tools.mcp.transport import RAW_TOOLS
 
     described: list[Any] = []
@@ -233,15 +240,15 @@ async def _described(client: Client) -> list[Any] | None:
 
 
 @cache
-def _results() -> TypeAdapter[CallToolResult | InputRequiredResult]:
+def _result_adapter() -> TypeAdapter[CallToolResult | InputRequiredResult]:
     from mcp_types import CallToolResult, InputRequiredResult
     from pydantic import TypeAdapter
 
     return TypeAdapter(CallToolResult | InputRequiredResult)
 
 
-def _sendable(tool: str, arguments: Mapping[str, Any]) -> None:
-    """Raises McpCallError for what no JSON can hold, such as half characters: over HTTP it would end the connection."""
+def _require_sendable(tool: str, arguments: Mapping[str, Any]) -> None:
+    """Raise McpCallError for what no JSON can hold, such as half characters: over HTTP it would end the connection."""
     try:
         json.dumps([tool, arguments], allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""How the programs of servers are started, and the sandboxes they run in, which agents must not see into."""
+"""Launching of servers' programs, and the sandboxes they run in, which agents must not see into."""
 
 from __future__ import annotations
 
@@ -25,78 +25,79 @@ _OWN_FOLDERS = ("/tmp/", f"{WORKSPACE}/")  # noqa: S108 - of a sandbox
 
 
 class Turns:
-    """Spreads starts of programs over turns of the event loop: each holds it up for some milliseconds."""
+    """Turns of the event loop over which starts of programs are spread: each holds it up for some milliseconds."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def next(self) -> None:
-        """Returns in a turn of the caller's own."""
+        """Return in a turn of the event loop that is the caller's own."""
         async with self._lock:
             await asyncio.sleep(0)
 
 
-def problem(server: McpServer, environ: Mapping[str, str], kind: SandboxKind = "local") -> str | None:
-    """What the server needs and does not find: a variable, its folder, its program. None where nothing is missing.
+def find_problem(server: McpServer, environ: Mapping[str, str], kind: SandboxKind = "local") -> str | None:
+    """Return what the server needs and does not find: a variable, its folder, its program. None where nothing is
+    missing.
 
     The programs of a container (`kind` docker) are those of its image: nobody knows them before it runs.
     """
     return next(_problems(server, environ, kind), None)
 
 
-def mounts_of(server: McpServer, kind: SandboxKind, environ: Mapping[str, str] = os.environ) -> tuple[Mount, ...]:
-    """What the server's sandbox must show it beside the workspace: its folder, and in bubblewrap its program."""
+def list_mounts(server: McpServer, kind: SandboxKind, environ: Mapping[str, str] = os.environ) -> tuple[Mount, ...]:
+    """Return what the server's sandbox must show it beside the workspace: its folder, in bubblewrap its program."""
     if server.command is None or kind == "local":
         return ()
-    folder = () if server.cwd is None else (Mount(Path(server.cwd), _folder(server.cwd, kind)),)
+    folder = () if server.cwd is None else (Mount(Path(server.cwd), _map_folder(server.cwd, kind)),)
     if kind == "docker":
         return folder
     try:
-        return (*_program(server, environ, kind).mounts, *folder)
+        return (*_find_program(server, environ, kind).mounts, *folder)
     except LookupError:  # which is the problem of whoever starts it
         return folder
 
 
 async def launch_server(server: McpServer, sandbox: Sandbox, environ: Mapping[str, str] = os.environ) -> Process:
-    """Start its program, in a sandbox that has the mounts of the server.
+    """Start the server's program, in a sandbox that has the mounts of the server.
 
     Raises SandboxError, and UnavailableError with the reason where something is missing that it needs.
     """
-    missing = problem(server, environ, sandbox.kind)
+    missing = find_problem(server, environ, sandbox.kind)
     if missing is not None:
         raise UnavailableError(missing)
-    program = _program(server, environ, sandbox.kind)
+    program = _find_program(server, environ, sandbox.kind)
     workspace = str(sandbox.workspace.path) if sandbox.kind == "local" else WORKSPACE
     environment = {"AGENTBENCH_WORKSPACE": workspace}
     if program.path:
         environment["PATH"] = os.pathsep.join(program.path)
     argv = [program.program, *server.args]
     if server.cwd is not None:
-        argv = ["/bin/sh", "-c", _IN_FOLDER, "sh", _folder(server.cwd, sandbox.kind), *argv]
-    return await sandbox.open(argv, environment={**environment, **_own(server, environ)}, stderr="apart")
+        argv = ["/bin/sh", "-c", _IN_FOLDER, "sh", _map_folder(server.cwd, sandbox.kind), *argv]
+    return await sandbox.open(argv, environment={**environment, **_own_variables(server, environ)}, stderr="apart")
 
 
-def variables_of(server: McpServer) -> list[str]:
-    """The names of this process's variables that the server gets."""
+def list_variables(server: McpServer) -> list[str]:
+    """Return the names of this process's variables that the server gets."""
     return [*server.env_from, *server.header_variables]
 
 
-def secrets_of(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
-    """Whatever the server is given and should not be shown, by some name: its variables and headers."""
+def collect_secrets(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return whatever the server is given and should not be shown, by some name: its variables and headers."""
     named = {name: environ[name] for name in server.header_variables if name in environ}
-    headers = {f"header {name}": value for name, value in headers_of(server, environ).items()}
-    return {**headers, **named, **_own(server, environ)}
+    headers = {f"header {name}": value for name, value in expand_headers(server, environ).items()}
+    return {**headers, **named, **_own_variables(server, environ)}
 
 
-def headers_of(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
-    """Its headers, with the values of the variables that they name; nothing for one that is not set."""
+def expand_headers(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the server's headers, with the values of the variables that they name; nothing for one that is not set."""
     return {
         name: VARIABLE.sub(lambda found: environ.get(found[1], ""), value) for name, value in server.headers.items()
     }
 
 
 def _problems(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> Iterator[str]:
-    for name in variables_of(server):
+    for name in list_variables(server):
         if name not in environ:
             yield f"the variable {name} is not set"
     if server.command is None:
@@ -104,13 +105,13 @@ def _problems(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) 
     if server.cwd is not None and not os.path.isdir(server.cwd):
         yield f"its folder {server.cwd} does not exist"
     try:
-        _program(server, environ, kind)
+        _find_program(server, environ, kind)
     except LookupError as error:
         yield str(error)
 
 
-def _program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> Shown:
-    """How its program is called. Raises LookupError where it is not to be had."""
+def _find_program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> Shown:
+    """Return how the server's program is called. Raises LookupError where it is not to be had."""
     command = server.command
     assert command is not None
     is_relative = os.sep in command and not os.path.isabs(command)
@@ -119,7 +120,7 @@ def _program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -
     file = os.path.join(server.cwd, command) if is_relative and server.cwd is not None else command
     path = environ.get("PATH")  # never what the file's own `env` says
     if kind == "bubblewrap":
-        moves = server.cwd is not None and _folder(server.cwd, kind) != server.cwd
+        moves = server.cwd is not None and _map_folder(server.cwd, kind) != server.cwd
         shown = shown_program(file, path, None if moves and not is_relative else server.cwd)
         return replace(shown, program=command) if is_relative else shown
     found = shutil.which(file, path=path)
@@ -128,18 +129,18 @@ def _program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -
     return Shown(found)
 
 
-def _folder(cwd: str, kind: SandboxKind) -> str:
-    """Where the server finds its folder: at the same place, or below /mnt where a sandbox has a folder of its own."""
+def _map_folder(cwd: str, kind: SandboxKind) -> str:
+    """Return where the server finds its folder: at the same place, or below /mnt where a sandbox has its own there."""
     own = kind != "local" and f"{os.path.normpath(cwd)}/".startswith(_OWN_FOLDERS)
     return f"/mnt{os.path.normpath(cwd)}" if own else cwd
 
 
-def _own(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
+def _own_variables(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
     return {**{name: environ[name] for name in server.env_from if name in environ}, **server.env}
 
 
-def sandbox_of(server: McpServer, profile: SandboxSettings) -> SandboxSettings:
-    """Where the server's program runs: as it says itself, else as the run profile does."""
+def choose_sandbox(server: McpServer, profile: SandboxSettings) -> SandboxSettings:
+    """Return where the server's program runs: as it says itself, else as the run profile does."""
     if server.sandbox is None:
         return profile
     return server.sandbox if isinstance(server.sandbox, SandboxSettings) else SandboxSettings(type=server.sandbox)
@@ -155,7 +156,7 @@ def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunP
     written = own is not None and server in (root.own_servers().get(name), profile.own_servers().get(name))
     command = server.command or ""
     is_placed = server.cwd is not None or os.path.isabs(command)
-    if is_placed and sandbox_of(server, profile.sandbox_settings).type != "docker":
+    if is_placed and choose_sandbox(server, profile.sandbox_settings).type != "docker":
         folder = own.real if written and own is not None else root.programs
         if problem := program_problem(command, server.cwd or root.real, folder):
             return f"command: {problem}"
@@ -163,39 +164,43 @@ def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunP
 
 
 def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: SandboxSettings) -> SandboxSpec | None:
-    """The sandbox of its program; None for a server that has only an address. Raises UnavailableError, ConfigError."""
+    """Return the sandbox of the server's program; None for a server that has only an address.
+
+    Raises UnavailableError, ConfigError.
+    """
     if server.command is None:
         return None
-    spec = sandboxes.spec(sandbox_of(server, profile))
+    spec = sandboxes.spec(choose_sandbox(server, profile))
     if server.url is not None and spec.kind != "local" and not (spec.kind == "bubblewrap" and spec.network):
         raise ConfigError(
             f"MCP server {name!r}: it is spoken to at {server.url}, which nothing in its sandbox ({spec.kind}) can "
             "serve; set its `sandbox: {type: bubblewrap, network: allow}`, or `sandbox: local`"
         )
-    return replace(spec, mounts=mounts_of(server, spec.kind))
+    return replace(spec, mounts=list_mounts(server, spec.kind))
 
 
 class ServerSandboxes:
     """The sandboxes of the servers that share a workspace: one for each spec, started with the first of its servers."""
 
     def __init__(self, sandboxes: Sandboxes, workspace: Callable[[], Workspace]) -> None:
-        """`workspace` gives the folder, made at first use."""
+        """Set up without starting any; `workspace` gives the folder, made at first use."""
         self._sandboxes, self._workspace = sandboxes, workspace
         self._started: dict[SandboxSpec, asyncio.Task[Sandbox]] = {}
 
     async def get(self, spec: SandboxSpec) -> Sandbox:
-        """The sandbox of that spec. Raises SandboxError and UnavailableError where it cannot be had."""
+        """Return the sandbox of that spec. Raises SandboxError and UnavailableError where it cannot be had."""
         started = self._started.get(spec)
         if started is None or (started.done() and started.exception() is not None):  # what failed then may work now
             starting = self._sandboxes.start(spec, self._workspace(), beside=True)
             started = self._started[spec] = asyncio.ensure_future(starting)
+        # Shielded: a run that gives up waiting must not cancel the start for the others that share the sandbox.
         return await asyncio.shield(started)
 
     async def stop(self) -> None:
-        """Ends them with all that runs in them. Never raises; may be called twice."""
-        await asyncio.gather(*map(_stopped, self._started.values()))
+        """End all sandboxes with what runs in them. Never raises; may be called twice."""
+        await asyncio.gather(*map(_stop_started, self._started.values()))
 
 
-async def _stopped(started: asyncio.Task[Sandbox]) -> None:
+async def _stop_started(started: asyncio.Task[Sandbox]) -> None:
     with suppress(AgentbenchError):  # it never started, which whoever asked for it was told
         await (await started).stop()

@@ -1,4 +1,4 @@
-"""MCP servers as a run sees them: what they list and answer, live or from a cassette, as tools beside the built-in ones."""
+"""MCP servers as a run sees them: live or from a cassette, their tools beside the built-in ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ServerTool(Record):
 
     @property
     def tool_id(self) -> str:
-        """`Server:tool`, by which cases, traces and reports call it."""
+        """Return `Server:tool`, by which cases, traces and reports call it."""
         return f"{self.server}:{self.name}"
 
 
@@ -40,7 +40,7 @@ class Listing(Record):
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a call came to, as text for a model to read. `is_error` is the server's own flag."""
+    """The result of a call, as text for a model to read. `is_error` is the server's own flag."""
 
     text: str
     is_error: bool = False
@@ -50,7 +50,7 @@ class ToolServer(Protocol):
     """A server as a run has it: a connection, or what stands before one."""
 
     async def listing(self) -> Listing:
-        """Its tools. Raises McpServerError where they are not to be had."""
+        """Return the server's tools. Raises McpServerError where they are not to be had."""
         ...
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
@@ -58,7 +58,7 @@ class ToolServer(Protocol):
         ...
 
     async def close(self) -> None:
-        """End it. Never raises; may be called twice."""
+        """End the server. Never raises; may be called twice."""
         ...
 
 
@@ -69,15 +69,15 @@ class UnavailableServer:
         self.reason = reason
 
     async def listing(self) -> Listing:
-        """Raises UnavailableError."""
+        """Raise UnavailableError with the reason."""
         raise UnavailableError(self.reason)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
-        """Raises UnavailableError."""
+        """Raise UnavailableError with the reason."""
         raise UnavailableError(self.reason)
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is nothing to end."""
 
 
 class RunServers:
@@ -89,32 +89,37 @@ class RunServers:
         tools: tuple[ServerTool, ...],
         ended: Callable[[], Awaitable[None]],
     ) -> None:
-        """`ended` is awaited once the servers have ended."""
+        """Hold the servers; `ended` is awaited once they have ended."""
         self.tools = tools
         self._servers = servers
         self._ended = ended
 
     def as_tools(self) -> list[Tool]:
-        """The tools as an agent calls them. The server looks at the arguments; what fails is the agent's to read."""
+        """Return the tools as an agent calls them. The server looks at the arguments; what fails is the agent's to
+        read.
+        """
         return [
             Tool(
                 tool.tool_id,
                 tool.description,
                 tool.input_schema,
-                partial(_call, self._servers[tool.server], tool.name),
+                partial(_call_tool, self._servers[tool.server], tool.name),
                 checks_arguments=False,
             )
             for tool in self.tools
         ]
 
     async def stop(self) -> None:
-        """End them all. Never raises; may be called twice."""
+        """End all servers. Never raises; may be called twice."""
         await asyncio.gather(*(server.close() for server in self._servers.values()))
         await self._ended()
 
 
 async def list_servers(servers: Mapping[str, ToolServer], ended: Callable[[], Awaitable[None]]) -> RunServers:
-    """The servers with their tools, listed side by side. Raises what the first one raises that fails, all ended."""
+    """Return the servers with their tools, listed side by side.
+
+    Where one fails, all are ended and the first one's error is raised.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             listings = [group.create_task(server.listing()) for server in servers.values()]
@@ -126,7 +131,7 @@ async def list_servers(servers: Mapping[str, ToolServer], ended: Callable[[], Aw
     return RunServers(servers, tuple(tool for task in listings for tool in task.result().tools), ended)
 
 
-async def _call(server: ToolServer, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+async def _call_tool(server: ToolServer, tool: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
     try:
         result = await server.call(tool, arguments)
     except (McpCallError, McpServerError) as error:
@@ -135,7 +140,7 @@ async def _call(server: ToolServer, tool: str, arguments: dict[str, Any], contex
 
 
 def cassette_server_name(name: str) -> str:
-    """Who is asked, in cassettes."""
+    """Return the name of a server in cassettes."""
     return f"mcp:{name}"
 
 
@@ -144,23 +149,23 @@ class TapedServer:
 
     def __init__(self, name: str, server: ToolServer, tape: Tape) -> None:
         self._asked, self._server, self._tape = cassette_server_name(name), server, tape
-        self._listing = _listing_form(name)
+        self._listing = _make_listing_form(name)
 
     async def listing(self) -> Listing:
-        """As ToolServer says."""
+        """Implement `ToolServer`."""
         return await self._tape.play(self._asked, {"method": "tools/list"}, self._server.listing, self._listing)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float | None = None) -> CallResult:
-        """As ToolServer says."""
+        """Implement `ToolServer`."""
         request = {"method": "tools/call", "tool": tool, "arguments": dict(arguments)}
         return await self._tape.play(self._asked, request, partial(self._server.call, tool, arguments, seconds), _CALL)
 
     async def close(self) -> None:
-        """As ToolServer says."""
+        """Implement `ToolServer`."""
         await self._server.close()
 
 
-def _listing_form(name: str) -> Form[Listing]:
+def _make_listing_form(name: str) -> Form[Listing]:
     def read(answer: Answer, seconds: float) -> Listing:
         head, *tools = answer.results or ({},)
         return Listing(
@@ -198,10 +203,13 @@ def _read_call(answer: Answer, seconds: float) -> CallResult:
     return CallResult(found.get("text", ""), is_error=found.get("is_error") == "true")
 
 
-def _refusal(error: Exception) -> Refusal | None:
-    """What fails a call and not the run; a server that cannot be started for it is no other failure to the agent."""
+def _keep_refusal(error: Exception) -> Refusal | None:
+    """Return what fails a call and not the run, None for anything else.
+
+    A server that cannot be started for a call is no other failure to the agent.
+    """
     failed = isinstance(error, McpCallError | McpServerError)
     return Refusal(code="mcp_call_error", message=str(error)) if failed else None
 
 
-_CALL: Form[CallResult] = Form(_write_call, _read_call, _refusal, lambda refusal: McpCallError(refusal.message))
+_CALL: Form[CallResult] = Form(_write_call, _read_call, _keep_refusal, lambda refusal: McpCallError(refusal.message))

@@ -20,28 +20,31 @@ from pydantic import ValidationError
 
 from pytest_agentbench.bounded.replies import bound_reply
 from pytest_agentbench.errors import McpServerError, SandboxError, UnavailableError
-from pytest_agentbench.models.tls import tls_context
-from pytest_agentbench.tools.mcp.transport import MAX_MESSAGE_BYTES, Messages, over_pipes
+from pytest_agentbench.models.connections import tls_context
+from pytest_agentbench.tools.mcp.transport import MAX_MESSAGE_BYTES, Messages, open_pipe_streams
 from pytest_agentbench.workspaces.sandboxes.base import Process
 
 _CONNECT_SECONDS = 10.0
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _DENIED = (401, 403)
 _UNKNOWN = 404
 _SESSION = "mcp-session-id"
 
 
 @asynccontextmanager
-async def over_http(url: str, headers: Mapping[str, str], ended: asyncio.Event) -> AsyncIterator[tuple[Messages, Any]]:
-    """The streams of a server at an address. `ended` is set when the connection is over."""
-    logging.getLogger("mcp.client.streamable_http").addFilter(_without_content)
+async def open_http_streams(
+    url: str, headers: Mapping[str, str], ended: asyncio.Event
+) -> AsyncIterator[tuple[Messages, Any]]:
+    """Yield the streams of a server at an address. `ended` is set when the connection is over."""
+    logging.getLogger("mcp.client.streamable_http").addFilter(_drop_content)
     async with (
         httpx2.AsyncClient(
+            # Unpacked answers have a size that can be bounded before they are read.
             headers={**headers, "Accept-Encoding": "identity"},
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),  # every call has a limit of its own
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             verify=tls_context(),
-            event_hooks={"response": [partial(_check, ended)]},
+            event_hooks={"response": [partial(_check_response, ended)]},
         ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (reads, writes),
     ):
@@ -49,28 +52,28 @@ async def over_http(url: str, headers: Mapping[str, str], ended: asyncio.Event) 
 
 
 async def wait_until_listening(url: str) -> None:
-    """Returns once something listens at the address."""
+    """Wait until something listens at the address."""
     found = urlsplit(url)
     port = found.port or (443 if found.scheme == "https" else 80)
     while True:
         try:
             _, writer = await asyncio.open_connection(found.hostname, port)
         except OSError:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         else:
             writer.close()
             await writer.wait_closed()
             return
 
 
-def _without_content(record: logging.LogRecord) -> bool:
-    """Whether a record of the library may be kept: its exceptions quote what the server sent."""
+def _drop_content(record: logging.LogRecord) -> bool:
+    """Return True after taking out of a record of the library what quotes the server: its exception."""
     record.exc_info = None
     return True
 
 
-async def _check(ended: asyncio.Event, response: httpx2.Response) -> None:
-    """Looks at an answer before its body is read. A session that the server does not know any more has ended."""
+async def _check_response(ended: asyncio.Event, response: httpx2.Response) -> None:
+    """Look at an answer before its body is read. A session that the server does not know any more has ended."""
     if response.status_code == _UNKNOWN and _SESSION in response.request.headers:
         ended.set()
     if response.status_code in _DENIED:
@@ -84,14 +87,14 @@ START_SECONDS = 30.0
 
 _END_SECONDS = 3.0
 _GRACE_SECONDS = 0.5
-_SAID_CHARACTERS = 4096
+_STDERR_CHARACTERS = 4096
 _CLIENT = Implementation(name="pytest-agentbench", version="1")
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a server is reached: a program to start, an address, or both.
+    """The way to a server: a program to start, an address, or both.
 
     `hide` takes secrets out of what the program says on its stderr.
     """
@@ -115,23 +118,25 @@ class ServerSession:
         self._way = way
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._process: Process | None = None
+        # In one task from start to end: anyio's cancel scopes, which the library opens, must be left by the task that
+        # entered them.
         self._task = asyncio.create_task(self._run())
 
     async def client(self) -> Client:
-        """The library's client, once the server has answered.
+        """Return the library's client, once the server has answered.
 
         Raises McpServerError where it did not, SandboxError and UnavailableError where it could not be started.
         """
         return await asyncio.shield(self._client)
 
     def error(self, reason: str) -> McpServerError:
-        """What is wrong with the server, with the end of what it wrote to stderr."""
+        """Return the error that says what is wrong with the server, with the end of what it wrote to stderr."""
         said = "" if self._process is None else self._way.hide(self._process.errors()).strip()
-        last = f"; the end of its stderr:\n{said[-_SAID_CHARACTERS:]}" if said else ""
+        last = f"; the end of its stderr:\n{said[-_STDERR_CHARACTERS:]}" if said else ""
         return McpServerError(f"MCP server {self._way.name}: {reason}{last}")
 
     async def end(self) -> None:
-        """End it, and see it gone. May be called twice."""
+        """End the server, and see it gone. May be called twice."""
         self.ended.set()
         if not self._client.done():
             self._fail(McpServerError(f"MCP server {self._way.name} was closed before it had started"))
@@ -144,33 +149,34 @@ class ServerSession:
                 if self._way.launch is not None:
                     self._process = await self._way.launch()
                 async with Client(self._streams(), mode="auto", cache=None, client_info=_CLIENT) as client:
+                    # The limit is for the start; the same block then stays open for the server's whole life.
                     limit.reschedule(None)
                     self.version = client.server_info.version if client.server_info else ""
                     self._client.set_result(client)
                     await self.ended.wait()
                     limit.reschedule(asyncio.get_running_loop().time() + _END_SECONDS)
         except Exception as error:  # noqa: BLE001  whatever it is, it is the end of this server
-            self._fail(self._explained(error))
+            self._fail(self._explain(error))
         finally:
             self.ended.set()
             await self._stop()
 
     @asynccontextmanager
     async def _streams(self) -> AsyncIterator[Any]:
-        """The way as a transport of the library's client."""
+        """Yield the way as a transport of the library's client."""
         way = self._way
         if way.url is None:
             assert self._process is not None
-            async with over_pipes(self._process, self.ended) as streams:
+            async with open_pipe_streams(self._process, self.ended) as streams:
                 yield streams
         elif self._process is None:
-            async with over_http(way.url, way.headers, self.ended) as streams:
+            async with open_http_streams(way.url, way.headers, self.ended) as streams:
                 yield streams
         else:
             async with asyncio.TaskGroup() as group:
-                watching = group.create_task(_watch(self._process))
+                watching = group.create_task(_watch_end(self._process))
                 await wait_until_listening(way.url)
-                async with over_http(way.url, way.headers, self.ended) as streams:
+                async with open_http_streams(way.url, way.headers, self.ended) as streams:
                     yield streams
                 watching.cancel()
 
@@ -179,14 +185,14 @@ class ServerSession:
             self._client.set_exception(error)
             self._client.exception()  # whoever asked may have gone
 
-    def _explained(self, error: BaseException) -> Exception:
+    def _explain(self, error: BaseException) -> Exception:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, SandboxError | UnavailableError):
             return type(error)(f"MCP server {self._way.name}: {error}")
-        return self.error(self._reason(error))
+        return self.error(self._describe_reason(error))
 
-    def _reason(self, error: BaseException) -> str:
+    def _describe_reason(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
             return f"it did not answer within {START_SECONDS:g} s of its start"
         if isinstance(error, MCPError) and self.ended.is_set():
@@ -206,7 +212,7 @@ class ServerSession:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_GRACE_SECONDS):
                         await self._process.end_input()
-                        await _end_of(self._process)
+                        await _read_to_end(self._process)
         finally:
             try:
                 await self._process.stop()
@@ -215,18 +221,18 @@ class ServerSession:
 
 
 def describe_fault(error: ValidationError) -> str:
-    """Where the first fault of an answer lies and what it is, without what was found there."""
+    """Return where the first fault of an answer lies and what it is, without what was found there."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-async def _watch(process: Process) -> None:
-    """Reads what the program of a server at an address writes. Raises McpServerError at its end."""
-    await _end_of(process)
+async def _watch_end(process: Process) -> None:
+    """Read what the program of a server at an address writes. Raises McpServerError at its end."""
+    await _read_to_end(process)
     raise McpServerError("its program has ended")
 
 
-async def _end_of(process: Process) -> None:
-    """Returns when it writes no more; what it writes till then is read and left."""
+async def _read_to_end(process: Process) -> None:
+    """Read, and drop, what a process writes until it writes no more."""
     while await process.read():  # noqa: ASYNC110  it waits for what is read
         await asyncio.sleep(0)

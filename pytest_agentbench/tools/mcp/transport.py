@@ -64,20 +64,20 @@ _LAST_ID = re.compile(rb",\s*" + _ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s
 
 
 class Lines:
-    """Cuts what a server writes into lines. A response that is too large becomes an error of its request."""
+    """A cutter of what a server writes into lines. A response that is too large becomes an error of its request."""
 
     def __init__(self) -> None:
         self._line, self._tail = bytearray(), bytearray()
 
     def cut(self, data: bytes) -> Iterator[bytes]:
-        """The lines that end in what came next."""
+        """Yield the lines that the next piece of output completes."""
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._add(end)
             line, tail = bytes(self._line), bytes(self._tail)
             self._line, self._tail = bytearray(), bytearray()
-            fault = TOO_LONG if tail else TOO_MANY_PARTS if _parts(line) > MAX_PARTS else None
-            yield line if fault is None else _refusal(line, tail, fault)
+            fault = TOO_LONG if tail else TOO_MANY_PARTS if _count_parts(line) > MAX_PARTS else None
+            yield line if fault is None else _make_refusal(line, tail, fault)
         self._add(rest)
 
     def _add(self, piece: bytes) -> None:
@@ -88,14 +88,16 @@ class Lines:
             del self._tail[:-_EDGE_BYTES]
 
 
-def _parts(line: bytes) -> int:
-    """How many lists and objects it may hold; more where it quotes some."""
+def _count_parts(line: bytes) -> int:
+    """Return how many lists and objects a line may hold; more where it quotes some."""
     return line.count(b"[") + line.count(b"{") if len(line) > MAX_PARTS else 0
 
 
-def _refusal(line: bytes, tail: bytes, fault: str) -> bytes:
-    """What stands for a line that is too large; nothing where its edges do not tell whose answer it is."""
+def _make_refusal(line: bytes, tail: bytes, fault: str) -> bytes:
+    """Return what stands for a line that is too large; nothing where its edges do not tell whose answer it is."""
     last = (line[-_EDGE_BYTES:] + tail)[-_EDGE_BYTES:]
+    # The id stands at one of the ends in every known server's answers; without it the call would wait for its time
+    # limit.
     found = _FIRST_ID.match(line[:_EDGE_BYTES]) or _LAST_ID.search(last)
     if found is None:
         return b""
@@ -103,39 +105,40 @@ def _refusal(line: bytes, tail: bytes, fault: str) -> bytes:
     return JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error).model_dump_json(exclude_unset=True).encode()
 
 
-def parsed(line: bytes) -> JSONRPCMessage | None:
-    """The message of a line; None where it holds none, or a notification, which has no id.
+def parse_line(line: bytes) -> JSONRPCMessage | None:
+    """Return the message of a line; None where it holds none, or a notification, which has no id.
 
     Half characters, as cut texts end in, are replaced.
     """
     if b'"jsonrpc"' not in line or b'"id"' not in line:
         return None
     try:
-        return jsonrpc_message_adapter.validate_python(_loaded(line), by_name=False)
+        return jsonrpc_message_adapter.validate_python(_load(line), by_name=False)
     except (ValueError, RecursionError):
         return None
 
 
-def _loaded(line: bytes) -> Any:
+def _load(line: bytes) -> Any:
     try:
         return from_json(line)
     except ValueError:
+        # Only now: the standard library replaces what is broken, and is five times slower.
         whole = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
         return from_json(whole.encode("utf-8", "replace"))
 
 
 class Items(Protocol):
-    """What messages come from: a stream of the library, or a generator."""
+    """The source of messages: a stream of the library, or a generator."""
 
     def __aiter__(self) -> AsyncIterator[SessionMessage | Exception]: ...
 
     async def aclose(self) -> None:
-        """Nothing more is read."""
+        """Stop reading."""
         ...
 
 
 class Messages:
-    """What a server sends, as the library's client reads it. `ended` is set when nothing more comes, or is read.
+    """The messages of a server, as the library's client reads them. `ended` is set when nothing more comes, or is read.
 
     Notifications are left out: nobody listens, and the library would start a task for each. Of a list of tools the
     library refuses all where it dislikes one, so it gets what it likes, and the list itself goes by RAW_TOOLS.
@@ -145,14 +148,14 @@ class Messages:
         self._items, self._ended = items, ended
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message. Raises anyio.EndOfStream after the last."""
+        """Return the next message. Raises anyio.EndOfStream after the last."""
         try:
             return await self.__anext__()
         except StopAsyncIteration:
             raise anyio.EndOfStream from None
 
     async def aclose(self) -> None:
-        """Nothing more is read."""
+        """Stop reading, and note that the server has ended."""
         self._ended.set()
         await self._items.aclose()
 
@@ -164,7 +167,7 @@ class Messages:
             if not isinstance(item, SessionMessage):
                 return item
             if isinstance(item.message, JSONRPCResponse) and isinstance(item.message.result.get("tools"), list):
-                item.message.result = _acceptable(item.message.result)
+                item.message.result = _make_acceptable(item.message.result)
             if not isinstance(item.message, JSONRPCNotification):
                 return item
         self._ended.set()
@@ -179,15 +182,15 @@ class Messages:
         await self.aclose()
 
 
-def _acceptable(result: dict[str, Any]) -> dict[str, Any]:
+def _make_acceptable(result: dict[str, Any]) -> dict[str, Any]:
     tools, meta = result["tools"], result.get("_meta")
     named = [tool for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
-    liked = [{"name": tool["name"], "inputSchema": _liked(tool.get("inputSchema"))} for tool in named]
+    liked = [{"name": tool["name"], "inputSchema": _make_likeable(tool.get("inputSchema"))} for tool in named]
     return {**result, "tools": liked, "_meta": {**(meta if isinstance(meta, dict) else {}), RAW_TOOLS: tools}}
 
 
-def _liked(schema: Any) -> dict[str, Any]:
-    """The schema where the library takes it for one, else that of any arguments."""
+def _make_likeable(schema: Any) -> dict[str, Any]:
+    """Return the schema where the library takes it for one, else that of any arguments."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or not isinstance(schema.get("$schema", ""), str):
         return {"type": "object"}
     properties, required = schema.get("properties") or {}, schema.get("required") or []
@@ -198,13 +201,16 @@ def _liked(schema: Any) -> dict[str, Any]:
 
 
 class Outbox:
-    """What the library's client sends, one line each. Written by a task of its own, so that lines are never cut off."""
+    """The messages that the library's client sends, one line each.
+
+    They are written by a task of its own, so that lines are never cut off.
+    """
 
     def __init__(self) -> None:
         self._lines: asyncio.Queue[bytes] = asyncio.Queue(_MAX_UNSENT)
 
     async def send(self, item: SessionMessage) -> None:
-        """Put it in the queue; waits where the server has not read what came before, which no notification is worth."""
+        """Queue a message; wait where the server has not read what came before, which no notification is worth."""
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         if not isinstance(item.message, JSONRPCNotification):
             await self._lines.put(line)
@@ -213,7 +219,7 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether the server has not read what came before."""
+        """Return whether the server has not read what came before."""
         return self._lines.full()
 
     async def write(self, process: Process, ended: asyncio.Event) -> None:
@@ -225,7 +231,7 @@ class Outbox:
             ended.set()
 
     async def aclose(self) -> None:
-        """Nothing more is sent."""
+        """Do nothing: the writing task ends with the streams."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -237,23 +243,25 @@ class Outbox:
 
 
 @asynccontextmanager
-async def over_pipes(process: Process, ended: asyncio.Event) -> AsyncIterator[tuple[Messages, Outbox]]:
-    """The streams of a server that is spoken to over its stdin and stdout. `ended` is set when that is over."""
+async def open_pipe_streams(process: Process, ended: asyncio.Event) -> AsyncIterator[tuple[Messages, Outbox]]:
+    """Yield the streams of a server that is spoken to over its stdin and stdout. `ended` is set when that is over."""
     outbox = Outbox()
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(outbox.write(process, ended))
         try:
-            yield Messages(_read(process, outbox), ended), outbox
+            yield Messages(_read_messages(process, outbox), ended), outbox
         finally:
             writing.cancel()
 
 
-async def _read(process: Process, outbox: Outbox) -> AsyncGenerator[SessionMessage]:
-    """The messages. Requests of a server that does not read the answers are left out: each would wait in a task."""
+async def _read_messages(process: Process, outbox: Outbox) -> AsyncGenerator[SessionMessage]:
+    """Yield the messages.
+    Requests of a server that does not read the answers are left out: each would wait in a task.
+    """
     lines = Lines()
     while data := await process.read():
         for number, line in enumerate(lines.cut(data), 1):
-            message = parsed(line)
+            message = parse_line(line)
             is_request = isinstance(message, JSONRPCRequest)
             if message is not None and not (is_request and outbox.is_full):
                 yield SessionMessage(message)
@@ -266,7 +274,7 @@ _logger = logging.getLogger(__name__)
 
 
 def server_tools(server: str, described: Iterable[Any]) -> tuple[ServerTool, ...]:
-    """The tools of a list as it came. What has no name is left out, and of two with one name the second.
+    """Return the tools of a list as it came. What has no name is left out, and of two with one name the second.
 
     A schema stays as it came, however wrong it is; where it is no object at all, any arguments will do.
     """
@@ -288,35 +296,35 @@ def server_tools(server: str, described: Iterable[Any]) -> tuple[ServerTool, ...
     return tuple(tools.values())
 
 
-def call_result(result: CallToolResult) -> CallResult:
-    """A result as text: its blocks, one below the other; its structured content where it has no blocks."""
-    text = "\n".join(map(_block, result.content))
+def read_call_result(result: CallToolResult) -> CallResult:
+    """Return a result as text: its blocks, one below the other; its structured content where it has no blocks."""
+    text = "\n".join(map(_render_block, result.content))
     if not result.content and result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
     return CallResult(text, is_error=result.is_error or False)
 
 
-def _block(block: ContentBlock) -> str:
+def _render_block(block: ContentBlock) -> str:
     match block:
         case TextContent():
             return block.text
         case ImageContent() | AudioContent():
-            return _binary(block.mime_type, block.data)
+            return _describe_binary(block.mime_type, block.data)
         case ResourceLink():
-            return "\n".join(_link(block))
+            return "\n".join(_render_link(block))
         case EmbeddedResource():
             held = block.resource
             if isinstance(held, BlobResourceContents):
-                return _binary(held.mime_type or "application/octet-stream", held.blob)
+                return _describe_binary(held.mime_type or "application/octet-stream", held.blob)
             return held.text
 
 
-def _link(link: ResourceLink) -> Iterator[str]:
+def _render_link(link: ResourceLink) -> Iterator[str]:
     yield f"{link.name}: {link.uri}"
     if link.description:
         yield link.description
 
 
-def _binary(mime_type: str, data: str) -> str:
-    """A note for what is no text; `data` is base64."""
+def _describe_binary(mime_type: str, data: str) -> str:
+    """Return a note for what is no text; `data` is base64."""
     return f"[{mime_type}, {len(data.rstrip('=')) * 3 // 4:,} bytes]"

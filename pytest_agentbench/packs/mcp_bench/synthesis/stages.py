@@ -13,8 +13,8 @@ from typing import Annotated
 from pydantic import Field
 
 from pytest_agentbench.judging.verdicts import structured
-from pytest_agentbench.models.prompts import Block, boundary_of, clipped, rendered
-from pytest_agentbench.models.replies import InvalidReply, ReplyPart, invalid, read_json
+from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
+from pytest_agentbench.models.replies import InvalidReply, ReplyPart, make_invalid_reply, read_json
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Generated, Kind, Language, Quality, Reason
 from pytest_agentbench.packs.mcp_bench.synthesis.chinese import CHINESE
 from pytest_agentbench.packs.mcp_bench.synthesis.english import ENGLISH
@@ -42,10 +42,10 @@ def request(wording: Wording, template: str, fillings: Mapping[str, Filling]) ->
             parts += fillings[piece]
         elif own := piece.removeprefix("\n").removesuffix("\n"):
             parts.append(own)
-    boundary = boundary_of(parts)
+    boundary = compute_boundary(parts)
     return [
         {"role": "system", "content": wording.system.replace("{boundary}", boundary)},
-        {"role": "user", "content": rendered(parts, boundary)},
+        {"role": "user", "content": render_parts(parts, boundary)},
     ]
 
 
@@ -65,8 +65,8 @@ def tools_block(catalogues: Sequence[Catalogue]) -> Block:
 
 def _told(tools: Sequence[ServerTool], limit: int) -> str:
     return "\n\n".join(
-        f"{tool.tool_id}\n{clipped(tool.description.strip(), limit)}\n"
-        f"arguments: {clipped(json.dumps(tool.input_schema, ensure_ascii=False), limit)}"
+        f"{tool.tool_id}\n{clip_middle(tool.description.strip(), limit)}\n"
+        f"arguments: {clip_middle(json.dumps(tool.input_schema, ensure_ascii=False), limit)}"
         for tool in tools
     )
 
@@ -102,7 +102,7 @@ def generation_request(
     combination = job.combination
     several = wording.several_servers.format(servers=", ".join(combination.servers))
     scenario = wording.scenario.format(name=combination.name, description=combination.description)
-    shown = "\n".join(f"- {clipped(' '.join(other.split()), _MAX_OTHER)}" for other in others[-_MAX_OTHERS:])
+    shown = "\n".join(f"- {clip_middle(' '.join(other.split()), _MAX_OTHER)}" for other in others[-_MAX_OTHERS:])
     fillings: dict[str, Filling] = {
         "tools": [tools_block(job.catalogues)],
         "several_servers": [several] if len(combination.servers) > 1 else [],
@@ -130,7 +130,7 @@ def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
     reply = read_json(text, _TaskReply)
     known = _known_names(catalogues)
     if problems := list(_unknown(reply.dependencies, known)):
-        raise invalid(problems)
+        raise make_invalid_reply(problems)
     graph: dict[str, tuple[str, ...]] = {}
     for each in reply.dependencies:
         tool = known[each.tool]
@@ -140,7 +140,9 @@ def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        raise invalid([f"dependencies: found the circle {' -> '.join(error.args[1])}, expected none"]) from error
+        raise make_invalid_reply(
+            [f"dependencies: found the circle {' -> '.join(error.args[1])}, expected none"]
+        ) from error
     return Generated(
         task_description=reply.task_description,
         dependency_analysis=reply.dependency_analysis,

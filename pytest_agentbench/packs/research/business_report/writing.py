@@ -30,7 +30,7 @@ from pytest_agentbench.records.evaluation import Evaluation
 from pytest_agentbench.store.contents import Contents
 from pytest_agentbench.store.documents import load_evaluation
 from pytest_agentbench.store.files import slug
-from pytest_agentbench.store.output_files import document_text, write_text
+from pytest_agentbench.store.output_files import format_document, write_text
 
 if TYPE_CHECKING:
     from pytest_agentbench.cli.merge import Part
@@ -114,7 +114,7 @@ def write_comparison(
     }
     text = page(scored, made, language, charts_shown=charts)
     return (
-        write_text(folder / f"{COMPARISON}.json", document_text(document)),
+        write_text(folder / f"{COMPARISON}.json", format_document(document)),
         write_text(folder / f"{COMPARISON}.html", text),
     )
 
@@ -128,10 +128,10 @@ def file_stem(model: str) -> str:
 def _texts(scored: Scored, config: PoetConfig, language: Language, made: datetime) -> Iterator[tuple[str, str]]:
     report, reporting = scored.report, config.reporting_settings
     if reporting.generate_detailed_report:
-        yield "detailed.json", document_text(_detailed(report, scored.rows))
+        yield "detailed.json", format_document(_detailed(report, scored.rows))
     if reporting.generate_summary_report:
-        yield "summary.json", document_text(_summary(report, scored.rows))
-    yield "report.json", document_text({"made": made.isoformat(timespec="seconds"), **report.model_dump(mode="json")})
+        yield "summary.json", format_document(_summary(report, scored.rows))
+    yield "report.json", format_document({"made": made.isoformat(timespec="seconds"), **report.model_dump(mode="json")})
     if reporting.generate_text_report:
         yield "report.txt", report_text(report, made, language)
     yield "report.html", page([scored], made, language, charts_shown=reporting.include_charts)
@@ -379,7 +379,7 @@ class Session:
         run = row["artifact"] or ""
         if run.count("/") != _RUN_LEVELS - 1:
             return
-        for place in self._contents.evaluated(self._contents.folder(run.rpartition("/")[0])):
+        for place in self._contents.evaluation_folders(self._contents.folder(run.rpartition("/")[0])):
             folder = self._contents.folder(place)
             for name in folder.repetitions.get(row["repetition"], ()):
                 if folder.files[name].kind == "result":

@@ -15,9 +15,18 @@ from pytest_agentbench.config.keys import plain_problem
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.tools.fetching import MAX_TEXT, is_html, is_text
-from pytest_agentbench.tools.network import RefusedError, checked_url, host_of, is_public, system_resolver
+from pytest_agentbench.tools.network import RefusedError, check_url, host_of, is_public, system_resolver
 from pytest_agentbench.tools.readers import Kind, Readers, UnreadableError
-from pytest_agentbench.tools.web_client import FetchError, Hop, RedirectsError, Reply, Wanted, WebClient, follow, way
+from pytest_agentbench.tools.web_client import (
+    FetchError,
+    Hop,
+    RedirectsError,
+    Reply,
+    Wanted,
+    WebClient,
+    describe_hops,
+    follow_redirects,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -219,8 +228,8 @@ class Sites:
         hops: list[Hop] = []
         try:
             async with self._asking, asyncio.timeout(self._settings.seconds):
-                reply = await follow(
-                    checked_url(f"{origin}/robots.txt", self._settings.network),
+                reply = await follow_redirects(
+                    check_url(f"{origin}/robots.txt", self._settings.network),
                     self._settings.network,
                     lambda target: self._client.get(target, lambda status, _: _ROBOTS_BYTES if status < 300 else 0),
                     hops,
@@ -276,16 +285,16 @@ class Direct:
     async def content(self, url: str) -> str:
         """As the protocol `Source` says: few of one site at once, few in all; who waits to be read holds no place."""
         hops: list[Hop] = []
-        target = checked_url(url, self._settings.network)
+        target = check_url(url, self._settings.network)
         async with self._sites.slot(target), self._free:
             self._readers.prepare()
             asking = _Asking(self._settings, self._client, self._sites)
-            reply = await follow(target, self._settings.network, asking, hops, _REDIRECTS)
+            reply = await follow_redirects(target, self._settings.network, asking, hops, _REDIRECTS)
             if reply.status >= 400:
-                raise FetchError(f"{way(hops[:-1])}{reply.url}: HTTP {reply.status}")
+                raise FetchError(f"{describe_hops(hops[:-1])}{reply.url}: HTTP {reply.status}")
             await self._unread.enter(len(reply.body))
         try:
-            return await page_text(self._readers, reply, way(hops[:-1]))
+            return await page_text(self._readers, reply, describe_hops(hops[:-1]))
         finally:
             self._unread.leave(len(reply.body))
 

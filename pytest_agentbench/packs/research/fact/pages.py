@@ -20,8 +20,8 @@ from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import ProviderError, UnavailableError
+from pytest_agentbench.models.connections import tls_context
 from pytest_agentbench.models.failures import retry_after_seconds
-from pytest_agentbench.models.tls import tls_context
 from pytest_agentbench.packs.research.fact.citations import canonical_url
 from pytest_agentbench.packs.research.fact.direct_pages import KEY_VARIABLE, URL_VARIABLE, Direct, PageSettings, joined
 from pytest_agentbench.packs.research.fact.rows import SCRAPE_FAILED
@@ -31,8 +31,8 @@ from pytest_agentbench.store.redaction import REDACTED
 from pytest_agentbench.tools.fetching import MAX_TEXT
 from pytest_agentbench.tools.network import (
     RefusedError,
-    checked_addresses,
-    checked_url,
+    check_addresses,
+    check_url,
     host_of,
     require_web,
     system_resolver,
@@ -88,9 +88,9 @@ class Jina:
 
     async def content(self, url: str) -> str:
         """As the protocol `Source` says. Raises ProviderError where the key is refused, from then on for all pages."""
-        target = checked_url(url, self._settings.network)
+        target = check_url(url, self._settings.network)
         try:
-            await checked_addresses(target, self._settings.network, self._resolve)
+            await check_addresses(target, self._settings.network, self._resolve)
         except (OSError, UnicodeError) as error:
             raise FetchError(f"the name {host_of(target)} cannot be resolved") from error
         async with self._free:

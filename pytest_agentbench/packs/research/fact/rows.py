@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from pytest_agentbench.bounded.files import open_file
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.judging.verdicts import structured
-from pytest_agentbench.models.prompts import clipped
+from pytest_agentbench.models.prompts import clip_middle
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, read_json
 from pytest_agentbench.packs.research.asking import (
     PROMPT_VERSION,
@@ -45,7 +45,7 @@ from pytest_agentbench.packs.research.records import Language, QueryRow, Report,
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, read_research_rows
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.sources.json_files import parse_value
-from pytest_agentbench.store.output_files import encoded_row, require_writable, write_lines
+from pytest_agentbench.store.output_files import encode_row, require_writable, write_lines
 
 VALIDATE_STAGE = "validate"
 SCRAPE_FAILED = "scrape failed: "
@@ -124,7 +124,7 @@ def _readable(page: str) -> bool:
 
 def _parts(page: str) -> list[str]:
     """The page, or parts of it that share _OVERLAP characters with the next. Of more than _LONGEST both ends count."""
-    text = clipped(page, _LONGEST)
+    text = clip_middle(page, _LONGEST)
     starts = range(0, max(1, len(text) - _OVERLAP), _SHOWN - _OVERLAP)
     return [_part(text, start) for start in starts]
 
@@ -430,7 +430,7 @@ class EndedRows:
 
     def add(self, number: int, row: Mapping[str, Any]) -> None:
         """Keeps the row that is to be the `number`th. Raises UnwritableError."""
-        line = encoded_row(row)
+        line = encode_row(row)
         try:
             at = self._file.seek(0, 2)
             self._file.write(line)

@@ -1,17 +1,23 @@
-"""Connection pools that stay cheap with hundreds of requests in flight."""
+"""Connections over HTTPS: the certificates, and pools that stay cheap with hundreds of requests in flight."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
+from functools import cache
 
 import httpx2
 
-from pytest_agentbench.models.tls import tls_context
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """Return the certificates that HTTPS is checked by. Reading them takes some 50 ms of CPU, so they are read once."""
+    return httpx2.create_ssl_context()
 
 
 class Pools(httpx2.AsyncBaseTransport):
-    """Takes turns between several pools of one endpoint.
+    """A transport that takes turns between several pools of one endpoint.
 
     For every request a pool probes each of its idle connections, and answers that arrive together leave many of them
     idle: with 200 in one pool that is a quarter of all that a request costs.
@@ -27,9 +33,9 @@ class Pools(httpx2.AsyncBaseTransport):
         self._turns = itertools.cycle(self._pools)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The answer of the next pool."""
+        """Send the request through the next pool and return its answer."""
         return await next(self._turns).handle_async_request(request)
 
     async def aclose(self) -> None:
-        """Closes the connections of all."""
+        """Close the connections of all pools."""
         await asyncio.gather(*(pool.aclose() for pool in self._pools))
