@@ -21,7 +21,6 @@ from pytest_agentbench.reports.judge_agreement import judge_results
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.statistics.estimates import (
     JUDGED_SCALE,
-    bootstrap_interval,
     by_k,
     flakiness,
     mean,
@@ -32,6 +31,7 @@ from pytest_agentbench.statistics.estimates import (
     sd,
     standard_error,
 )
+from pytest_agentbench.statistics.resampling import bootstrap_interval
 
 if TYPE_CHECKING:
     from pytest_agentbench.options import Settings

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import fsum, sqrt
-from statistics import fmean
 from typing import NamedTuple
 
-from pytest_agentbench.statistics.estimates import Interval, t_quantile
+from pytest_agentbench.statistics.distributions import t_quantile
+from pytest_agentbench.statistics.estimates import Interval, mean_of
 
 Units = Sequence[Sequence[float]]
 
 
 def krippendorff_alpha(units: Units) -> float | None:
-    """Krippendorff's alpha at the interval level: 1 full agreement, 0 what chance gives, below 0 worse than that.
+    """Return Krippendorff's alpha at the interval level: 1 full agreement, 0 what chance gives, below 0 worse.
 
     Of votes of 0 and 1 that is alpha at the nominal level too. A unit's votes are exchangeable; those that are alone
     in their unit count for nothing (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"). Because the
@@ -33,7 +34,7 @@ def krippendorff_alpha(units: Units) -> float | None:
 
 
 def within_sd(units: Units) -> float | None:
-    """The standard deviation of the votes on one unit, pooled over the units.
+    """Return the standard deviation of the votes on one unit, pooled over the units.
 
     Bland & Altman 1996, "Measurement error", doi:10.1136/bmj.312.7047.1654. None without a unit of two votes.
     """
@@ -43,28 +44,28 @@ def within_sd(units: Units) -> float | None:
 
 
 def cv_percent(units: Units) -> float | None:
-    """sigma / mu x 100 % of each unit's votes with population sigma, the mean over the units (MCP-Bench, Table 7).
+    """Return sigma / mu x 100 % of each unit's votes, with population sigma; the units' mean (MCP-Bench, Table 7).
 
     Single votes and units whose mean is 0 tell nothing; None where all are such.
     """
     found = [
-        100 * sqrt(_squares(unit) / len(unit)) / middle for unit in units if len(unit) > 1 and (middle := fmean(unit))
+        100 * sqrt(_squares(unit) / len(unit)) / middle for unit in units if len(unit) > 1 and (middle := mean_of(unit))
     ]
-    return fmean(found) if found else None
+    return mean_of(found) if found else None
 
 
 def pairwise_agreement(units: Units, verdict: Callable[[float], object]) -> float | None:
-    """The share of pairs of votes on one unit that come to the same verdict, the mean over the units with a pair."""
+    """Return the share of pairs of votes on one unit that come to the same verdict, the mean over units with a pair."""
     shares = []
     for unit in units:
         pairs = list(combinations(map(verdict, unit), 2))
         if pairs:
             shares.append(sum(one == other for one, other in pairs) / len(pairs))
-    return fmean(shares) if shares else None
+    return mean_of(shares) if shares else None
 
 
 def _squares(votes: Sequence[float]) -> float:
-    middle = fsum(votes) / len(votes)
+    middle = mean_of(votes)
     return fsum((vote - middle) ** 2 for vote in votes)
 
 
@@ -94,39 +95,39 @@ class Table:
 
     @classmethod
     def of(cls, pairs: Sequence[Verdicts]) -> Table:
-        """The pairs, counted."""
+        """Return the pairs, counted."""
         kinds = [Verdicts(True, True), Verdicts(False, False), Verdicts(True, False), Verdicts(False, True)]
         return cls(*(sum(pair == kind for pair in pairs) for kind in kinds))
 
     @property
     def n(self) -> int:
-        """How many runs both raters judged."""
+        """Return how many runs both raters judged."""
         return self.both_passed + self.both_failed + self.only_people_passed + self.only_judge_passed
 
     @property
     def agreed(self) -> int:
-        """Of how many they say the same."""
+        """Return of how many they say the same."""
         return self.both_passed + self.both_failed
 
     @property
     def people_passed(self) -> int:
-        """How many people pass."""
+        """Return how many people pass."""
         return self.both_passed + self.only_people_passed
 
     @property
     def judge_passed(self) -> int:
-        """How many the judge passes."""
+        """Return how many the judge passes."""
         return self.both_passed + self.only_judge_passed
 
     @property
     def by_chance(self) -> float:
-        """The agreement expected of raters with these base rates that know nothing, 0-1; needs a pair."""
+        """Return the agreement expected of raters with these base rates that know nothing, 0-1; needs a pair."""
         people, judge = self.people_passed / self.n, self.judge_passed / self.n
         return people * judge + (1 - people) * (1 - judge)
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's kappa (1960, Educational and Psychological Measurement 20:37).
+        """Return Cohen's kappa (1960, Educational and Psychological Measurement 20:37).
 
         None without a pair, and where both raters say only one thing, and the same: chance alone would agree as well.
         """
@@ -136,22 +137,22 @@ class Table:
 
     @property
     def prevalence_index(self) -> float | None:
-        """How uneven passing and failing are, -1 to 1 (Byrt, Bishop & Carlin 1993, J. Clinical Epidemiology 46:423)."""
+        """Return how uneven passing and failing are, -1 to 1 (Byrt et al. 1993, J. Clinical Epidemiology 46:423)."""
         return (self.both_passed - self.both_failed) / self.n if self.n else None
 
     @property
     def bias_index(self) -> float | None:
-        """How much more of the runs the judge passes than people do, -1 to 1 (Byrt et al. 1993)."""
+        """Return how much more of the runs the judge passes than people do, -1 to 1 (Byrt et al. 1993)."""
         return (self.only_judge_passed - self.only_people_passed) / self.n if self.n else None
 
     @property
     def pabak(self) -> float | None:
-        """Kappa as it would be of raters without bias and prevalence: 2 x agreement - 1 (Byrt et al. 1993)."""
+        """Return kappa as it would be of raters without bias and prevalence: 2 x agreement - 1 (Byrt et al. 1993)."""
         return 2 * self.agreed / self.n - 1 if self.n else None
 
 
 def kappa_interval(groups: Sequence[Sequence[Verdicts]]) -> Interval | None:
-    """The 95 % t interval of Cohen's kappa, within -1 and 1; a group is one case's runs.
+    """Return the 95 % t interval of Cohen's kappa, within -1 and 1; a group is one case's runs.
 
     None for fewer than two cases, where kappa is undefined, and where the sample shows no spread: ten runs of perfect
     agreement do not say how far the next ten may lie.
@@ -165,7 +166,7 @@ def kappa_interval(groups: Sequence[Sequence[Verdicts]]) -> Interval | None:
     judge, people, agreed = (count / table.n for count in (table.judge_passed, table.people_passed, table.agreed))
 
     def influence(pair: Verdicts) -> float:
-        """How far one more such pair would move kappa, times n: its derivatives by agreement and by base rates."""
+        """Return how far one more such pair moves kappa, times n: its derivatives by agreement and by base rates."""
         rates = (judge if pair.people else 1 - judge) + (people if pair.judge else 1 - people)
         return ((pair.people == pair.judge) - agreed - (1 - kappa) * (rates - 2 * chance)) / (1 - chance)
 
@@ -181,14 +182,14 @@ _NO_SPREAD = 1e-24
 
 
 def weighted_kappa(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Kappa of scores, disagreements weighted by their square (Cohen 1968, Psychological Bulletin 70:213).
+    """Return kappa of scores, disagreements weighted by their square (Cohen 1968, Psychological Bulletin 70:213).
 
     No categories are needed: over all values it is Lin's concordance correlation coefficient with population moments
     (1989, Biometrics 45:255). None for fewer than two pairs, and where both give one and the same score throughout.
     """
     if len(one) < 2:
         return None
-    n, mean_one, mean_other = len(one), fsum(one) / len(one), fsum(other) / len(other)
+    n, mean_one, mean_other = len(one), mean_of(one), mean_of(other)
     expected = (
         fsum((value - mean_one) ** 2 for value in one) / n
         + fsum((value - mean_other) ** 2 for value in other) / n
@@ -199,9 +200,20 @@ def weighted_kappa(one: Sequence[float], other: Sequence[float]) -> float | None
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Spearman's rho, None where one of the two does not vary or there are fewer than three pairs."""
+    """Return Spearman's rho, None where one of the two does not vary or there are fewer than three pairs."""
     if len(one) < 3 or len(set(one)) < 2 or len(set(other)) < 2:
         return None
-    from scipy.stats import spearmanr
+    return correlation(_ranks(one), _ranks(other))
 
-    return float(spearmanr(one, other).statistic)
+
+def correlation(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return Pearson's r of two sequences that vary, within -1 and 1."""
+    mean_one, mean_other = mean_of(one), mean_of(other)
+    common = fsum((a - mean_one) * (b - mean_other) for a, b in zip(one, other, strict=True))
+    return max(-1.0, min(1.0, common / sqrt(_squares(one) * _squares(other))))
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return each value's rank from 1; equal ones share the mean of theirs."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]

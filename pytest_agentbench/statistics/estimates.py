@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
-from math import comb, cos, exp, fsum, isfinite, log, pi, sin, sqrt, tan
-from statistics import NormalDist, fmean
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from math import comb, exp, fsum, isfinite, log, sqrt
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
-
+from pytest_agentbench.statistics.distributions import Z, t_quantile
 
 # Honest 95 % intervals of rates and means. None wherever one is undefined.
 #
@@ -23,18 +18,12 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 
-Z = 1.959963984540054
-"""The normal distribution's 97.5 % quantile."""
-
 _ROUNDING = 1e-12
 """What differs by less, as a share of the values, differs by rounding."""
 
-_MOST_EXACT = 30
-"""Degrees of freedom up to which Student's quantile is computed exactly."""
-
 
 def wilson_interval(passed: float, n: float) -> Interval | None:
-    """The 95 % score interval of a proportion (Wilson 1927), within [0, 1] and around passed / n. None for n = 0.
+    """Return the 95 % score interval of a proportion (Wilson 1927), in [0, 1] and around passed / n. None for n = 0.
 
     `n` may be an effective sample size, so both may be fractional.
     """
@@ -48,7 +37,7 @@ def wilson_interval(passed: float, n: float) -> Interval | None:
 
 
 def pass_rate_interval(groups: Sequence[tuple[int, int]]) -> Interval | None:
-    """The 95 % Wilson interval of the overall pass rate; a group is one case's (passed, judged) repetitions.
+    """Return the 95 % Wilson interval of the overall pass rate; a group is one case's (passed, judged) repetitions.
 
     The sample size is the effective one (Kish 1965): runs divided by the design effect, at least what they are worth
     where all repetitions of a case agree, which is the number of cases where each has as many.
@@ -65,13 +54,13 @@ def pass_rate_interval(groups: Sequence[tuple[int, int]]) -> Interval | None:
 
 
 def samples_of(groups: Sequence[Sequence[float]]) -> list[Sequence[float]]:
-    """The groups that have values. Where only one does, its values are the sample, each a group of its own."""
+    """Return the groups that have values. Where only one does, its values are the sample, each a group of its own."""
     known = [group for group in groups if group]
     return [(value,) for value in known[0]] if len(known) == 1 else known
 
 
 def standard_error(groups: Sequence[Sequence[float]]) -> float | None:
-    """The standard error of the mean over all values, clustered; a group is one case's scores.
+    """Return the standard error of the mean over all values, clustered; a group is one case's scores.
 
     None for fewer than two values, and where the cases do not differ: an error of 0 would be no honest figure.
     """
@@ -88,7 +77,7 @@ def standard_error(groups: Sequence[Sequence[float]]) -> float | None:
 def mean_interval(
     groups: Sequence[Sequence[float]], *, comparisons: int = 1, scale: Interval | None = None
 ) -> Interval | None:
-    """The 95 % t interval of the mean over all values; a group is one case's scores.
+    """Return the 95 % t interval of the mean over all values; a group is one case's scores.
 
     Of `comparisons` such intervals all hold at once in 95 % (Bonferroni).
 
@@ -116,7 +105,7 @@ def _expit(logit: float) -> float:
 
 
 def difference_interval(one: Sequence[float], other: Sequence[float], *, comparisons: int = 1) -> Interval | None:
-    """The 95 % interval of the difference of two independent samples' means, which may vary unequally (Welch 1947).
+    """Return the 95 % interval of the difference of two samples' means, which may vary unequally (Welch 1947).
 
     Of `comparisons` such intervals all hold at once in 95 % (Bonferroni). None where a sample has fewer than two
     values, or equal ones only.
@@ -128,50 +117,13 @@ def difference_interval(one: Sequence[float], other: Sequence[float], *, compari
     if not spread:
         return None
     df = max(1, int(1 / fsum((error / spread) ** 2 / free for error, free in errors)))
-    half, distance = t_quantile(df, comparisons) * sqrt(spread), fmean(one) - fmean(other)
+    half, distance = t_quantile(df, comparisons) * sqrt(spread), mean_of(one) - mean_of(other)
     return distance - half, distance + half
 
 
 def _variance(sample: Sequence[float]) -> float:
-    middle = fmean(sample)
+    middle = mean_of(sample)
     return fsum((value - middle) ** 2 for value in sample) / (len(sample) - 1)
-
-
-@cache
-def t_quantile(df: int, comparisons: int = 1) -> float:
-    """Student's quantile at 1 - 0.025 / `comparisons` for `df` >= 1 degrees of freedom.
-
-    Exact up to _MOST_EXACT degrees, then to 1e-5 by the normal one (Abramowitz & Stegun 26.7.5).
-    """
-    tail = 0.025 / comparisons
-    if df <= _MOST_EXACT:
-        return _exact_t_quantile(df, tail)
-    z = Z if comparisons == 1 else NormalDist().inv_cdf(1 - tail)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / float(df) ** power for power, term in enumerate(terms, 1))
-
-
-def _exact_t_quantile(df: int, tail: float) -> float:
-    """By halving the angle whose tangent is t / sqrt(df)."""
-    low, high = 0.0, pi / 2
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if _within(middle, df) < 1 - 2 * tail else (low, middle)
-    return tan(low) * sqrt(df)
-
-
-def _within(angle: float, df: int) -> float:
-    """The probability of |t| < tan(angle) sqrt(df) (Abramowitz & Stegun 26.7.3 and 26.7.4)."""
-    term, terms = cos(angle) if df % 2 else 1.0, []
-    for power in range(2 + df % 2, df + 1, 2):
-        terms.append(term)
-        term *= cos(angle) ** 2 * (power - 1) / power
-    found = sin(angle) * fsum(terms)
-    return (angle + found) * 2 / pi if df % 2 else found
 
 
 FEWEST_JUDGED = 5
@@ -182,17 +134,17 @@ _ABSURD = 1e100
 
 
 def finite(value: float | None) -> float | None:
-    """A plain float, None for what cannot be added up: JSON has no NaN, and execnet refuses subclasses (numpy's)."""
+    """Return a plain float, None for what cannot be added up: JSON has no NaN, and execnet refuses numpy's."""
     return float(value) if value is not None and isfinite(value) and abs(value) < _ABSURD else None
 
 
 def pair(interval: Interval | None) -> list[float] | None:
-    """An interval as JSON has it."""
+    """Return an interval as JSON has it."""
     return None if interval is None else list(interval)
 
 
 def score_interval(groups: Sequence[Sequence[float]], scale: Interval | None = None) -> Interval | None:
-    """The 95 % interval of a mean score on its scale, None for fewer than FEWEST_JUDGED cases; a group is one case's.
+    """Return the 95 % interval of a mean score on its scale, None below FEWEST_JUDGED cases; a group is one case's.
 
     Without a scale it is from 0 to 1 where all scores are, which metrics' usually are, and else there is none.
     """
@@ -203,58 +155,26 @@ def score_interval(groups: Sequence[Sequence[float]], scale: Interval | None = N
     return mean_interval(groups, scale=scale)
 
 
-def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean, None of nothing."""
-    return fsum(values) / len(values) if values else None
+def mean(values: Collection[float]) -> float | None:
+    """Return the arithmetic mean, None of nothing."""
+    return mean_of(values) if values else None
+
+
+def mean_of(values: Collection[float]) -> float:
+    """Return the arithmetic mean of at least one value, its sum rounded once: the same in whatever order they come."""
+    return fsum(values) / len(values)
 
 
 def sd(values: Sequence[float]) -> float | None:
-    """The sample standard deviation (n - 1), None for fewer than two values."""
+    """Return the sample standard deviation (n - 1), None for fewer than two values."""
     if len(values) < 2:
         return None
     middle = fsum(values) / len(values)
     return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
-RESAMPLES = 2_000
-MOST_CORRECTED = 1_000
-"""The correction's jackknife grows with the square of the cases, while what it corrects shrinks with their number."""
-_SEED = 20_260_101
-_DRAWN_AT_ONCE = 2_000_000
-
-
-def bootstrap_interval(groups: Sequence[Sequence[float]]) -> Interval | None:
-    """The 95 % bootstrap interval of the mean over all values; a group is one case's scores, resampled as a whole.
-
-    BCa (Efron 1987), for more than MOST_CORRECTED cases the percentile interval; the seed is fixed, so the same scores
-    give the same interval. None for fewer than FEWEST_JUDGED cases, and where they do not differ. Where there
-    is a single case, its repetitions are the sample.
-    """
-    groups = samples_of(groups)
-    if len(groups) < FEWEST_JUDGED or standard_error(groups) is None:
-        return None
-    import numpy
-    from scipy.stats import bootstrap
-
-    found = bootstrap(
-        (numpy.array([sum(group) for group in groups]), numpy.array([float(len(group)) for group in groups])),
-        _mean,
-        n_resamples=RESAMPLES,
-        batch=max(1, _DRAWN_AT_ONCE // len(groups)),
-        vectorized=True,
-        paired=True,
-        method="BCa" if len(groups) <= MOST_CORRECTED else "percentile",
-        rng=numpy.random.default_rng(_SEED),
-    ).confidence_interval
-    return float(found.low), float(found.high)
-
-
-def _mean(sums: NDArray[float64], counts: NDArray[float64], axis: int = -1) -> Any:
-    return sums.sum(axis) / counts.sum(axis)
-
-
 def flakiness(n: int, passed: int) -> float | None:
-    """The chance that two runs of a case differ in their verdict, unbiased, from `passed` of `n`.
+    """Return the chance that two runs of a case differ in their verdict, unbiased, from `passed` of `n`.
 
     The share of pairs of runs that do (Simpson 1949, doi:10.1038/163688a0). None for fewer than two verdicts.
     """
@@ -262,7 +182,7 @@ def flakiness(n: int, passed: int) -> float | None:
 
 
 def by_k(n: int, passed: int) -> dict[str, dict[str, float] | None]:
-    """`pass_at_k` and `pass_hat_k` for each k from 1 to `n` verdicts, None without any; cheap for large `n` too."""
+    """Return `pass_at_k` and `pass_hat_k` for each k from 1 to `n` verdicts, None without any."""
     none_pass, all_pass = [1.0], [1.0]
     for drawn in range(n):
         none_pass.append(none_pass[-1] * max(0, n - passed - drawn) / (n - drawn))
@@ -274,7 +194,7 @@ def by_k(n: int, passed: int) -> dict[str, dict[str, float] | None]:
 
 
 def over_cases(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`pass_at_k`, `pass_hat_k` and `flaky_cases` of a model, from its entries of report.json's `cases[]`.
+    """Return `pass_at_k`, `pass_hat_k` and `flaky_cases` of a model, from its entries of report.json's `cases[]`.
 
     Means over the cases that have a verdict, for each k that all of these reach; None without a verdict.
     `flaky_cases` counts those that passed and failed; None where no case has two verdicts.

@@ -23,7 +23,6 @@ for name in (
     "rich.table",
     "jsonpath",
     "requests",
-    "scipy.stats",  # numpy is imported only once in a process
 ):
     importlib.import_module(name)
 

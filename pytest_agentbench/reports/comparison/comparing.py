@@ -23,7 +23,6 @@ from pytest_agentbench.reports.comparison.results import (
 from pytest_agentbench.reports.comparison.wording import summary
 from pytest_agentbench.reports.gate import MIN_COMPLETION, CaseKey, Counts
 from pytest_agentbench.statistics import paired
-from pytest_agentbench.statistics.estimates import bootstrap_interval
 from pytest_agentbench.statistics.paired import (
     FEWEST_CHANGED,
     difference_interval,
@@ -31,6 +30,7 @@ from pytest_agentbench.statistics.paired import (
     sign_flip,
     single_run_interval,
 )
+from pytest_agentbench.statistics.resampling import bootstrap_interval
 
 _BY_OUTCOME = ("--lf", "--last-failed", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip")
 
@@ -262,7 +262,7 @@ def _told(values: Sequence[tuple[float, float]]) -> Measure:
         cases=len(values),
         baseline=fmean(before for before, _ in values),
         current=fmean(after for _, after in values),
-        difference=paired.mean_of(differences),
+        difference=paired.mean_difference(differences),
         ci95=difference_interval(differences),
         bootstrap_ci95=bootstrap_interval([(difference,) for difference in differences]) if resampled else None,
     )

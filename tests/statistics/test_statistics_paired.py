@@ -10,7 +10,7 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta, binom, permutation_test
+from scipy.stats import beta, binom, fisher_exact, nbinom, permutation_test
 from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 from statsmodels.stats.multitest import multipletests
 
@@ -208,10 +208,31 @@ def test_three_changed_cases_of_seventeen_do_not_exclude_0():
         assert low < 0 < 3 * change / 17 < high
 
 
-@pytest.mark.parametrize(("better", "cases"), [(0, 12), (1, 12), (3, 17), (5, 100)])
+@pytest.mark.parametrize(("better", "cases"), [(0, 1), (0, 12), (1, 12), (3, 17), (5, 100), (2, 10_000)])
 def test_the_interval_of_few_gains_ends_where_the_exact_binomial_does(better, cases):
     _, high = rate_interval([1.0] * better + [0.0] * (cases - better))
-    assert high == pytest.approx(beta.ppf(0.975, better + 1, cases - better), rel=0.02)  # Clopper and Pearson 1934
+    assert high == pytest.approx(beta.ppf(0.975, better + 1, cases - better), rel=1e-9)  # Clopper and Pearson 1934
+
+
+@pytest.mark.parametrize("changed", [[], [1 / 3], [-1.0, 0.5, 0.5], [2 / 3, -1 / 3, 1.0, 1.0, 0.1]])
+def test_the_interval_of_few_changed_cases_is_gaffkes(changed):
+    """Of means under weights drawn 400,000 times."""
+    weights = numpy.random.default_rng(3).dirichlet([1.0] * (len(changed) + 1) + [8.0], 400_000)
+    ends = [weights[:, 1:-1] @ numpy.array(changed) + most * weights[:, 0] for most in (-1.0, 1.0)]
+    wanted = numpy.quantile(ends[0], 0.025), numpy.quantile(ends[1], 0.975)
+    assert rate_interval([*changed, *[0.0] * 8]) == pytest.approx(wanted, abs=0.003)
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 12), st.integers(0, 12))
+def test_fisher_is_that_of_scipy(a, b, c, d):
+    assert fisher((a, b), (c, d)) == pytest.approx(fisher_exact([[a, b], [c, d]]).pvalue, rel=1e-9)
+
+
+@pytest.mark.parametrize(("changed", "cases"), [(1, 10), (6, 20), (20, 20), (3, 1000)])
+def test_as_many_cases_are_needed_as_change_in_enough(changed, cases):
+    needed = cases_needed([-1.0] * changed + [0.0] * (cases - changed), ALPHA)
+    by_test = 6 + nbinom.ppf(0.8, 6, changed / cases)
+    assert max(cases + 1, by_test) <= needed <= max(cases + 1, by_test * 1.02)  # the power of the limit asks for more
 
 
 def test_the_interval_of_many_changed_cases_is_the_normal_one():

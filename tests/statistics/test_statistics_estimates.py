@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.metrics.scoring import pass_at_k, pass_hat_k
+from pytest_agentbench.statistics.distributions import t_quantile
 from pytest_agentbench.statistics.estimates import (
     FEWEST_JUDGED,
     JUDGED_SCALE,
@@ -19,7 +20,6 @@ from pytest_agentbench.statistics.estimates import (
     pass_rate_interval,
     score_interval,
     sd,
-    t_quantile,
     wilson_interval,
 )
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 from statsmodels.stats.inter_rater import cohens_kappa
 
 from pytest_agentbench.statistics.agreement import Table, Verdicts, kappa_interval, rank_correlation, weighted_kappa
-from pytest_agentbench.statistics.estimates import t_quantile
+from pytest_agentbench.statistics.distributions import t_quantile
 
 verdicts = st.builds(Verdicts, st.booleans(), st.booleans())
 pairs = st.lists(verdicts, max_size=40)
@@ -131,6 +132,16 @@ def test_scores_need_something_to_differ_in():
     assert weighted_kappa([5.0, 5.0], [5.0, 5.0]) is None
     assert rank_correlation([1.0, 2.0], [1.0, 2.0]) is None
     assert rank_correlation([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=12))
+def test_rank_correlation_is_that_of_scipy(pairs):
+    one, other = zip(*pairs, strict=True)
+    found = rank_correlation(one, other)
+    if len(set(one)) > 1 and len(set(other)) > 1:
+        assert found == pytest.approx(spearmanr(one, other).statistic, rel=1e-9, abs=1e-12)
+    else:
+        assert found is None
 
 
 def test_ranks_count_and_not_distances():
