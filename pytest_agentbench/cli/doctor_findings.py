@@ -192,11 +192,8 @@ def _of_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Find
 
 def _named(case: Case, profile: RunProfile) -> set[str]:
     """The servers of the case by name, as far as its file says."""
-    if case.mcp_task is None:
-        return {*case.mcp_servers}
-    planner = profile.planner
-    offered = case.mcp_task.distraction_servers[: planner.distraction_servers]
-    return {*case.mcp_servers, *offered, *planner.resident_servers}
+    offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, ())}
+    return {*case.mcp_servers, *offered}
 
 
 def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> Finding:

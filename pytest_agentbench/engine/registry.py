@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pytest_agentbench.checks.base import CheckFunction
 from pytest_agentbench.checks.run import BUILTIN_CHECKS
 from pytest_agentbench.config.base import Known
+from pytest_agentbench.engine.grading import Grader
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.judging.panel import JudgeBackend
 from pytest_agentbench.metrics.builtin import METRICS
@@ -36,6 +37,7 @@ class Registry:
     metrics: Mapping[str, Metric]
     judges: Mapping[str, JudgeBackend]
     providers: Mapping[str, Provider]
+    graders: Mapping[str, Grader]
     search: Search | None
 
     @cached_property
@@ -46,6 +48,7 @@ class Registry:
             "check": self.checks,
             "metric": self.metrics,
             "judge": self.judges,
+            "grader": self.graders,
             "model provider": self.providers,
         }
         return {
@@ -73,6 +76,7 @@ def build_registry(hook: Any = None) -> Registry:
         metrics=_merge("metric", METRICS, hook.pytest_agentbench_metrics() if hook else ()),
         judges=_merge("judge type", {}, hook.pytest_agentbench_judges() if hook else ()),
         providers=_merge("model provider", {}, hook.pytest_agentbench_model_providers() if hook else ()),
+        graders=_merge("grader", {}, hook.pytest_agentbench_graders() if hook else ()),
         search=(hook.pytest_agentbench_web_search() if hook else None) or configured_search(os.environ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,10 +17,8 @@ from pytest_agentbench.config.profiles import RunProfile, pinning_problem
 from pytest_agentbench.config.shared_sections import ServerName
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
-from pytest_agentbench.records.case import Case, McpServer, McpTask, SandboxSettings
+from pytest_agentbench.records.case import Case, McpServer, SandboxSettings
 from pytest_agentbench.tools.mcp.catalogue import argument_files
-from pytest_agentbench.tools.mcp.distraction import distraction_servers
 from pytest_agentbench.tools.mcp.launching import sandbox_of, server_refusal
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
@@ -55,17 +53,18 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
     """The run's servers by name, where the fixture gives `given`.
 
     Of several declarations of a name the fixture's wins, then the case's, the run profile's, that of the nearest file.
-    An MCP task has its own servers, those that distract from them and the resident ones, by name, so that nothing shows
-    which are which; any other run those of its case, the run profile and the fixture. Raises ConfigError for a server
+    Where a part of the case chooses the servers, these and its own are given by name, so that nothing shows which are
+    which; any other run has those of its case, the run profile and the fixture. Raises ConfigError for a server
     that nobody declares, and for an image of one that is not pinned.
     """
     profile = job.plan.run_profile
-    if job.plan.predictions is not None or not (case.mcp_servers or case.mcp_task or profile.mcp_servers or given):
+    if job.plan.predictions is not None or not (case.mcp_servers or case.case_parts or profile.mcp_servers or given):
         return {}
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     known = {**job.plan.root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
-    if case.mcp_task is not None:
-        names = sorted({*case.mcp_servers, *_task_servers(case.case_id, case.mcp_task, profile.planner, known)})
+    offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, known)}
+    if offered:
+        names = sorted({*case.mcp_servers, *offered})
     else:
         names = [*dict.fromkeys([*case.mcp_servers, *profile.mcp_servers, *given])]
     for name in names:
@@ -84,15 +83,6 @@ def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
     """What to say of the image that a server names for its own sandbox, where its content may change."""
     image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None
     return None if image is None or profile.allow_floating_image else pinning_problem(image)
-
-
-def _task_servers(case_id: str, task: McpTask, settings: PlannerSettings, known: Collection[str]) -> set[str]:
-    """Of a task's list of distraction servers the first, else a sample of all that are declared: the same each time."""
-    needed = {*task.servers, *settings.resident_servers}
-    others = [name for name in dict.fromkeys(task.distraction_servers) if name not in needed]
-    if not task.distraction_servers:
-        others = distraction_servers(case_id, known, needed)
-    return {*needed, *others[: settings.distraction_servers]}
 
 
 def servers_identity(job: Job, servers: Mapping[str, McpServer], given: Mapping[str, McpServer]) -> dict[str, Any]:

@@ -7,10 +7,14 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from functools import cache
+from importlib.resources import files
 from os.path import basename
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
+
+from pytest_agentbench.records.parts import CasePart
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
@@ -174,8 +178,17 @@ def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -
 
 def rubric_input(case: Case) -> dict[str, Any]:
     """What a case gives judges and people to measure a run by. What the agent was given, the run itself tells."""
-    names = ("title", "expectations", "rubric", "reference", "require_hard", "mcp_task")
-    return {name: getattr(case, name) for name in names}
+    names = ("title", "expectations", "rubric", "reference", "require_hard")
+    parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.measure}
+    return {**_defaults()["rubric"], **{name: getattr(case, name) for name in names}, **parts}
+
+
+@cache
+def _defaults() -> dict[str, dict[str, Any]]:
+    """Return what fingerprints hold of parts and sections that are not there: what stood so in the first ones."""
+    text = files("pytest_agentbench.store").joinpath("fingerprint_defaults.json").read_text("utf-8")
+    defaults: dict[str, dict[str, Any]] = json.loads(text)
+    return defaults
 
 
 def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:
