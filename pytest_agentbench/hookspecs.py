@@ -92,6 +92,19 @@ def pytest_agentbench_model_providers() -> Mapping[str, Any]:
     """
 
 
+@pytest.hookspec
+def pytest_agentbench_case_sources() -> Mapping[str, Any]:
+    """Kinds of files that hold cases: `{"NAME PATTERN... ~WORD...": CaseSource}`.
+
+    The patterns are of file names; a file is opened where one of the words stands in its first 64 KB.
+
+    Example::
+
+        def pytest_agentbench_case_sources():
+            return {"notes *.notes.yaml ~schema_version": NotesSource()}
+    """
+
+
 @pytest.hookspec(firstresult=True)
 def pytest_agentbench_web_search() -> Any:
     """A backend of the tool web_search: `async (query) -> [SearchResult]`, None for "not mine".

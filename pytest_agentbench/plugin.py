@@ -34,11 +34,7 @@ SESSION = "agentbench-session"
 _HEAD_BYTES = 65_536
 _GARBAGE = 20_000
 """How many new objects it takes to look for garbage: Python's 700 make it 5 % of a session of 10,000 cases."""
-_DESCRIPTORS = ("dataset.yaml", "dataset.yml", "reports.yaml", "reports.yml")
 _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
-_NAMED_DESCRIPTORS = (".dataset.yaml", ".dataset.yml", ".reports.yaml", ".reports.yml")
-_CASE_KEYS = (b'"question"', b'"server_tasks"', b'"fuzzy_description"', b'"task_description"')
-"""One of them stands at the head of every data file with cases: of questions, or of MCP tasks."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -161,6 +157,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Items and reports live as long as the session: looking for garbage among them is a good part of its time."""
     collecting = gc.isenabled()
+    if added := session.config.hook.pytest_agentbench_case_sources():
+        _add_sources(session.config, added)
     try:
         return (yield)
     finally:
@@ -190,6 +188,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         from pytest_agentbench.collection.start import begin
 
         begin(session, session.config.stash[SETTINGS], session.config.pluginmanager.get_plugin(SESSION))
+
+
+def _add_sources(config: pytest.Config, added: list[Any]) -> None:
+    from pytest_agentbench.errors import ConfigError
+    from pytest_agentbench.sources.names import add_sources
+
+    try:
+        config.add_cleanup(add_sources(added))
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _holds_cassettes(folder: Path) -> bool:
@@ -247,10 +255,11 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
 
     Other tools have files named test.yaml or dataset.yaml too, which never are cases.
     """
-    descriptor = path.name in _DESCRIPTORS or path.name.endswith(_NAMED_DESCRIPTORS)
-    yaml = descriptor or path.name in ("test.yaml", "test.yml")
-    if not yaml and path.suffix not in (".json", ".jsonl"):
+    from pytest_agentbench.sources.names import source_names
+
+    if path.suffix == ".py" or not (names := source_names(path.name)):
         return False
+    yaml = path.suffix in (".yaml", ".yml")
     if parent.session.isinitpath(path) or (CASES in parent.config.stash and not yaml):
         return True
     from pytest_agentbench.bounded.files import MAX_TEXT, open_file
@@ -262,5 +271,4 @@ def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
                 return True  # its first row alone is longer: collecting it will tell
     except OSError:
         return yaml or path.suffix == ".jsonl"  # collecting it will say why
-    words = (b"schema_version",) if descriptor else (b"case_id", b"schema_version") if yaml else _CASE_KEYS
-    return any(word in head for word in words)
+    return any(word in head for name in names for word in name.words)

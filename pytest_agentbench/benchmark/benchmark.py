@@ -26,9 +26,11 @@ from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.metrics.registry import missing_extra, wrong_names
 from pytest_agentbench.records.case import MetricSpec
-from pytest_agentbench.sources.dataset import EXACT_MATCH, Dataset, open_dataset
+from pytest_agentbench.sources.case_source import BadRow
+from pytest_agentbench.sources.dataset import EXACT_MATCH, Dataset
+from pytest_agentbench.sources.discovery import open_questions
 from pytest_agentbench.sources.items import BenchmarkItem, parse_item
-from pytest_agentbench.sources.rows import BadRow, read_benchmark_items
+from pytest_agentbench.sources.rows import read_benchmark_items
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Benchmark:
         ConfigError where the file cannot be read at all.
         """
         path = Path(data_path).absolute()
-        dataset = open_dataset(path, self._root(path), run_code=True)
+        dataset = open_questions(path, self._root(path), run_code=True)
         if type(self)._parse_item is not Benchmark._parse_item:
             dataset = replace(dataset, parse=self._parse_item)
         rows = list(read_benchmark_items(dataset))

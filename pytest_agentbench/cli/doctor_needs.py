@@ -16,11 +16,9 @@ from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.runners.base import RunContext
-from pytest_agentbench.sources.dataset import open_dataset
-from pytest_agentbench.sources.discovery import find_cases
+from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
+from pytest_agentbench.sources.discovery import find_cases, open_source
 from pytest_agentbench.sources.items import CodeNotRun
-from pytest_agentbench.sources.rows import BadRow, read_rows, row_case
-from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
 from pytest_agentbench.tools.fetching import make_web_fetch
 from pytest_agentbench.workspaces.containers.images import is_local
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
@@ -29,7 +27,7 @@ from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 @dataclass
 class Cases:
-    """The cases below a path; of a dataset its first, as all of them need the same, of MCP tasks all."""
+    """The cases below a path; of a file whose cases need the same its first."""
 
     cases: list[Case] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -66,10 +64,7 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
     for file in paths:
         root = roots.of(file)
         try:
-            if file.name in CASE_FILES:
-                found.cases.append(load_case(file, root))
-            else:
-                found.cases += _first_of(file, root)
+            found.cases += _first_of(file, root)
         except CodeNotRun:
             continue
         except ConfigError as error:
@@ -78,12 +73,12 @@ def cases_below(path: Path, roots: SessionRoots) -> Cases:
 
 
 def _first_of(file: Path, root: ConfigRoot) -> Iterator[Case]:
-    dataset = open_dataset(file, root)
-    if dataset.recipe is not None and dataset.recipe.descriptor.is_remote:
+    opened = open_source(file, SourceRequest(root))
+    if opened.is_remote:
         return  # nothing is downloaded to see what it needs
-    rows = (row for row in read_rows(dataset) if not isinstance(row, BadRow))
-    for row in rows if dataset.tasks is not None else islice(rows, 1):
-        yield row_case(dataset, row)
+    rows = (row for row in opened.rows() if isinstance(row, SourceCase))
+    for row in islice(rows, 1) if opened.alike else rows:
+        yield row.make()
 
 
 def needs_of(cases: Sequence[Case], profile: RunProfile, sandboxes: Sandboxes, registry: Registry) -> Needs:

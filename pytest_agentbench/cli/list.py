@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
-    """The cases of files and folders. What cannot be loaded goes to `problems`."""
+    """Yield the cases of files and folders. What cannot be loaded goes to `problems`."""
     from pytest_agentbench.cli.places import session_roots
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.discovery import find_cases
@@ -64,39 +65,20 @@ def cases_below(paths: list[Path], problems: list[str]) -> Iterator[Case]:
 
 def _cases_of(path: Path, root: ConfigRoot, problems: list[str]) -> Iterator[Case]:
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.packs.research.cases import (
-        BadReport,
-        is_reports,
-        open_reports,
-        read_all_reports,
-        report_case,
-    )
-    from pytest_agentbench.sources.dataset import open_dataset
+    from pytest_agentbench.sources.case_source import BadRow, SourceRequest
+    from pytest_agentbench.sources.discovery import open_source
     from pytest_agentbench.sources.items import CodeNotRun
-    from pytest_agentbench.sources.rows import BadRow, read_rows, row_case
-    from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
 
     try:
-        if path.name in CASE_FILES:
-            yield load_case(path, root)
-            return
-        if is_reports(path):
-            reports = open_reports(path, root)
-            for item in read_all_reports(reports):
-                if isinstance(item, BadReport):
-                    problems.append(item.message)
-                else:
-                    yield report_case(reports, item)
-            return
-        dataset = open_dataset(path, root)
-        if dataset.recipe is not None and dataset.recipe.descriptor.is_remote:
+        opened = open_source(path, SourceRequest(root))
+        if opened.is_remote:
             print(f"{path}: its rows are not listed: nothing is downloaded here", file=sys.stderr)
             return
-        for row in read_rows(dataset):
+        for row in itertools.chain(opened.problems(), opened.rows()):
             if isinstance(row, BadRow):
                 problems.append(row.message)
             else:
-                yield row_case(dataset, row)
+                yield row.make()
     except CodeNotRun as error:
         print(error, file=sys.stderr)
     except ConfigError as error:

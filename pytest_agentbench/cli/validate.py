@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from pytest_agentbench.bounded.files import read_file
@@ -31,16 +31,27 @@ from pytest_agentbench.engine.subject import case_spec
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.packs.research.cases import BadReport, open_reports, read_all_reports, report_case
-from pytest_agentbench.packs.research.reports_file import ReportsFile
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import FileContains, FileExists, PathExists
-from pytest_agentbench.sources.dataset import Dataset, is_dataset, open_dataset
-from pytest_agentbench.sources.discovery import IndexedCase, find_cases, index_cases, suite_problems
+from pytest_agentbench.sources.case_source import (
+    BadRow,
+    CaseSource,
+    IndexedCase,
+    OpenedSource,
+    SourceCase,
+    SourceRequest,
+)
+from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.discovery import (
+    find_cases,
+    find_source,
+    index_cases,
+    named_source,
+    suite_problems,
+)
 from pytest_agentbench.sources.items import CodeNotRun
-from pytest_agentbench.sources.quality import find_doubts
-from pytest_agentbench.sources.rows import BadRow, Row, read_rows, row_case
-from pytest_agentbench.sources.test_yaml import load_case
+from pytest_agentbench.sources.rows import DATASETS, unregistered
+from pytest_agentbench.sources.test_yaml import TEST_YAML
 from pytest_agentbench.tools.mcp.launching import server_refusal
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
@@ -81,12 +92,10 @@ class Checker:
         try:
             if path.name == COMMANDS_FILE:
                 read_commands(path)
-            elif kind is None or kind is DatasetDescriptor:
-                self._dataset(path, root)
-            elif kind is ReportsFile:
-                self._reports(path, root)
             elif kind is TestCaseFile:
-                self._case(load_case(path, root), root)
+                self._source(TEST_YAML, path, root)
+            elif kind is None or kind is DatasetDescriptor:
+                self._source(named_source(path, root) or DATASETS, path, root)
             else:
                 self._config_file(path, root, kind)
         except ConfigError as error:
@@ -97,10 +106,10 @@ class Checker:
         if given.is_dir():
             yield from find_config_files(given)
             yield from ((path, None) for path in find_commands(given))
-            yield from ((path, None) for path in find_cases(given) if path.suffix in DATA_SUFFIXES)
-        elif given.name == COMMANDS_FILE and not is_dataset(given):
+            yield from ((path, None) for path in find_cases(given) if kind_of(path) is None)
+        elif given.name == COMMANDS_FILE and find_source(given) is None:
             yield given, None
-        elif (kind := kind_of(given)) is not None or is_dataset(given) or _is_described(given):
+        elif (kind := kind_of(given)) is not None or find_source(given) is not None or _is_described(given):
             yield given, kind
         else:
             self.errors.append(
@@ -108,41 +117,26 @@ class Checker:
                 "...), its name (test.yaml, models.yaml, servers.yaml), its id (case_id, suite_id, ...), or a dataset"
             )
 
-    def _dataset(self, path: Path, root: ConfigRoot) -> None:
-        dataset = open_dataset(path, root)
-        told: set[str] = set()
-        if dataset.recipe is not None:
-            doubts = list(_descriptor_doubts(dataset.recipe.descriptor, self._known))
-            told = {text for _, text in doubts}
-            self.warnings += [_as_warning(dataset.recipe.place(loc, text)) for loc, text in doubts]
-            if dataset.recipe.descriptor.is_remote:
-                return
-        if dataset.tasks is not None:
-            deque(self._rows(dataset, root, told), maxlen=0)
+    def _source(self, source: CaseSource, path: Path, root: ConfigRoot) -> None:
+        opened = source.open(path, SourceRequest(root))
+        doubts = list(opened.doubts(self._known))
+        self.warnings += [_as_warning(placed) for placed, _ in doubts]
+        if opened.is_remote:
             return
+        told = {text for _, text in doubts}
         try:
-            for doubt in find_doubts(dataset, self._rows(dataset, root, told)):
-                self.warnings.append(f"{doubt.place}: warning: {doubt.text}")
+            self.warnings += opened.row_doubts(self._rows(opened, root, told))
         except CodeNotRun as reason:
             self.warnings.append(_as_warning(f"{reason}; its rows were not checked"))
 
-    def _reports(self, path: Path, root: ConfigRoot) -> None:
-        reports = open_reports(path, root)
-        told: set[str] = set()
-        for item in read_all_reports(reports):
-            if isinstance(item, BadReport):
-                self.errors += item.message.splitlines()
-            else:
-                self._case(report_case(reports, item), root, told)
-
-    def _rows(self, dataset: Dataset, root: ConfigRoot, told: set[str]) -> Iterator[Row]:
-        """The dataset's good rows, each checked as a case. `told` are doubts that its descriptor has raised."""
-        for row in read_rows(dataset):
+    def _rows(self, opened: OpenedSource, root: ConfigRoot, told: set[str]) -> Iterator[SourceCase]:
+        """Yield the good rows, each checked as a case. `told` are doubts that were raised about the file."""
+        for row in chain(opened.problems(), opened.rows()):
             if isinstance(row, BadRow):
                 self.errors += row.message.splitlines()
                 continue
             try:
-                self._case(row_case(dataset, row), root, told)
+                self._case(row.make(), root, told)
             except ConfigError as error:
                 self.errors += str(error).splitlines()
             yield row
@@ -234,38 +228,18 @@ def _is_described(path: Path) -> bool:
         return True  # checking it says the same
 
 
-def _descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[tuple[Loc, str]]:
-    """The same of a descriptor, whether or not its rows can be read; and what makes its results hard to repeat."""
-    for at, metric in enumerate(descriptor.metrics):
-        yield from ((("metrics", at, "name"), text) for text in _unregistered("metric", [metric.name], known.metrics))
-    yield from ((("runner",), text) for text in _unregistered("runner", [descriptor.runner.type], known.runners))
-    if descriptor.is_remote:
-        yield ("source",), "its rows were not checked: nothing is downloaded here; pytest --collect-only reads them"
-        if descriptor.revision is None:
-            yield (
-                ("source",),
-                "no revision is named, so rows may change and results with them; add `revision: <commit>`",
-            )
-
-
 def _as_warning(problem: str) -> str:
     return re.sub(r"^(.*?:\d+:\d+:) ", r"\1 warning: ", problem, count=1)
-
-
-def _unregistered(what: str, names: Iterable[str], registered: Collection[str] | None) -> Iterator[str]:
-    for name in names:
-        if registered is not None and name not in registered:
-            yield f"the {what} {name!r} is not built in; a plugin or conftest.py must register it"
 
 
 def _doubts(case: Case, known: Known) -> Iterator[str]:
     """What may be meant so: names that only a plugin can know, and file checks that nothing needs to be done for."""
     stored = case.research is not None and case.research.article is not None
-    yield from _unregistered("runner", [] if stored else [case.runner.type], known.runners)
-    yield from _unregistered("tool", case.tools, known.tools)
-    yield from _unregistered("metric", [metric.name for metric in case.metrics], known.metrics)
+    yield from unregistered("runner", [] if stored else [case.runner.type], known.runners)
+    yield from unregistered("tool", case.tools, known.tools)
+    yield from unregistered("metric", [metric.name for metric in case.metrics], known.metrics)
     declared = [check.kind for check in case.checks if check.declarative is not None]
-    yield from _unregistered("check kind", declared, known.checks)
+    yield from unregistered("check kind", declared, known.checks)
     for check in case.checks:
         spec = check.declarative
         if isinstance(spec, FileExists | PathExists | FileContains) and _satisfied(spec, case.path.parent):

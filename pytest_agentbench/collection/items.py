@@ -6,22 +6,20 @@ import functools
 import os
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_agentbench.collection.planning import Planner
-from pytest_agentbench.config.loader import located
 from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.servers import SERVERS_FIXTURE
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
-from pytest_agentbench.records.case import Case, MetricSpec, Model
+from pytest_agentbench.records.case import Model
 from pytest_agentbench.reports.assertion import error_report, failure_report
-from pytest_agentbench.sources.dataset import Dataset
-from pytest_agentbench.sources.rows import BadRow, Row, row_case
+from pytest_agentbench.sources.case_source import BadRow, CaseSource, OpenedSource, SourceCase, StoredAnswers
 from pytest_agentbench.terminal_text import visible_line
 
 STRICT = pytest.StashKey[bool]()
@@ -182,105 +180,87 @@ class CollectionError(pytest.Collector.CollectError):
     """One text per problem: xdist reports a text once, and a traceback once per worker."""
 
 
-class Cases(pytest.Module):
-    """A Module with an empty module object, so that module-scoped fixtures and `request.module` work for cases too."""
+class CaseFile(pytest.Module):
+    """A file with cases, of any source: a `test.yaml`, a dataset, or what a pack reads.
+
+    A Module with an empty module object, so that module-scoped fixtures and `request.module` work for cases too.
+    """
+
+    source: CaseSource
 
     def __init__(self, **kw: Any) -> None:
         super().__init__(**kw)
         self.obj = types.ModuleType(self.path.stem)
         self._fixtureinfo: Any = None
 
-    def _items(
-        self,
-        case_id: str,
-        tags: tuple[str, ...],
-        line: int,
-        case: Callable[[], Case],
-        plans: list[Plan],
-        judges: Judges,
-    ) -> list[CaseItem]:
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield the cases' items, and a failing node for each row that is none; or raise all that is wrong."""
+        planner = self.config.stash[PLANNER]
+        root = planner.root(self.path)
+        try:
+            # A profile that is wrong is told before the file is, unless no model of the session may be its subject.
+            plans = [] if self.source.brings_subjects else self._session_plans()
+            opened = planner.open(self.source, self.path, plans)
+            if opened.name is not None:
+                planner.claim_name(opened.name, opened.file, root)
+            subjects = self._subjects(opened, plans)
+            if subjects:
+                yield from map(self._bad, opened.problems())
+            for subject, its_plans in subjects:
+                yield from self._rows(opened, subject, its_plans)
+        except ConfigError as error:
+            raise CollectionError(str(error)) from None
+
+    def _session_plans(self) -> list[Plan]:
+        planner = self.config.stash[PLANNER]
+        return planner.plans(planner.root(self.path), own_agent=planner.has_own_agent(self.path))
+
+    def _subjects(self, opened: OpenedSource, plans: list[Plan]) -> list[tuple[StoredAnswers | None, list[Plan]]]:
+        """Return each of the file's own subjects with its plan, else the session's plans."""
+        planner = self.config.stash[PLANNER]
+        if not self.source.brings_subjects:
+            return [(None, plans)]
+        own = opened.own_subjects()
+        if own is not None:
+            return [(plan.predictions, [plan]) for plan in planner.own_plans(opened, own)]
+        plans = self._session_plans()
+        return [(None, plans)] if plans else []
+
+    def _rows(
+        self, opened: OpenedSource, subject: StoredAnswers | None, plans: list[Plan]
+    ) -> Iterator[pytest.Item | BadRowNode]:
+        planner = self.config.stash[PLANNER]
+        judges = planner.judges(opened, plans)
+        for row in planner.rows(opened, plans, subject):
+            if isinstance(row, BadRow):
+                yield self._bad(row)
+                continue
+            try:
+                if opened.own_ids:
+                    planner.claim_id(opened, row)
+                asked = planner.own_judges(opened, row, plans) if row.own_metrics else judges
+            except ConfigError as error:
+                if self.source.is_one_case:
+                    raise
+                yield self._bad(BadRow(row.line, str(error), row.path))
+            else:
+                yield from self._items(row, row.line if row.path == opened.path else 1, plans, asked)
+
+    def _items(self, row: SourceCase, line: int, plans: list[Plan], judges: Judges) -> list[CaseItem]:
         planner = self.config.stash[PLANNER]
         items = []
         for plan, asked in zip(plans, judges, strict=True):
             for repetition in range(1, planner.repetitions(plan) + 1):
-                job = Job(case_id, tags, case, plan, repetition, judges=asked)
+                job = Job(row.case_id, row.tags, row.make, plan, repetition, judges=asked)
                 item = make_item(self, job, line, self._fixtureinfo)
                 self._fixtureinfo = getattr(item, "_fixtureinfo", None)  # the same for every item of the file
                 items.append(item)
-        tag_items(self.config, items, tags)
+        tag_items(self.config, items, row.tags)
         return items
 
-    def _plans(self) -> list[Plan]:
-        planner = self.config.stash[PLANNER]
-        return planner.plans(planner.root(self.path), own_agent=planner.has_own_agent(self.path))
-
-
-class CaseFile(Cases):
-    """A `test.yaml`."""
-
-    def collect(self) -> Iterator[pytest.Item]:
-        """The case's items, or one error with everything that is wrong with the file."""
-        planner = self.config.stash[PLANNER]
-        root = planner.root(self.path)
-        try:
-            plans = self._plans()
-            case = planner.load(self.path, plans)
-            first = planner.files(root).setdefault(case.case_id, self.path)
-            if first != self.path:
-                raise located(self.path, [(("case_id",), f"Duplicate case_id {case.case_id!r}; {first} has it too")])
-            planner.answer(case)
-            judges = planner.metric_judges(plans, case.metrics, f"{self.path}:{case.line}:1")
-        except ConfigError as error:
-            raise CollectionError(str(error)) from None
-        yield from self._items(case.case_id, case.tags, case.line, lambda: case, plans, judges)
-
-
-class DatasetFile(Cases):
-    """A file of questions or a dataset's descriptor, read in one pass; the rows are parsed again when they run."""
-
-    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """The rows' items, and a failing node for each row that is none."""
-        planner = self.config.stash[PLANNER]
-        try:
-            plans = self._plans()
-            dataset = planner.open_dataset(self.path, plans, _metrics(planner))
-            self._claim_name(dataset)
-            judges = planner.metric_judges(plans, dataset.metrics, str(dataset.path))
-            for row in planner.rows(dataset, plans):
-                if isinstance(row, BadRow):
-                    yield self._bad(row, row.message)
-                    continue
-                case = functools.partial(row_case, dataset, row)
-                try:
-                    self._claim_id(dataset, row)
-                    asked = planner.own_judges(row, case, plans) or judges
-                except ConfigError as error:
-                    yield self._bad(row, str(error))
-                else:
-                    line = row.line if row.path is dataset.path else 1
-                    yield from self._items(row.case_id, row.tags, line, case, plans, asked)
-        except ConfigError as error:
-            raise CollectionError(str(error)) from None
-
-    def _claim_name(self, dataset: Dataset) -> None:
-        """Case ids begin with it, so no other dataset may have it. Raises ConfigError."""
-        planner = self.config.stash[PLANNER]
-        own = self.path if dataset.recipe is None else dataset.recipe.path
-        planner.claim_name(dataset.name, own, planner.root(self.path))
-
-    def _claim_id(self, dataset: Dataset, row: Row) -> None:
-        """The ids of rows begin with their dataset's name; those of tasks do not. Raises ConfigError."""
-        if dataset.tasks is None:
-            return
-        planner = self.config.stash[PLANNER]
-        first = planner.files(planner.root(self.path)).setdefault(row.case_id, self.path)
-        if first != self.path:
-            problem = f"task_id: Duplicate case_id {row.case_id!r}; {first} has it too"
-            raise ConfigError(f"{self.path}:{row.line}:1: {problem}")
-
-    def _bad(self, row: Row | BadRow, message: str) -> BadRowNode:
+    def _bad(self, row: BadRow) -> BadRowNode:
         place = f"line {row.line}" if row.path == self.path else f"{row.path.name} line {row.line}"
-        return BadRowNode.from_parent(self, name=place, message=message)
+        return BadRowNode.from_parent(self, name=row.name or place, message=row.message)
 
 
 class BadRowNode(pytest.Collector):
@@ -293,10 +273,3 @@ class BadRowNode(pytest.Collector):
     def collect(self) -> list[pytest.Item]:
         """Raises what is wrong with the row."""
         raise CollectionError(self.message)
-
-
-def _metrics(planner: Planner) -> tuple[MetricSpec, ...] | None:
-    if planner.settings.metric is None:
-        return None
-    name, threshold = planner.settings.metric
-    return (MetricSpec(name=name, threshold=threshold),)

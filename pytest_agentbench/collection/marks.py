@@ -14,12 +14,11 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.driver import JOB, overrides_runner
 from pytest_agentbench.engine.job import Job, Plan
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.cases import is_reports
 from pytest_agentbench.public import Run
 from pytest_agentbench.records.case import Case, Model
-from pytest_agentbench.sources.discovery import IndexedCase
-from pytest_agentbench.sources.rows import Row, row_case
-from pytest_agentbench.sources.test_yaml import CASE_FILES
+from pytest_agentbench.sources.case_source import IndexedCase
+from pytest_agentbench.sources.discovery import find_source
+from pytest_agentbench.sources.test_yaml import CASE_FILES, TEST_YAML
 
 MARK = "agentbench"
 PLAN_PARAM = "_agentbench_plan"
@@ -41,7 +40,6 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         case = _marked_case(planner, path, mark, plans)
         if (root := planner.root(case.path)).is_guest:
             plans = planner.plans(root, own_agent=own_agent)
-        planner.answer(case)
         judges = planner.metric_judges(plans, case.metrics, f"{case.path}:{case.line}:1")
     except ConfigError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
@@ -90,7 +88,7 @@ def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: li
     path = test_file.parent / name
     path = next((file for name in CASE_FILES if (file := path / name).is_file()), path)
     if path.is_file():
-        return planner.load(path, plans)
+        return planner.case_of(TEST_YAML, path, None, plans)
     known = planner.cases(root)
     if name in known:
         return _load(planner, known[name], plans)
@@ -98,16 +96,15 @@ def _marked_case(planner: Planner, test_file: Path, mark: pytest.Mark, plans: li
 
 
 def _load(planner: Planner, found: IndexedCase, plans: list[Plan]) -> Case:
-    if found.path.name in CASE_FILES:
-        return planner.load(found.path, plans)
-    if is_reports(found.path):
+    source = find_source(found.path, planner.root(found.path).path)
+    if source is None:
+        raise ConfigError(f"@pytest.mark.{MARK}: {found.path} holds no cases any more")
+    if source.not_by_hand is not None:
         raise ConfigError(
-            f"@pytest.mark.{MARK}: {found.case_id!r} is a research report of {found.path}; its thresholds decide it, "
-            "expected another case"
+            f"@pytest.mark.{MARK}: {found.case_id!r} is {source.not_by_hand} of {found.path}; its thresholds decide "
+            "it, expected another case"
         )
-    dataset = planner.open_dataset(found.path, plans)
-    [row] = [row for row in planner.rows(dataset, plans) if isinstance(row, Row) and row.case_id == found.case_id]
-    return row_case(dataset, row)
+    return planner.case_of(source, found.path, found.case_id, plans)
 
 
 def finished_run(item: pytest.Item, runner: Any, servers: Any) -> Run:

@@ -12,11 +12,10 @@ import pytest
 
 from pytest_agentbench.collection.scoring import (
     Predicted,
+    case_problems,
     metric_judges,
-    require_for_case,
-    require_for_dataset,
     require_for_profile,
-    require_for_row,
+    require_for_source,
 )
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
@@ -29,21 +28,22 @@ from pytest_agentbench.engine.registry import Registry, build_registry
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.routes import missing_key, resolve_model
 from pytest_agentbench.options import Settings
-from pytest_agentbench.packs.research.cases import Reports, open_reports
-from pytest_agentbench.packs.research.records import JUDGED
-from pytest_agentbench.packs.research.session import StoredReports
 from pytest_agentbench.records.case import Case, MetricSpec, Model
-from pytest_agentbench.sources.dataset import Dataset, open_dataset
-from pytest_agentbench.sources.discovery import IndexedCase, has_cases, index_cases
-from pytest_agentbench.sources.rows import BadRow, Row, read_rows
-from pytest_agentbench.sources.test_yaml import load_case
+from pytest_agentbench.sources.case_source import (
+    BadRow,
+    CaseSource,
+    IndexedCase,
+    OpenedSource,
+    SourceCase,
+    SourceRequest,
+    StoredAnswers,
+)
+from pytest_agentbench.sources.discovery import has_cases, index_cases
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.store.documents import Signer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from pytest_agentbench.runners.predictions import Predictions
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 TRUST = "agentbench_trust"
 """What an xdist worker is told of the folders that its session trusts."""
@@ -68,8 +68,8 @@ class Planner:
     """Works out each config root's plans once, and where the user's own agent runs.
 
     `problem` is why no case of the session can run. `predicted` are the predictions that are the session's subject.
-    `left_out` says which of the session's models have no stored reports. `research_subjects` are the files of reports,
-    or of the queries that they are written on, selected or not.
+    `left_out` says which of the session's models have no stored answers. `subjects` are the files of all that sources
+    could have scored together, selected or not.
     """
 
     settings: Settings
@@ -81,7 +81,7 @@ class Planner:
     problem: str | None = None
     predicted: Predicted | None = None
     left_out: list[str] = field(default_factory=list)
-    research_subjects: list[Path] = field(default_factory=list)
+    subjects: list[Path] = field(default_factory=list)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _cases: dict[ConfigRoot, dict[str, IndexedCase]] = field(default_factory=dict)
     _plans: dict[tuple[ConfigRoot, bool], list[Plan] | None] = field(default_factory=dict)
@@ -116,12 +116,12 @@ class Planner:
             self._plans[key] = self._make(root, own_agent)
         return self._plans[key] or []
 
-    def stored_plans(self, reports: Reports) -> list[Plan]:
-        """One plan for each file of stored reports, of the models that the session names, or all. Raises like `plans`.
+    def own_plans(self, opened: OpenedSource, subjects: Sequence[StoredAnswers]) -> list[Plan]:
+        """Return a plan for each of a file's own subjects, of the models that the session names, or of all.
 
-        Predictions are a session's only subject, so none where there are some.
+        Predictions are a session's only subject, so none where there are some. Raises as `plans` does.
         """
-        root = self.root(reports.path)
+        root = self.root(opened.path)
         if self.predicted is not None:
             return []
         if root not in self._stored:
@@ -130,82 +130,93 @@ class Planner:
         session = self._stored[root]
         if session is None:
             return []
-        wanted = [path for path in reports.stored if not session.ids or path.stem in session.ids]
-        stems = [path.stem for path in reports.stored]
-        if missing := [name for name in session.ids if name not in stems]:
+        wanted = [subject for subject in subjects if not session.ids or subject.model_id in session.ids]
+        known = [subject.model_id for subject in subjects]
+        if missing := [name for name in session.ids if name not in known]:
             self.left_out.append(
-                f"{reports.path}: found no stored report of {', '.join(missing)}; its files are of {', '.join(stems)}"
+                f"{opened.path}: found no stored report of {', '.join(missing)}; its files are of {', '.join(known)}"
             )
-        return [self._plan(root, None, False, session, StoredReports(path)) for path in wanted]
+        return [self._plan(root, None, False, session, subject, is_own=True) for subject in wanted]
 
-    def open_reports(self, path: Path) -> Reports:
-        """The reports.yaml at `path`. Raises ConfigError."""
-        root = self.root(path)
-        outside = False
-        if self.settings.run_profile:
-            outside = root.run_profile(self.settings.run_profile).allow_outside_paths
-        reports = open_reports(path, root, self.registry.known, allow_outside=outside)
-        self.research_subjects += reports.subjects
-        return reports
+    def open(self, source: CaseSource, path: Path, plans: Sequence[Plan]) -> OpenedSource:
+        """Return the opened file; code that reads it is trusted like a conftest.py. Raises ConfigError.
 
-    def research_judges(self, reports: Reports, plans: Sequence[Plan]) -> list[tuple[Model, ...]]:
-        """For each plan the model that judges the reports, and those that the profile's metrics ask.
-
-        Raises ConfigError where a part asks a judge and there is none.
+        Its paths may go where the run profile allows. Where that has failed already, nobody knows what it allows.
         """
-        asked = self.metric_judges(plans, (), str(reports.path))
-        if not any(part in JUDGED for part in reports.scoring.parts):
+        opened = source.open(path, self._request(path, plans, may_lack_plans=source.brings_subjects))
+        self.subjects += opened.subjects
+        return opened
+
+    def _request(self, path: Path, plans: Sequence[Plan], *, may_lack_plans: bool = False) -> SourceRequest:
+        root = self.root(path)
+        profile = plans[0].run_profile if plans else None
+        if may_lack_plans:
+            name = self.settings.run_profile
+            profile = root.run_profile(name) if name else RunProfile.default()
+        return SourceRequest(
+            root,
+            self.registry.known,
+            self._metrics,
+            run_code=True,
+            allow_outside=profile is None or profile.allow_outside_paths,
+            run_profile=profile,
+        )
+
+    @cached_property
+    def _metrics(self) -> tuple[MetricSpec, ...] | None:
+        """The metric of the command line, which decides in place of those of files."""
+        if self.settings.metric is None:
+            return None
+        name, threshold = self.settings.metric
+        return (MetricSpec(name=name, threshold=threshold),)
+
+    def judges(self, opened: OpenedSource, plans: Sequence[Plan]) -> list[tuple[Model, ...]]:
+        """Return for each plan the models that grading a file's cases asks: its judge, and those of metrics.
+
+        Raises ConfigError where one is needed and there is none.
+        """
+        asked = self.metric_judges(plans, opened.metrics, str(opened.path))
+        if not opened.asks_judge:
             return asked
         try:
-            return [(plan.research_judge(), *models) for plan, models in zip(plans, asked, strict=True)]
+            return [(plan.first_judge(), *models) for plan, models in zip(plans, asked, strict=True)]
         except ConfigError as error:
-            raise ConfigError(f"{reports.path}:1:1: {error}") from None
+            raise ConfigError(f"{opened.path}:1:1: {error}") from None
 
-    def load(self, path: Path, plans: list[Plan]) -> Case:
-        """The case of a `test.yaml`, whose paths may go where the plans' run profile allows. Raises ConfigError.
+    def case_of(self, source: CaseSource, path: Path, case_id: str | None, plans: list[Plan]) -> Case:
+        """Return the case of that id in a file, None: its only one. The session's predictions find it.
 
-        Without plans the profile has failed already, so nobody knows what it allows.
+        Raises ConfigError.
         """
-        outside = not plans or plans[0].run_profile.allow_outside_paths
-        case = load_case(path, self.root(path), self.registry.known, allow_outside=outside)
-        for plan in plans[:1]:
-            require_for_case(case, plan.evaluation_profile, self.registry.metrics)
-        return case
+        opened = self.open(source, path, plans)
+        [row] = [
+            row
+            for row in self.rows(opened, plans)
+            if isinstance(row, SourceCase) and (case_id is None or row.case_id == case_id)
+        ]
+        if row.own_metrics:
+            self.own_judges(opened, row, plans)
+        return row.make()
 
-    def open_dataset(self, path: Path, plans: list[Plan], metrics: tuple[MetricSpec, ...] | None = None) -> Dataset:
-        """The dataset of a file; code that reads it is trusted like a conftest.py. Raises ConfigError."""
-        root, known = self.root(path), self.registry.known
-        profile = plans[0].run_profile if plans else None
-        outside = profile is None or profile.allow_outside_paths
-        return open_dataset(path, root, known, metrics, run_code=True, allow_outside=outside, run_profile=profile)
-
-    def own_judges(self, row: Row, case: Callable[[], Case], plans: list[Plan]) -> list[tuple[Model, ...]] | None:
-        """For each plan the models that a row's own metrics ask; None for a row whose evaluator names no metric.
+    def own_judges(self, opened: OpenedSource, row: SourceCase, plans: list[Plan]) -> list[tuple[Model, ...]]:
+        """Return for each plan the models that a row's own metrics ask.
 
         Raises ConfigError for metrics that cannot be computed.
         """
-        if b"evaluator" not in row.raw or not any(name in row.raw for name in self._metric_names):
-            return None
-        own = case()
+        case = row.make()
         for plan in plans[:1]:
-            require_for_row(own, plan.evaluation_profile, self.registry.metrics)
-        return self.metric_judges(plans, own.metrics, f"{row.path}:{row.line}:1")
+            if problems := case_problems(case, plan.evaluation_profile, self.registry.metrics):
+                raise opened.explain(row, problems)
+        return self.metric_judges(plans, case.metrics, f"{row.path}:{row.line}:1")
 
-    @cached_property
-    def _metric_names(self) -> tuple[bytes, ...]:
-        return tuple(name.encode() for name in self.registry.metrics)
-
-    def rows(self, dataset: Dataset, plans: list[Plan]) -> Iterator[Row | BadRow]:
-        """The rows of a dataset, to be read to the end; the session's predictions find theirs. Raises ConfigError."""
+    def rows(
+        self, opened: OpenedSource, plans: Sequence[Plan], subject: StoredAnswers | None = None
+    ) -> Iterator[SourceCase | BadRow]:
+        """Yield a file's rows, to be read to the end; the session's predictions find theirs. Raises ConfigError."""
         for plan in plans[:1]:
-            require_for_dataset(dataset, plan.evaluation_profile, self.registry.metrics)
-        rows = read_rows(dataset)
-        return rows if self.predicted is None else self.predicted.rows(dataset, rows)
-
-    def answer(self, case: Case) -> None:
-        """Lets the session's predictions find the case of a test.yaml. Raises ConfigError."""
-        if self.predicted is not None and case.dataset is None:
-            self.predicted.case(case.case_id, case.path)
+            require_for_source(opened, plan.evaluation_profile, self.registry.metrics)
+        rows = opened.rows(subject)
+        return rows if self.predicted is None else self.predicted.rows(opened, rows)
 
     def cases(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         """Every case below the root by its id, looked up once. A guest's takes no id of the root's own."""
@@ -215,20 +226,23 @@ class Planner:
             self._cases[root] = {case.case_id: case for case in found}
         return self._cases[root]
 
-    def files(self, root: ConfigRoot) -> dict[str, Path]:
-        """Which test.yaml has the case of an id, of those collected so far: ids are unique in a root, guests apart."""
-        return self._files.setdefault(root, {})
+    def claim_id(self, opened: OpenedSource, row: SourceCase) -> None:
+        """Note whose id that is: ids are unique in a root, guests apart. Raises ConfigError where another has it."""
+        first = self._files.setdefault(self.root(opened.path), {}).setdefault(row.case_id, opened.path)
+        if first != opened.path:
+            message = f"Duplicate case_id {row.case_id!r}; {first} has it too"
+            raise opened.explain(row, [(("case_id",), message)])
 
     def claim_name(self, name: str, file: Path, root: ConfigRoot) -> None:
-        """Case ids of a dataset or of reports begin with its name, so no other may have it. Raises ConfigError."""
-        first = self.files(root).setdefault(f"{name}.", file)  # no case id ends in a dot
+        """Note whose case ids begin with a name, so that no other file's do. Raises ConfigError."""
+        first = self._files.setdefault(root, {}).setdefault(f"{name}.", file)  # no case id ends in a dot
         if first != file:
             raise ConfigError(f"{file}:1:1: name: found {name!r}, which {first} has too; give it another name")
 
     def repetitions(self, plan: Plan) -> int:
         """How often each case runs on the plan's model: as often as asked, else as there are predictions for."""
         policy = plan.run_profile.execution_policy
-        if isinstance(plan.predictions, StoredReports):
+        if plan.stored is not None and plan.predictions is not None:
             return plan.predictions.samples
         if plan.predictions is not None and "run_repetitions" not in policy.model_fields_set:
             return self.settings.repetitions or plan.predictions.samples
@@ -275,14 +289,16 @@ class Planner:
         model: Model | None,
         own_agent: bool,
         session: _Session,
-        predictions: Predictions | StoredReports | None,
+        predictions: StoredAnswers | None,
+        *,
+        is_own: bool = False,
     ) -> Plan:
         suite, run_profile, evaluation = session.suite, session.run_profile, session.evaluation
         subject = predictions or model
         model_id = subject.model_id if subject else OWN_AGENT if own_agent else NO_MODEL
         suite_id = suite.suite_id if suite else None
         author = None
-        if isinstance(predictions, StoredReports):
+        if is_own:
             author = resolve_model(model_id, models=root.models(), suite=suite, environ=self.environ)
         judges = self._judges(root, model or author, evaluation)
         return Plan(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.loader import located
 from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.job import Plan
@@ -15,9 +16,9 @@ from pytest_agentbench.metrics.registry import Metric, asks_model, refusal
 from pytest_agentbench.records.case import Case, MetricSpec, Model
 from pytest_agentbench.records.check_specs import MetricAtLeast
 from pytest_agentbench.runners.predictions import Predictions
-from pytest_agentbench.sources.dataset import Dataset, legal_id
+from pytest_agentbench.sources.case_source import BadRow, OpenedSource, SourceCase
+from pytest_agentbench.sources.dataset import legal_id
 from pytest_agentbench.sources.predictions import read_predictions
-from pytest_agentbench.sources.rows import BadRow, Row
 
 
 def metric_judges(
@@ -51,46 +52,34 @@ def _models(plan: Plan, specs: Iterable[MetricSpec], metrics: Mapping[str, Metri
     return found
 
 
-_Loc = tuple[str | int, ...]
 Known = Mapping[str, Metric]
 """The metrics of the session by name."""
 
 
-def require_for_case(case: Case, profile: EvaluationProfile, known: Known) -> None:
-    """Raises ConfigError for metrics, and checks of metrics, of a test.yaml that cannot be computed here."""
-    if problems := _of_case(case, profile, known):
-        raise located(case.path, problems)
-
-
 def require_for_profile(profile: EvaluationProfile, path: Path, known: Known) -> None:
-    """The same for the metrics of an evaluation profile."""
+    """Raise ConfigError for metrics of an evaluation profile that cannot be computed here."""
     if problems := list(_refused(_named(profile.metrics), profile, known)):
         raise located(path, problems)
 
 
-def require_for_dataset(dataset: Dataset, profile: EvaluationProfile, known: Known) -> None:
-    """The same for the metrics of a dataset, which may come from the command line."""
-    if reasons := [reason for _, reason in _refused(_named(dataset.metrics), profile, known)]:
-        raise ConfigError(f"{dataset.path}:1:1: {'; '.join(reasons)}")
+def require_for_source(opened: OpenedSource, profile: EvaluationProfile, known: Known) -> None:
+    """Raise ConfigError for metrics of a file's cases that cannot be computed; they may come from the command line."""
+    if reasons := [reason for _, reason in _refused(_named(opened.metrics), profile, known)]:
+        raise ConfigError(f"{opened.path}:1:1: {'; '.join(reasons)}")
 
 
-def require_for_row(case: Case, profile: EvaluationProfile, known: Known) -> None:
-    """The same for the metrics that a row's own evaluator names."""
-    if reasons := [reason for _, reason in _of_case(case, profile, known)]:
-        raise ConfigError(f"{case.path}:{case.line}:1: evaluator: {'; '.join(reasons)}")
-
-
-def _of_case(case: Case, profile: EvaluationProfile, known: Known) -> list[tuple[_Loc, str]]:
+def case_problems(case: Case, profile: EvaluationProfile, known: Known) -> list[tuple[Loc, str]]:
+    """Return what keeps metrics, and checks of metrics, of a case from being computed, each at its field."""
     checks = _refused(_checked(case), profile, known, checked=True)
     return [*_refused(_named(case.metrics), profile, known), *checks]
 
 
-def _named(metrics: Iterable[MetricSpec]) -> Iterator[tuple[_Loc, MetricSpec]]:
+def _named(metrics: Iterable[MetricSpec]) -> Iterator[tuple[Loc, MetricSpec]]:
     for index, metric in enumerate(metrics):
         yield ("metrics", index), metric
 
 
-def _checked(case: Case) -> Iterator[tuple[_Loc, MetricSpec]]:
+def _checked(case: Case) -> Iterator[tuple[Loc, MetricSpec]]:
     for index, check in enumerate(case.checks):
         asked = check.declarative
         if isinstance(asked, MetricAtLeast):
@@ -98,8 +87,8 @@ def _checked(case: Case) -> Iterator[tuple[_Loc, MetricSpec]]:
 
 
 def _refused(
-    metrics: Iterable[tuple[_Loc, MetricSpec]], profile: EvaluationProfile, known: Known, *, checked: bool = False
-) -> Iterator[tuple[_Loc, str]]:
+    metrics: Iterable[tuple[Loc, MetricSpec]], profile: EvaluationProfile, known: Known, *, checked: bool = False
+) -> Iterator[tuple[Loc, str]]:
     for loc, metric in metrics:
         if metric.name in known and (reason := refusal(metric, known, profile.compat, checked=checked)):
             yield loc, reason
@@ -129,24 +118,20 @@ class Predicted:
         values = found if isinstance(found, list) else found.values()
         self.predictions = Predictions(path, self._answers, max(map(_samples, values), default=1))
 
-    def case(self, case_id: str, path: Path) -> None:
-        """Assigns the case of a test.yaml its prediction. Raises ConfigError where another case has it."""
-        if self._in_order is not None:
-            self._refuse(f"the case {case_id} is no row of a dataset")
-        self._assign(case_id, None, path)
+    def rows(self, opened: OpenedSource, rows: Iterable[SourceCase | BadRow]) -> Iterator[SourceCase | BadRow]:
+        """Pass the rows of a file on and assign them their predictions. To be read to the end.
 
-    def rows(self, dataset: Dataset, rows: Iterable[Row | BadRow]) -> Iterator[Row | BadRow]:
-        """Passes the rows of a dataset on and assigns them their predictions. To be read to the end.
-
-        Raises ConfigError where another dataset has one of them.
+        Raises ConfigError where another file has one of them.
         """
-        if self._in_order is None:
-            for row in rows:
-                if isinstance(row, Row):
-                    self._assign(row.case_id, dataset.name, _file(dataset))
-                yield row
-        else:
-            yield from self._rows_in_order(self._in_order, dataset, rows)
+        if self._in_order is not None and opened.ordered:
+            yield from self._rows_in_order(self._in_order, opened, rows)
+            return
+        for row in rows:
+            if isinstance(row, SourceCase):
+                if self._in_order is not None:
+                    self._refuse(f"the case {row.case_id} is no row of a dataset")
+                self._assign(row.case_id, opened.name if opened.ordered else None, opened.file)
+            yield row
 
     def warnings(self, repetitions: int) -> Iterator[str]:
         """What is worth saying of predictions that no collected case takes, and of samples that are missing."""
@@ -160,15 +145,15 @@ class Predicted:
             yield f"{name}: {self._counted(fewer)} have {missing}: {_some(fewer)}"
 
     def _rows_in_order(
-        self, values: list[Any], dataset: Dataset, rows: Iterable[Row | BadRow]
-    ) -> Iterator[Row | BadRow]:
-        number, file = 0, _part(dataset)
+        self, values: list[Any], opened: OpenedSource, rows: Iterable[SourceCase | BadRow]
+    ) -> Iterator[SourceCase | BadRow]:
+        number, file = 0, opened.part
         if self._dataset not in (None, file):
             self._refuse(f"the session has several datasets ({self._dataset} and {file})")
         self._dataset = file
         for number, row in enumerate(rows, 1):
-            if isinstance(row, Row):
-                if row.index != number - 1:
+            if isinstance(row, SourceCase):
+                if row.number != number - 1:
                     self._refuse(f"{file} takes its rows in another order or leaves some out")
                 if number <= len(values):
                     self._answers[row.case_id] = values[number - 1]
@@ -206,15 +191,3 @@ def _samples(value: Any) -> int:
     """How many repetitions a prediction asks for. A list of objects is none of samples: another file's, by mistake."""
     is_samples = isinstance(value, list) and not all(isinstance(each, (dict, list)) for each in value)
     return len(value) if is_samples else 1
-
-
-def _file(dataset: Dataset) -> Path:
-    """The file that makes the dataset what it is, however it was opened."""
-    return dataset.path if dataset.recipe is None else dataset.recipe.path
-
-
-def _part(dataset: Dataset) -> Path:
-    """The same, but one of several data files has rows of its own to count."""
-    recipe = dataset.recipe
-    one_of_several = recipe is not None and recipe.only is not None and len(recipe.files) > 1
-    return dataset.path if one_of_several else _file(dataset)

@@ -8,46 +8,44 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.collection.items import PLANNER, BadRowNode, CaseFile, CaseItem, Cases, DatasetFile
+from pytest_agentbench.collection.items import PLANNER, BadRowNode, CaseFile, CaseItem
 from pytest_agentbench.collection.planning import Planner
 from pytest_agentbench.config.loader import located
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.driver import FILE_ID, JOB
 from pytest_agentbench.engine.job import Job
-from pytest_agentbench.packs.research.cases import is_reports
-from pytest_agentbench.packs.research.items import ReportsNode
-from pytest_agentbench.packs.research.reports_file import is_reports_name
 from pytest_agentbench.reports.assertion import collection_problems
-from pytest_agentbench.sources.dataset import in_case_folder, is_dataset
-from pytest_agentbench.sources.discovery import select, suite_problems
-from pytest_agentbench.sources.test_yaml import CASE_FILES
+from pytest_agentbench.sources.case_source import CaseSource
+from pytest_agentbench.sources.dataset import in_case_folder
+from pytest_agentbench.sources.discovery import find_source, named_source, select, suite_problems
 from pytest_agentbench.terminal_text import visible, visible_line
 
-_CASE_COLLECTORS = (CaseFile, DatasetFile, ReportsNode, BadRowNode)
+_CASE_COLLECTORS = (CaseFile, BadRowNode)
 
 
-def collect_file(path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """The collector of a file that holds cases, None for any other. A `test.yaml` is known to look like a case.
+def collect_file(path: Path, parent: pytest.Collector) -> CaseFile | None:
+    """Return the collector of a file that holds cases, None for any other.
 
     A file that was named on the command line is taken at its word: what is wrong with it is an error.
     """
-    named = parent.session.isinitpath(path)
-    if path.name in CASE_FILES:
-        return _collector(CaseFile, parent, path)
-    top, reports = parent.config.rootpath, is_reports_name(path.name)
-    holds_cases = is_reports(path) if reports else is_dataset(path, top)
-    if not named and (not holds_cases or in_case_folder(path.parent, top)):
-        return None
-    return _collector(ReportsNode if reports else DatasetFile, parent, path)
+    top = parent.config.rootpath
+    if parent.session.isinitpath(path):
+        source = named_source(path, parent.config.stash[PLANNER].root(path))
+    else:
+        source = find_source(path, top)
+        if source is not None and not source.is_one_case and in_case_folder(path.parent, top):
+            return None
+    return None if source is None else _collector(source, parent, path)
 
 
-def _collector(kind: type[Cases], parent: pytest.Collector, path: Path) -> Cases:
-    """Make the collector of a file. A path that steers terminals, or is no text of XML, has escapes in its node id."""
-    node: Cases = kind.from_parent(parent, path=path)
+def _collector(source: CaseSource, parent: pytest.Collector, path: Path) -> CaseFile:
+    """Return the collector of a file. A path that steers terminals, or is no text of XML, has escapes in its node id."""
+    node: CaseFile = CaseFile.from_parent(parent, path=path)
     true = str(node.nodeid)
     if (shown := visible_line(true.replace("\t", "\\t"))) != true:
-        node = kind.from_parent(parent, path=path, nodeid=shown)
+        node = CaseFile.from_parent(parent, path=path, nodeid=shown)
         node.stash[FILE_ID] = true
+    node.source = source
     return node
 
 

@@ -339,7 +339,7 @@ def _services(
         Catalogues(settings.output / CATALOGUES, store.redactor),
         store.redactor,
         settings.output,
-        tuple(config.stash[PLANNER].research_subjects),
+        tuple(config.stash[PLANNER].subjects),
         functools.partial(over_budget, settings.max_cost, settings.max_tokens),
         coming=lambda: config.stash[AHEAD].engine.coming,
         reuse_runs=not settings.no_reuse,

@@ -26,13 +26,11 @@ from pytest_agentbench.config.shared_sections import RunnerSettings, ServersFile
 from pytest_agentbench.config.suite import ModelsFile, SuiteFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.extensions import load_extensions
-from pytest_agentbench.packs.research.reports_file import ReportsFile, is_reports_name
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS
 
 KINDS: dict[str, type[ConfigFile]] = {
     "test_case": TestCaseFile,
     "dataset": DatasetDescriptor,
-    "reports": ReportsFile,
     "suite": SuiteFile,
     "run_profile": RunProfile,
     "evaluation_profile": EvaluationProfile,
@@ -94,10 +92,8 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
 
 
 def _kind_of_name(name: str) -> type[ConfigFile] | None:
-    """What a file of that name is if it is one of ours: other tools have files of these names too."""
-    if is_descriptor_name(name):
-        return DatasetDescriptor
-    return ReportsFile if is_reports_name(name) else None
+    """Return what a file of that name is if it is one of ours: other tools have files of these names too."""
+    return DatasetDescriptor if is_descriptor_name(name) else None
 
 
 def find_commands(folder: Path) -> Iterator[Path]:
@@ -128,8 +124,11 @@ def _visited(folders: list[str]) -> list[str]:
 
 
 def json_schemas() -> dict[str, dict[str, Any]]:
-    """Name to JSON Schema (draft 2020-12). Descriptions are the docstrings of the models and of their fields."""
-    return {name: _schema(name, kind) for name, kind in all_kinds().items()}
+    """Return names with JSON Schemas (draft 2020-12). Descriptions are the docstrings of models and their fields.
+
+    Files with cases that packs read have theirs by entry points `schema NAME`.
+    """
+    return {name: _schema(name, kind) for name, kind in {**all_kinds(), **load_extensions("schema")}.items()}
 
 
 def described_schema(kind: type[ConfigFile]) -> dict[str, Any]:
@@ -154,7 +153,11 @@ def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
         definitions["CustomCheck"]["properties"]["kind"]["not"] = {"enum": sorted(known)}
     if "RunnerSpec" in definitions:
         _complete(definitions["RunnerSpec"])
-    if kind in (TestCaseFile, DatasetDescriptor, ReportsFile):  # which may not say where their servers run
+    if kind in (
+        TestCaseFile,
+        DatasetDescriptor,
+        *load_extensions("schema").values(),
+    ):  # which may not say where their servers run
         del definitions["McpServer"]["properties"]["sandbox"], definitions["SandboxSettings"]
     for layer in _layers(schema):
         _complete(layer)

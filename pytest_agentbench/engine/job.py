@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
     from pytest_agentbench.config.suite import SuiteFile
     from pytest_agentbench.models.tape import Tape
-    from pytest_agentbench.packs.research.session import StoredReports
-    from pytest_agentbench.runners.predictions import Predictions
+    from pytest_agentbench.sources.case_source import StoredAnswers
     from pytest_agentbench.store.artifacts import Lane
     from pytest_agentbench.workspaces.workspace import Workspace
 
@@ -43,7 +42,7 @@ class Plan:
     """How cases run on one model: shared by all their jobs. `model` is None where the user's own agent is the subject.
 
     `own_agent` says that the user's agent runs, with or without a model's name. Where `predictions` are given, or
-    stored reports of the model `author`, they are the subject, and neither model nor agent is. `judges` maps judge ids
+    stored answers of the model `author`, they are the subject, and neither model nor agent is. `judges` maps judge ids
     to the models that answer for them. `suite` is the suite that the session names, None where it names none.
     """
 
@@ -56,13 +55,13 @@ class Plan:
     lane: Lane
     suite_id: str | None = None
     own_agent: bool = False
-    predictions: Predictions | StoredReports | None = None
+    predictions: StoredAnswers | None = None
     author: Model | None = None
     suite: SuiteFile | None = None
 
     @property
     def stored(self) -> Path | None:
-        """The file of stored reports that is the subject, None where another one is."""
+        """Return the file of stored answers that is the subject, None where another one is."""
         return self.predictions.path if self.author is not None and self.predictions is not None else None
 
     @cached_property
@@ -87,8 +86,8 @@ class Plan:
             raise ConfigError("no model to ask; name one in the metric's args, or a judge in the evaluation profile")
         return resolve_model(model_id, models=self.root.models())
 
-    def research_judge(self) -> Model:
-        """The model that judges research reports: the profile's first judge, else OPENAI_MODEL. Raises ConfigError."""
+    def first_judge(self) -> Model:
+        """Return the model that graders ask: the profile's first judge, else OPENAI_MODEL. Raises ConfigError."""
         model_id = self.judged_by(None) or os.environ.get("OPENAI_MODEL")
         if not model_id:
             raise ConfigError(
@@ -98,8 +97,8 @@ class Plan:
         return resolve_model(model_id, models=self.root.models())
 
     @property
-    def research_options(self) -> Mapping[str, Any]:
-        """What the profile's first judge has in each of its requests."""
+    def judge_options(self) -> Mapping[str, Any]:
+        """Return what the profile's first judge has in each of its requests."""
         first = self.evaluation_profile.first_judge(CHAT_JUDGE)
         return first.options if first is not None else {}
 

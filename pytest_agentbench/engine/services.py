@@ -117,7 +117,7 @@ class Services:
     only booked there. `asked_anew` are the keys of kept votes that were asked for again. `coming()` is how many runs
     are about to begin. `catalogues` are the tools of MCP servers, `session_servers` those servers that runs share;
     their programs start in `turns`. `research` is what research reports share,
-    which `research_subjects` hold or ask for. `redactor` hides secrets in what is stored, which is below `output`.
+    which `subjects` hold or ask for. `redactor` hides secrets in what is stored, which is below `output`.
     `stops` are the models that get no more runs, `rechecks` what stored verdicts are compared with.
     """
 
@@ -132,7 +132,7 @@ class Services:
     catalogues: Catalogues
     redactor: Redactor
     output: Path
-    research_subjects: tuple[Path, ...] = ()
+    subjects: tuple[Path, ...] = ()
     over_budget: Callable[[Usage], str | None] = lambda usage: None
     on_ended: Callable[[Job, Result], None] | None = None
     reuse_runs: bool = True
@@ -156,7 +156,7 @@ class Services:
         workspace = cache(partial(self.sandboxes.workspace, None, "mcp-servers"))
         self.session_servers = SessionServers(ServerSandboxes(self.sandboxes, workspace))
         self._runner_sessions = {}
-        self.research = ResearchRuns(self.output, self.research_subjects)
+        self.research = ResearchRuns(self.output, self.subjects)
         self.stops = ModelStops(self.redactor.text)
 
     def client(self, model: Model, tape: Tape | None = None) -> ChatClient:

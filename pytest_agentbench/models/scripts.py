@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.config.dataset_file import is_descriptor_name
 from pytest_agentbench.config.loader import load
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
@@ -22,12 +21,12 @@ from pytest_agentbench.models.script_files import (
     ScriptedSearchResult,
     ScriptedVerdict,
 )
-from pytest_agentbench.packs.research.cases import ReportItem, is_reports, open_reports, read_all_reports, report_case
-from pytest_agentbench.packs.research.reports_file import is_reports_name
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.sources.dataset import legal_id, open_dataset
-from pytest_agentbench.sources.rows import Row, read_rows, row_case
-from pytest_agentbench.sources.test_yaml import CASE_FILES, load_case
+from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
+from pytest_agentbench.sources.dataset import legal_id
+from pytest_agentbench.sources.discovery import open_source
+from pytest_agentbench.sources.names import source_names
+from pytest_agentbench.sources.test_yaml import CASE_FILES
 
 CASE_SCRIPT = "demo.yaml"
 DATASET_SCRIPT = ".demo.yaml"
@@ -357,24 +356,13 @@ def _belongs_to(script: Path) -> list[Path]:
         candidates = [script.with_name(name) for name in CASE_FILES]
     else:
         stem = script.name.removesuffix(DATASET_SCRIPT)
-        candidates = [script.with_name(stem + suffix) for suffix in (".jsonl", ".json")]
-        others = (stem + suffix for suffix in (".yaml", ".yml"))
-        candidates += [script.with_name(name) for name in others if is_descriptor_name(name) or is_reports_name(name)]
+        names = (stem + suffix for suffix in (".jsonl", ".json", ".yaml", ".yml"))
+        candidates = [script.with_name(name) for name in names if source_names(name)]
     return [path for path in candidates if path.is_file()]
 
 
 def _cases(case_file: Path, folder: Path) -> Iterator[Case]:
     here = Path.cwd()
     root = find_root(case_file, here if folder.is_relative_to(here) else folder, None)
-    if case_file.name in CASE_FILES:
-        yield load_case(case_file, root)
-        return
-    if is_reports(case_file):
-        reports = open_reports(case_file, root)
-        items = (item for item in read_all_reports(reports) if isinstance(item, ReportItem))
-        yield from (report_case(reports, item) for item in items)
-        return
-    dataset = open_dataset(case_file, root)
-    for row in read_rows(dataset):
-        if isinstance(row, Row):  # bad rows are for `agentbench validate` to report
-            yield row_case(dataset, row)
+    rows = open_source(case_file, SourceRequest(root)).rows()
+    yield from (row.make() for row in rows if isinstance(row, SourceCase))  # bad rows are for `agentbench validate`

@@ -5,48 +5,34 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 from pytest_agentbench.bounded.files import FileRefusedError, open_file
 from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, resolve_path
 from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, DatasetDescriptor, is_descriptor_name, match_files
 from pytest_agentbench.config.documents import read, read_bytes
 from pytest_agentbench.config.loader import load_in, located
-from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.shared_sections import named_servers
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.mcp_bench.tasks import TaskSettings, shows_tasks
-from pytest_agentbench.packs.research.reports_file import is_reports_name
 from pytest_agentbench.records.case import MetricSpec
+from pytest_agentbench.sources.case_source import CaseSource, Claims
 from pytest_agentbench.sources.items import ItemParser, load_item_class
 from pytest_agentbench.sources.json_files import UTF16_BOMS, first_element, first_object
+from pytest_agentbench.sources.names import load_source, source_names
 from pytest_agentbench.sources.recipe import Recipe, Shots
 
 _SETTLED = 2.0
 """Seconds after which a folder's time of change tells for sure that it is the same."""
 
 
-class _Claims(NamedTuple):
-    """What a descriptor uses: `listed` are its `files`, `others` its examples, `tree` the folder of its source.
-
-    Of a reports.yaml all files of rows are `others`. `unknown`: it cannot be read, or says neither files nor source,
-    so nobody knows.
-    """
-
-    listed: frozenset[str] = frozenset()
-    others: frozenset[str] = frozenset()
-    tree: str | None = None
-    unknown: bool = False
-
-
 def is_claimed(path: Path, top: Path) -> bool:
-    """Whether a descriptor beside the file, or in a folder above it up to `top`, uses it.
+    """Return whether a descriptor beside the file, or in a folder above it up to `top`, uses it.
 
     What an unreadable descriptor uses is not known: no file beside it is taken for a dataset of its own.
     """
@@ -62,7 +48,7 @@ def is_claimed(path: Path, top: Path) -> bool:
 
 
 def descriptors_listing(path: Path, top: Path) -> list[Path]:
-    """The descriptors beside the file, or in a folder above it up to `top`, that have it in their `files`."""
+    """Return the descriptors beside the file, or in a folder above it up to `top`, that describe its rows."""
     text = os.path.normpath(path)
     return [Path(each) for each in _descriptors_above(path, top) if text in _claims_of(each, top).listed]
 
@@ -75,7 +61,7 @@ def _descriptors_above(path: Path, top: Path) -> Iterator[str]:
 
 
 def _descriptors_in(folder: str) -> tuple[str, ...]:
-    """A folder is listed once: it may hold thousands of data files."""
+    """Return them from a folder, which is listed once: it may hold thousands of data files."""
     try:
         changed = os.stat(folder).st_mtime_ns
     except OSError:
@@ -87,54 +73,55 @@ def _descriptors_in(folder: str) -> tuple[str, ...]:
 @lru_cache(maxsize=10_000)
 def _listed(folder: str, _changed: int) -> tuple[str, ...]:
     try:
-        names = sorted(name for name in os.listdir(folder) if is_descriptor_name(name) or is_reports_name(name))
+        names = sorted(name for name in os.listdir(folder) if name.endswith((".yaml", ".yml")) and _source_of(name))
     except OSError:
         return ()
     return tuple(os.path.join(folder, name) for name in names)
 
 
-def _claims_of(descriptor: str, top: Path) -> _Claims:
+def _source_of(descriptor: str) -> CaseSource | None:
+    """Return the source of a descriptor of that name, None for other files."""
+    sources = map(load_source, source_names(descriptor))
+    return next((source for source in sources if source.names_data), None)
+
+
+def _claims_of(descriptor: str, top: Path) -> Claims:
     folder = os.path.dirname(descriptor)
     root = str(top) if (folder + os.sep).startswith(str(top) + os.sep) else folder
     try:
         status = os.stat(descriptor)
         return _read_claims(descriptor, root, status.st_mtime_ns, status.st_size, os.stat(folder).st_mtime_ns)
     except OSError:
-        return _Claims(unknown=True)
+        return Claims(unknown=True)
 
 
 @lru_cache(maxsize=1000)
-def _read_claims(descriptor: str, root: str, _changed: int, _size: int, _folder_changed: int) -> _Claims:
+def _read_claims(descriptor: str, root: str, _changed: int, _size: int, _folder_changed: int) -> Claims:
     try:
         data: Any = read(Path(descriptor)).data
     except ConfigError:
-        return _Claims(unknown=True)
-    if not isinstance(data, dict) or "schema_version" not in data:
-        return _Claims()  # another tool's
-    if is_reports_name(os.path.basename(descriptor)):
-        return _Claims(others=_of_reports(data, Scope(os.path.dirname(descriptor), os.path.realpath(root))))
+        return Claims(unknown=True)
+    source = _source_of(os.path.basename(descriptor))
+    if source is None or not isinstance(data, dict) or "schema_version" not in data:
+        return Claims()  # another tool's
+    return source.claims(data, Scope(os.path.dirname(descriptor), os.path.realpath(root)))
+
+
+def claims_of_descriptor(data: Mapping[str, Any], scope: Scope) -> Claims:
+    """Return the data files that a dataset's descriptor uses: its `files`, its examples, the folder of its source."""
     files, source, shots = data.get("files"), data.get("source"), data.get("few_shot")
     if not (_are_texts(files) or isinstance(source, str)):
-        return _Claims(unknown=True)
-    scope = Scope(os.path.dirname(descriptor), os.path.realpath(root))
+        return Claims(unknown=True)
     place = str(source or "").removeprefix("hf:")
-    return _Claims(
-        listed=_matches(files, scope),
-        others=_matches([shots.get("file")] if isinstance(shots, dict) else None, scope),
+    return Claims(
+        listed=matching_files(files, scope),
+        others=matching_files([shots.get("file")] if isinstance(shots, dict) else None, scope),
         tree=os.path.normpath(os.path.join(scope.folder, place)) if place.startswith((".", "/")) else None,
     )
 
 
-def _of_reports(data: dict[str, Any], scope: Scope) -> frozenset[str]:
-    """The files of rows that a reports.yaml names."""
-    patterns = data.get("reports")
-    single = [data.get(name) for name in ("queries", "criteria", "references")]
-    texts = [text for text in (*(patterns if isinstance(patterns, list) else ()), *single) if isinstance(text, str)]
-    return _matches(texts, scope)
-
-
-def _matches(patterns: object, scope: Scope) -> frozenset[str]:
-    """The files that patterns name. One that leaves the root is refused when the descriptor is read."""
+def matching_files(patterns: object, scope: Scope) -> frozenset[str]:
+    """Return the files that patterns name. One that leaves the root is refused when the descriptor is read."""
     found: set[str] = set()
     for text in patterns if _are_texts(patterns) else ():
         try:
@@ -174,8 +161,7 @@ class Dataset:
 
     `name` begins its case ids; `metrics` decide the rows that have no evaluator. `known` tells a plugin's checks from
     its metrics where a row's evaluator names one. `recipe` is what the `descriptor` says of rows, None where they are
-    used as they are. `parse` is user code that makes the items of raw rows, in place of the recipe's fields. `tasks`
-    says what is made of the rows of a task file of MCP-Bench, None for other files.
+    used as they are. `parse` is user code that makes the items of raw rows, in place of the recipe's fields.
     """
 
     path: Path
@@ -186,7 +172,6 @@ class Dataset:
     descriptor: DatasetDescriptor | None = None
     recipe: Recipe | None = None
     parse: ItemParser | None = None
-    tasks: TaskSettings | None = None
 
     @cached_property
     def shots(self) -> Shots | None:
@@ -197,19 +182,20 @@ class Dataset:
 
 
 def is_dataset(path: Path, top: Path | None = None) -> bool:
-    """Whether the file is one that a folder's collection takes.
+    """Return whether the file is a dataset that a folder's collection takes.
 
     That is a descriptor; a `.jsonl` whose first object has a `question`, or a `.json` whose head (64 KB) shows a list,
-    or `items`, of such objects, or tasks of MCP-Bench. Predictions, saved results and schemas are none, and neither is
-    a file that a descriptor uses which lies beside it or, with `top`, in a folder above it up to `top`.
+    or `items`, of such objects. Predictions, saved results and schemas are none, and neither is a file that a
+    descriptor uses which lies beside it or, with `top`, in a folder above it up to `top`.
     """
     if is_descriptor_name(path.name):
         return is_ours(path)
-    return path.suffix in DATA_SUFFIXES and _holds_cases(path) and not is_claimed(path, top or path.parent)
+    shown = path.suffix in DATA_SUFFIXES and shows_questions(path, read_head(path))
+    return shown and not is_claimed(path, top or path.parent)
 
 
 def in_case_folder(folder: Path, top: Path) -> bool:
-    """Whether `folder`, or one above it up to `top`, is a case's: its JSONL files are attachments, never datasets."""
+    """Return whether `folder`, or one above it up to `top`, is a case's: its data are attachments, never datasets."""
     folders = [folder, *folder.parents]
     reach = folders.index(top) + 1 if top in folders else 1
     return any((each / name).is_file() for each in folders[:reach] for name in _CASE_FILES)
@@ -230,19 +216,15 @@ def open_dataset(
     *,
     run_code: bool = False,
     allow_outside: bool = False,
-    run_profile: RunProfile | None = None,
 ) -> Dataset:
-    """The dataset of a descriptor or data file below the config root `root`.
+    """Return the dataset of a descriptor or data file below the config root `root`.
 
     A descriptor that lists the data file says how its rows are read. `metrics` win over the descriptor's. Its class
     `benchmark` is imported only with `run_code`; without, `read_rows` raises CodeNotRun. `allow_outside`: its paths may
-    lead anywhere. `run_profile` says what is made of the tasks of a task file. Raises ConfigError.
+    lead anywhere. Raises ConfigError.
     """
     top = root.path
     described = path if is_descriptor_name(path.name) else _the_descriptor(path, top)
-    if described is None and path.suffix == ".json" and shows_tasks(_head(path) or ""):
-        settings = TaskSettings.of(path, root, run_profile)
-        return Dataset(path, dataset_name(path, top), metrics or (), known, tasks=settings)
     if described is None:
         return Dataset(path, dataset_name(path, top), metrics or (EXACT_MATCH,), known)
     scope = root.scope(described.parent, known, allow_outside=allow_outside)
@@ -277,14 +259,12 @@ def is_ours(path: Path) -> bool:
         return True  # reading it will say why
 
 
-def _holds_cases(path: Path) -> bool:
-    text = _head(path)
+def shows_questions(path: Path, text: str | None) -> bool:
+    """Return whether the head of a data file, which may be cut off, is that of a file of questions."""
     if text is None:
         return path.suffix == ".jsonl"  # reading it will say why: a dataset must not vanish silently
     if path.suffix == ".jsonl":
         return _asks(first_object(text))
-    if shows_tasks(text):
-        return True
     if '"question"' not in text:
         return False
     shown = first_element(text)
@@ -294,8 +274,13 @@ def _holds_cases(path: Path) -> bool:
     return bool(newline) and _asks(first_object(first))
 
 
-def _head(path: Path) -> str | None:
-    """The beginning of a data file's text, of JSONL with a whole first line; None where it cannot be read."""
+def read_head(path: Path) -> str | None:
+    """Return the beginning of a file's text, of JSONL with a whole first line, of YAML all; None: it cannot be read."""
+    if path.suffix not in DATA_SUFFIXES:
+        try:
+            return read_bytes(path).replace(b"\0", b"").decode("utf-8", "replace")  # YAML may be UTF-16
+        except ConfigError:
+            return None
     try:
         with open_file(path, limit=None) as file:
             head = file.read(_HEAD)

@@ -3,44 +3,77 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from pytest_agentbench.config.base import suggest
-from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, is_descriptor_name
-from pytest_agentbench.config.documents import Loc, read
+from pytest_agentbench.config.dataset_file import DATA_SUFFIXES
+from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.config.suite import CaseSelection, SuiteFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.cases import ReportItem, is_reports, open_reports, read_all_reports
-from pytest_agentbench.packs.research.reports_file import is_reports_name
-from pytest_agentbench.sources.dataset import is_dataset, open_dataset
-from pytest_agentbench.sources.rows import Row, read_rows
-from pytest_agentbench.sources.test_yaml import CASE_FILES
+from pytest_agentbench.sources.case_source import CaseSource, IndexedCase, OpenedSource, SourceRequest
+from pytest_agentbench.sources.dataset import Dataset, descriptors_listing, is_claimed, open_dataset, read_head
+from pytest_agentbench.sources.names import SourceName, load_source, source_names
+from pytest_agentbench.sources.rows import DATASETS
 
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "workspace"})
 
 
-class IndexedCase(NamedTuple):
-    """Where a case is written and what a suite selects it by."""
+def find_source(path: Path, top: Path | None = None) -> CaseSource | None:
+    """Return the source whose cases a folder's collection takes from the file, None where it holds none.
 
-    case_id: str
-    tags: tuple[str, ...]
-    path: Path
-    line: int
+    A file that a descriptor uses holds none: one that lies beside it or, with `top`, in a folder above it up to `top`.
+    """
+    found = _holder(path, source_names(path.name))
+    if found is None:
+        return None
+    return None if path.suffix in DATA_SUFFIXES and is_claimed(path, top or path.parent) else found
+
+
+def named_source(path: Path, root: ConfigRoot) -> CaseSource | None:
+    """Return the source of a file that somebody names: where it shows no cases, whoever has files of such names.
+
+    A data file that a descriptor describes is read as that says.
+    """
+    names = source_names(path.name)
+    if len(names) > 1 and descriptors_listing(path, root.path):
+        return load_source(names[-1])
+    return _holder(path, names) or (load_source(names[-1]) if names else None)
+
+
+def open_source(path: Path, request: SourceRequest) -> OpenedSource:
+    """Return the opened file of any source. Raises ConfigError with all that is wrong with it, and for other files."""
+    source = named_source(path, request.root)
+    if source is None:
+        raise ConfigError(f"{path}:1:1: found a file of another kind, expected one that holds cases")
+    return source.open(path, request)
+
+
+def open_questions(path: Path, root: ConfigRoot, *, run_code: bool = False) -> Dataset:
+    """Return the dataset at `path`, for what is answered without a run. Raises ConfigError for cases of another kind."""
+    source = named_source(path, root)
+    if source is not None and source is not DATASETS:
+        raise ConfigError(f"{path}:1:1: found {source.holds}, expected questions; pytest runs them")
+    return open_dataset(path, root, run_code=run_code)
+
+
+def _holder(path: Path, names: Sequence[SourceName]) -> CaseSource | None:
+    if not names:
+        return None
+    head = read_head(path)
+    return next((source for source in map(load_source, names) if source.holds_cases(path, head)), None)
 
 
 def find_cases(folder: Path) -> Iterator[Path]:
-    """Every `test.yaml`, reports.yaml and dataset below a folder, in the order of their names; of a dataset with a
-    descriptor that.
+    """Yield every file with cases below a folder, in the order of their names; of a dataset with a descriptor that.
 
     Data files below a case's folder are its attachments and fixtures; hidden folders, links to folders and agents'
     workspaces are left out. Raises ConfigError, after all others, for folders that cannot be read.
     """
     unreadable: list[str] = []
-    yield from _walk(str(folder), folder, unreadable, in_case=False)
+    yield from (path for path, _ in _walk(str(folder), folder, unreadable, in_case=False))
     if unreadable:
         raise ConfigError("\n".join(unreadable))
 
@@ -53,57 +86,43 @@ def has_cases(folder: Path) -> bool:
 def index_cases(
     root: ConfigRoot, roots: SessionRoots | None = None, *, run_code: bool = False
 ) -> Iterator[IndexedCase]:
-    """Every case below a config root, for suites. Nothing is validated, so what cannot be read takes no other down.
+    """Yield every case below a config root, for suites. What cannot be read takes no other down.
 
     Those of guests below it are read as theirs, so none of their code is run; `roots` says which these are. Without
     `run_code` a dataset that is read by code has no cases here.
     """
-    for path in _walk(str(root.path), root.path, [], in_case=False):
+    for path, source in _walk(str(root.path), root.path, [], in_case=False):
         of = root if roots is None else roots.of(path)
         try:
-            if path.name in CASE_FILES:
-                yield from _declared_case(path)
-            elif is_reports_name(path.name):
-                found = read_all_reports(open_reports(path, of))
-                items = (each for each in found if isinstance(each, ReportItem))
-                yield from (IndexedCase(item.case_id, item.tags, path, 1) for item in items)
-            else:
-                dataset = open_dataset(path, of, run_code=run_code)
-                rows = (row for row in read_rows(dataset) if isinstance(row, Row))
-                yield from (IndexedCase(row.case_id, row.tags, path, row.line) for row in rows)
+            yield from source.index(path, SourceRequest(of, run_code=run_code))
         except ConfigError:
             continue  # collecting the file reports it
 
 
-def _declared_case(path: Path) -> Iterator[IndexedCase]:
-    data: Any = read(path).data
-    if isinstance(data, dict) and isinstance(data.get("case_id"), str):
-        tags = data.get("tags")
-        texts = tags if isinstance(tags, list) else []
-        yield IndexedCase(data["case_id"], tuple(tag.strip() for tag in texts if isinstance(tag, str)), path, 1)
-
-
-def _walk(folder: str, top: Path, unreadable: list[str], *, in_case: bool) -> Iterator[Path]:
+def _walk(folder: str, top: Path, unreadable: list[str], *, in_case: bool) -> Iterator[tuple[Path, CaseSource]]:
     try:
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         unreadable.append(f"{folder}: cannot be read: {error.strerror or error}")
         return
-    names = {entry.name for entry in ordered}
-    in_case = in_case or not names.isdisjoint(CASE_FILES)
+    owners = {entry.name: source for entry in ordered if (source := _owner(entry.name)) is not None}
+    in_case = in_case or bool(owners)
     for entry in ordered:
+        path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
             if not entry.name.startswith(".") and entry.name not in _SKIPPED:
                 yield from _walk(entry.path, top, unreadable, in_case=in_case)
-        elif entry.name in CASE_FILES or (not in_case and _holds_cases(Path(entry.path), top)):
-            yield Path(entry.path)
+        elif entry.name in owners:
+            yield path, owners[entry.name]
+        elif not in_case and (source := find_source(path, top)) is not None:
+            yield path, source
 
 
-def _holds_cases(path: Path, top: Path) -> bool:
-    if path.name.endswith(DATA_SUFFIXES) or is_descriptor_name(path.name):
-        return is_dataset(path, top)
-    return is_reports(path)
+def _owner(name: str) -> CaseSource | None:
+    """Return the source of a file of that name if all of its folder is a case's. Only YAML can say so."""
+    sources = map(load_source, source_names(name) if name.endswith((".yaml", ".yml")) else ())
+    return next((source for source in sources if source.is_one_case), None)
 
 
 Cases = Iterable[tuple[str, Collection[str]]]

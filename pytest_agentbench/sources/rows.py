@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -11,14 +12,31 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.base import Known, Scope, suggest
+from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.shared_sections import named_servers
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.mcp_bench.tasks import BadTask, TaskEntry, TaskSettings, read_tasks
 from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
-from pytest_agentbench.sources.dataset import ANSWERED, Dataset, legal_id
+from pytest_agentbench.sources.case_source import (
+    BadRow,
+    CaseSource,
+    Claims,
+    OpenedSource,
+    SourceCase,
+    SourceRequest,
+    StoredAnswers,
+    limit_bad,
+)
+from pytest_agentbench.sources.dataset import (
+    ANSWERED,
+    Dataset,
+    claims_of_descriptor,
+    legal_id,
+    open_dataset,
+    shows_questions,
+)
 from pytest_agentbench.sources.items import (
     BenchmarkItem,
     answer_of,
@@ -91,7 +109,6 @@ def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> De
     return (), (metric,), reference
 
 
-_MOST_REPORTED = 100
 _MOST_SPLITS = 20
 _Place = int | tuple[Path, int]
 
@@ -99,7 +116,7 @@ _Place = int | tuple[Path, int]
 class Row(NamedTuple):
     """An item as collection keeps it.
 
-    `raw` is its JSON in the standard form, of a task with what its groups say, parsed again when it runs. `path` and
+    `raw` is its JSON in the standard form, parsed again when it runs. `path` and
     `line` (1-based) say where it stands: its data file, or for a source the descriptor and the row's number. `index` is
     its 0-based place among all items of the dataset (of its split), good or bad, before they are shuffled or limited.
     """
@@ -112,31 +129,18 @@ class Row(NamedTuple):
     index: int  # type: ignore[assignment]  # the tuple's method is of no use here
 
 
-class BadRow(NamedTuple):
-    """An item that cannot be used; `message` is a whole sentence, `file:line:column: ...`."""
-
-    line: int
-    message: str
-    path: Path
-
-
 def read_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
-    """The items of the dataset, in one pass; after 100 bad ones the rest are only counted, in one last BadRow.
+    """Yield the items of the dataset, in one pass; after 100 bad ones the rest are only counted, in one last BadRow.
 
     Raises ConfigError where the dataset cannot be read at all.
     """
     _ = dataset.shots  # what is wrong with the examples is told before any row
-    rows = _rows(dataset) if dataset.tasks is None else _task_rows(dataset, dataset.tasks)
+    rows = _rows(dataset)
     if dataset.descriptor is not None and dataset.descriptor.shuffle_seed is not None:
         rows = _shuffled(rows, dataset.descriptor.shuffle_seed, dataset.descriptor.limit)
-    bad = 0
-    for row in rows:
-        if isinstance(row, Row) or (bad := bad + 1) <= _MOST_REPORTED:
-            yield row
-        else:
-            last = row
-    if bad > _MOST_REPORTED:
-        yield _bad(dataset, last.path, BadItem(last.line, 1, ""), f"{bad - _MOST_REPORTED} more items are bad")
+    yield from limit_bad(
+        rows, lambda last, more: _bad(dataset, last.path, BadItem(last.line, 1, ""), f"{more} more items are bad")
+    )
 
 
 def _rows(dataset: Dataset) -> Iterator[Row | BadRow]:
@@ -163,19 +167,6 @@ def _rows(dataset: Dataset) -> Iterator[Row | BadRow]:
     elif recipe is not None and firsts:
         for name, place in lacking.items():
             yield BadRow(1, recipe.place(place, f"found no row with a field {name!r}"), recipe.path)
-
-
-def _task_rows(dataset: Dataset, settings: TaskSettings) -> Iterator[Row | BadRow]:
-    """The tasks of a task file; the id of a case is that of its task."""
-    path, index = dataset.path, -1
-    for index, task in enumerate(read_tasks(path)):
-        if isinstance(task, BadTask):
-            yield BadRow(task.line, task.message, path)
-        else:
-            tags = _shared_tags(settings.tags(task.entry))
-            yield Row(task.line, legal_id(task.entry.task_id), tags, task.raw, path, index)
-    if index < 0:
-        yield _bad(dataset, path, BadItem(1, 1, ""), "found no task, expected at least one with a task_id")
 
 
 def _parts(dataset: Dataset, splits: set[str]) -> Iterator[tuple[Path, Iterable[Item | BadItem]]]:
@@ -321,15 +312,12 @@ _RUNNER = RunnerSpec(type="llm_probe")
 
 
 def row_case(dataset: Dataset, row: Row) -> Case:
-    """The case of a row that `read_rows` gave: the question as a user message, the answer as the reference; of a task
-    file, the task with its servers.
+    """Return the case of a row that `read_rows` gave: the question as a user message, the answer as the reference.
 
     A descriptor may put examples before it and the question into a prompt. Without answer and evaluator there is no
     metric: only a judge can decide it.
     """
     item: dict[str, Any] = parse_value(row.raw)
-    if dataset.tasks is not None:
-        return _task_case(dataset, dataset.tasks, row, TaskEntry.model_validate(item))
     metadata = metadata_of(item)
     checks, metrics, reference = deciders(dataset, item, metadata)
     question = item["question"]
@@ -353,27 +341,12 @@ def row_case(dataset: Dataset, row: Row) -> Case:
 
 
 def read_benchmark_items(dataset: Dataset) -> Iterator[BenchmarkItem | BadRow]:
-    """The rows of `read_rows` as items: `question` is what the agent is asked, `answer` "" where there is none.
+    """Yield the rows of `read_rows` as items: `question` is what the agent is asked, `answer` "" where there is none.
 
-    Raises ConfigError where the dataset cannot be read at all, and for tasks: to answer them needs runs.
+    Raises ConfigError where the dataset cannot be read at all.
     """
-    if dataset.tasks is not None:
-        raise ConfigError(f"{dataset.path}:1:1: found tasks for MCP servers, expected questions; pytest runs tasks")
     for row in read_rows(dataset):
         yield row if isinstance(row, BadRow) else _benchmark_item(dataset, row)
-
-
-def _task_case(dataset: Dataset, settings: TaskSettings, row: Row, entry: TaskEntry) -> Case:
-    return Case(
-        case_id=row.case_id,
-        title=short_title(settings.text(entry)),
-        path=row.path,
-        line=row.line,
-        dataset=dataset.name,
-        tags=row.tags,
-        metrics=dataset.metrics,
-        **settings.case_fields(entry),
-    )
 
 
 def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[str, Any]:
@@ -404,3 +377,118 @@ def short_title(question: str) -> str:
     """The beginning of what is asked, in one line."""
     words = " ".join(question[: 4 * _TITLE].split())
     return words if len(words) <= _TITLE else f"{words[: _TITLE - 1].rstrip()}…"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """Builds the case of a row when it runs: 10,000 items keep no parsed rows."""
+
+    dataset: Dataset
+    row: Row
+
+    def __call__(self) -> Case:
+        return row_case(self.dataset, self.row)
+
+
+class OpenedDataset(OpenedSource):
+    """A file of questions or a descriptor; rows are read in one pass and parsed again when they run."""
+
+    ordered = alike = True
+
+    def __init__(self, dataset: Dataset) -> None:
+        super().__init__(dataset.path)
+        self.dataset, self.name, self.metrics = dataset, dataset.name, dataset.metrics
+        self._metric_names = tuple(name.encode() for name in dataset.known.metrics or ())
+
+    @property
+    def file(self) -> Path:
+        """Return the descriptor, where there is one, even if one of its data files was opened."""
+        return self.path if self.dataset.recipe is None else self.dataset.recipe.path
+
+    @property
+    def part(self) -> Path:
+        """Return the file whose rows are counted: one of several data files has rows of its own."""
+        recipe = self.dataset.recipe
+        one_of_several = recipe is not None and recipe.only is not None and len(recipe.files) > 1
+        return self.path if one_of_several else self.file
+
+    @property
+    def is_remote(self) -> bool:  # type: ignore[override]
+        """Return whether reading the rows downloads them."""
+        return self.dataset.descriptor is not None and self.dataset.descriptor.is_remote
+
+    def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
+        """Yield the rows of `read_rows`; one of another file than this is on no line of it."""
+        for row in read_rows(self.dataset):
+            if isinstance(row, BadRow):
+                yield row
+            else:
+                made = _Made(self.dataset, row)
+                yield SourceCase(row.case_id, row.tags, row.path, row.line, made, row.index, self._decides(row))
+
+    def _decides(self, row: Row) -> bool:
+        """Return whether the row's evaluator may name a metric, told by its text: most rows have none."""
+        return b"evaluator" in row.raw and any(name in row.raw for name in self._metric_names)
+
+    def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
+        """Return the error; what decides a row is said by its evaluator."""
+        return ConfigError(f"{row.path}:{row.line}:1: evaluator: {'; '.join(text for _, text in problems)}")
+
+    def doubts(self, known: Known) -> Iterator[tuple[str, str]]:
+        """Yield what only a plugin can know of a descriptor's names, and what makes its results hard to repeat."""
+        recipe = self.dataset.recipe
+        if recipe is not None:
+            yield from ((recipe.place(loc, text), text) for loc, text in descriptor_doubts(recipe.descriptor, known))
+
+    def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
+        """Yield what is doubtful about questions and answers. Raises ConfigError where examples cannot be read."""
+        from pytest_agentbench.sources.quality import find_doubts  # it needs the rows of this module
+
+        made = (row.make.row for row in rows if isinstance(row.make, _Made))
+        yield from (f"{doubt.place}: warning: {doubt.text}" for doubt in find_doubts(self.dataset, made))
+
+
+def descriptor_doubts(descriptor: DatasetDescriptor, known: Known) -> Iterator[tuple[Loc, str]]:
+    """Yield doubts about a descriptor at its fields, whether or not its rows can be read."""
+    for at, metric in enumerate(descriptor.metrics):
+        yield from ((("metrics", at, "name"), text) for text in unregistered("metric", [metric.name], known.metrics))
+    yield from ((("runner",), text) for text in unregistered("runner", [descriptor.runner.type], known.runners))
+    if descriptor.is_remote:
+        yield ("source",), "its rows were not checked: nothing is downloaded here; pytest --collect-only reads them"
+        if descriptor.revision is None:
+            yield (
+                ("source",),
+                "no revision is named, so rows may change and results with them; add `revision: <commit>`",
+            )
+
+
+def unregistered(what: str, names: Iterable[str], registered: Collection[str] | None) -> Iterator[str]:
+    """Yield a doubt for each name that is not registered; None: nobody knows what is."""
+    for name in names:
+        if registered is not None and name not in registered:
+            yield f"the {what} {name!r} is not built in; a plugin or conftest.py must register it"
+
+
+class Datasets(CaseSource):
+    """Files of questions (JSON, JSONL) and the descriptors (dataset.yaml) that say how rows are read."""
+
+    names_data = True
+
+    def holds_cases(self, path: Path, head: str | None) -> bool:
+        """Return whether it is one of our descriptors, or a file whose first items are questions."""
+        if path.suffix in DATA_SUFFIXES:
+            return shows_questions(path, head)
+        return super().holds_cases(path, head)
+
+    def open(self, path: Path, request: SourceRequest) -> OpenedDataset:
+        """Return the dataset of a descriptor or data file. Raises ConfigError."""
+        root, known, outside = request.root, request.known, request.allow_outside
+        run_code = request.run_code
+        return OpenedDataset(open_dataset(path, root, known, request.metrics, run_code=run_code, allow_outside=outside))
+
+    def claims(self, data: Mapping[str, Any], scope: Scope) -> Claims:
+        """Return the data files of a descriptor."""
+        return claims_of_descriptor(data, scope)
+
+
+DATASETS = Datasets()

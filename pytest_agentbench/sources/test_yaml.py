@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,21 @@ from pytest_agentbench.config.case_file import (
     named_verifiers,
 )
 from pytest_agentbench.config.compose_file import load_compose
-from pytest_agentbench.config.documents import parse_json, parse_yaml, read_bytes
-from pytest_agentbench.config.loader import load_in, validate
+from pytest_agentbench.config.documents import Loc, parse_json, parse_yaml, read, read_bytes
+from pytest_agentbench.config.loader import load_in, located, validate
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.shared_sections import named_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Attachment, Case, Expected, HiddenFile, Message, SandboxNeeds, Verifier
+from pytest_agentbench.sources.case_source import (
+    BadRow,
+    CaseSource,
+    IndexedCase,
+    OpenedSource,
+    SourceCase,
+    SourceRequest,
+    StoredAnswers,
+)
 
 CASE_FILES = ("test.yaml", "test.yml")
 """The names of case files."""
@@ -159,3 +168,47 @@ def _attachment(name: str, scope: Scope) -> Attachment:
     except OSError as error:
         raise ConfigError(f"{path}:1:1: cannot be read: {error.strerror}") from error
     return Attachment(name=os.path.basename(name), path=path, size=size, sha256=digest)
+
+
+class OpenedCase(OpenedSource):
+    """A `test.yaml`, which is one case, read at once."""
+
+    own_ids = True
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case.path)
+        self._case = case
+
+    def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
+        """Yield the case."""
+        case = self._case
+        yield SourceCase(case.case_id, case.tags, case.path, case.line, lambda: case, own_metrics=True)
+
+    def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
+        """Return the error, which names the lines of the fields."""
+        return located(row.path, problems)
+
+
+class CaseFiles(CaseSource):
+    """Files that are one case each; what else is in their folders is theirs."""
+
+    is_one_case = True
+
+    def holds_cases(self, path: Path, head: str | None) -> bool:
+        """Return True: what is wrong with a file of this name is said when it is read."""
+        return True
+
+    def open(self, path: Path, request: SourceRequest) -> OpenedCase:
+        """Return the case. Raises ConfigError with all problems of the file, or of a file that it names."""
+        return OpenedCase(load_case(path, request.root, request.known, allow_outside=request.allow_outside))
+
+    def index(self, path: Path, request: SourceRequest) -> Iterator[IndexedCase]:
+        """Yield what the file says of itself, whether or not it is sound."""
+        data: Any = read(path).data
+        if isinstance(data, dict) and isinstance(data.get("case_id"), str):
+            tags = data.get("tags")
+            texts = tags if isinstance(tags, list) else []
+            yield IndexedCase(data["case_id"], tuple(tag.strip() for tag in texts if isinstance(tag, str)), path, 1)
+
+
+TEST_YAML = CaseFiles()

@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.sources.dataset import open_dataset
-from pytest_agentbench.sources.discovery import find_cases, index_cases
-from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
+from pytest_agentbench.sources.discovery import find_cases, index_cases, open_source
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "mcp"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the conformance data are not here")
@@ -33,14 +32,13 @@ def test_of_the_folder_only_the_task_file_holds_cases():
 
 
 def test_every_task_is_a_case_with_all_that_its_file_says():
-    dataset = open_dataset(TASKS, ConfigRoot(DATA))
-    rows = list(read_rows(dataset))
+    rows = list(open_source(TASKS, SourceRequest(ConfigRoot(DATA))).rows())
     originals = [(group, task) for group in groups() for task in group["tasks"]]
     lines = TASKS.read_text(encoding="utf-8").splitlines()
     assert len(rows) == len(originals) == 56
     for row, (group, task) in zip(rows, originals, strict=True):
-        assert isinstance(row, Row)
-        case = row_case(dataset, row)
+        assert isinstance(row, SourceCase)
+        case = row.make()
         assert case.case_id == task["task_id"]
         assert task["task_id"] in lines[case.line]  # a task begins a line above its id
         assert case.messages[0].content == case.mcp_task.fuzzy == task["fuzzy_description"]

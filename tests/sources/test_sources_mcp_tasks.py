@@ -13,10 +13,10 @@ from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.mcp_bench.tasks import TASKS
 from pytest_agentbench.records.case import MetricSpec
-from pytest_agentbench.sources.dataset import is_dataset, open_dataset
-from pytest_agentbench.sources.discovery import find_cases, index_cases
-from pytest_agentbench.sources.rows import BadRow, Row, read_benchmark_items, read_rows, row_case
+from pytest_agentbench.sources.case_source import BadRow, SourceCase, SourceRequest
+from pytest_agentbench.sources.discovery import find_cases, find_source, index_cases, open_questions, open_source
 
 
 def task(task_id: str, **fields: Any) -> dict[str, Any]:
@@ -44,11 +44,11 @@ def read(tmp_path):
     """The good rows' cases, and the lines of the bad ones without the file's name."""
 
     def read(path, profile=None, metrics=None):
-        dataset = open_dataset(path, ConfigRoot(tmp_path), metrics=metrics, run_profile=profile)
-        rows = list(read_rows(dataset))
+        request = SourceRequest(ConfigRoot(tmp_path), metrics=metrics, run_profile=profile)
+        rows = list(open_source(path, request).rows())
         bad = [line for row in rows if isinstance(row, BadRow) for line in row.message.splitlines()]
-        cases = [row_case(dataset, row) for row in rows if isinstance(row, Row)]
-        assert [case.tags for case in cases] == [row.tags for row in rows if isinstance(row, Row)]
+        cases = [row.make() for row in rows if isinstance(row, SourceCase)]
+        assert [case.tags for case in cases] == [row.tags for row in rows if isinstance(row, SourceCase)]
         return cases, [line.removeprefix(f"{path}:") for line in bad]
 
     return read
@@ -87,7 +87,7 @@ SHAPES = {
 @pytest.mark.parametrize("indent", [2, None])
 def test_every_shape_has_the_same_tasks(write, read, shape, indent):
     path = write(shape, indent=indent)
-    assert is_dataset(path)
+    assert find_source(path) is TASKS
     cases, bad = read(path)
     assert bad == []
     assert [(case.case_id, case.mcp_task.servers) for case in cases] == [("1", ("A",)), ("2", ("A",)), ("3", ("B",))]
@@ -322,9 +322,8 @@ def test_a_servers_file_that_is_wrong_is_told(write, read):
 
 
 def test_python_code_cannot_score_tasks_without_runs(tmp_path, write):
-    dataset = open_dataset(write(group(task("t"))), ConfigRoot(tmp_path))
     with pytest.raises(ConfigError, match="found tasks for MCP servers, expected questions"):
-        list(read_benchmark_items(dataset))
+        open_questions(write(group(task("t"))), ConfigRoot(tmp_path))
 
 
 @pytest.mark.parametrize("task_id", ["a::b", "[x]", "x" * 300, "a\nb", "../../etc"])
@@ -342,7 +341,7 @@ def test_ten_thousand_tasks_are_cheap(write, tmp_path, indent):
     groups = [group(*(task(f"{n}_{k}", **long) for k in range(100)), server_name=names[n % 30]) for n in range(100)]
     path = write({"server_tasks": groups}, indent=indent)
     begun = time.perf_counter()
-    rows = list(read_rows(open_dataset(path, ConfigRoot(tmp_path))))
+    rows = list(open_source(path, SourceRequest(ConfigRoot(tmp_path))).rows())
     seconds, text = time.perf_counter() - begun, path.read_text()
     assert len(rows) == 10_000
     assert rows[-1].line == (1 if indent is None else text.count("\n", 0, text.rindex('"task_id"')))
@@ -370,5 +369,5 @@ def test_json_files_of_other_kinds_are_told_quickly(tmp_path, write):
     """Objects of so many keys that reading them all would take 40 ms."""
     paths = [write({f"k{key}": key for key in range(8000)}, f"{at}.json", None) for at in range(50)]
     begun = time.perf_counter()
-    assert not any(is_dataset(path, tmp_path) for path in paths)
+    assert not any(find_source(path, tmp_path) for path in paths)
     assert time.perf_counter() - begun < 0.5

@@ -11,17 +11,17 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.cases import (
-    BadReport,
-    is_reports,
+    REPORTS,
     open_reports,
     read_all_reports,
     read_reports,
     report_case,
 )
 from pytest_agentbench.packs.research.rows import read_material
-from pytest_agentbench.sources.dataset import is_dataset
-from pytest_agentbench.sources.discovery import find_cases, index_cases
+from pytest_agentbench.sources.case_source import BadRow
+from pytest_agentbench.sources.discovery import find_cases, find_source, index_cases
 from pytest_agentbench.sources.json_files import Item, read_items
+from pytest_agentbench.sources.rows import DATASETS
 
 
 @pytest.fixture
@@ -83,16 +83,16 @@ def test_a_list_of_rows_in_json_is_read_like_lines(project):
 def test_a_case_is_told_once_however_many_models_report_on_it(project):
     project.rows("raw/claude.jsonl", report(1), report(2), '{"id": 3}')
     found = list(read_all_reports(opened(project)))
-    assert [each.case_id for each in found if not isinstance(each, BadReport)] == ["drb.1", "drb.2"]
-    assert [each.name for each in found if isinstance(each, BadReport)] == ["claude.jsonl line 3"]
+    assert [each.case_id for each in found if not isinstance(each, BadRow)] == ["drb.1", "drb.2"]
+    assert [(each.path.name, each.line) for each in found if isinstance(each, BadRow)] == [("claude.jsonl", 3)]
 
 
 def test_files_that_a_reports_file_names_are_no_datasets(project, tmp_path):
     path = project.rows("raw/gpt.jsonl", report(1, question="A question?"), report(2))
-    assert not is_dataset(path, tmp_path)
+    assert find_source(path, tmp_path) is None
     other = project.rows("other.jsonl", {"question": "A question?"})
-    assert is_dataset(other, tmp_path)
-    assert is_reports(tmp_path / "reports.yaml")
+    assert find_source(other, tmp_path) is DATASETS
+    assert find_source(tmp_path / "reports.yaml") is REPORTS
     assert list(find_cases(tmp_path)) == [other, tmp_path / "reports.yaml"]
 
 
@@ -136,7 +136,7 @@ def test_an_empty_file_is_a_bad_row(project):
 
 def test_criteria_of_others_are_no_error(project):
     project.rows("criteria.jsonl", criteria(1), criteria(2), criteria(1, id=9, prompt="Another question?"))
-    assert not any(isinstance(each, BadReport) for each in read_all_reports(opened(project)))
+    assert not any(isinstance(each, BadRow) for each in read_all_reports(opened(project)))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
@@ -26,8 +26,18 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.planner_settings import TASK_TEXT
 from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, McpTask
 from pytest_agentbench.records.base import Record, Tags
-from pytest_agentbench.records.case import McpServer, Message, RunnerSpec
+from pytest_agentbench.records.case import Case, McpServer, Message, RunnerSpec
 from pytest_agentbench.records.check_specs import Text
+from pytest_agentbench.sources.case_source import (
+    BadRow,
+    CaseSource,
+    OpenedSource,
+    SourceCase,
+    SourceRequest,
+    StoredAnswers,
+    limit_bad,
+)
+from pytest_agentbench.sources.dataset import dataset_name, legal_id
 from pytest_agentbench.sources.items import describe_kind
 from pytest_agentbench.sources.json_files import (
     NoJSONValueError,
@@ -39,17 +49,13 @@ from pytest_agentbench.sources.json_files import (
     list_elements,
     list_pairs,
     locate_value,
+    parse_value,
     place,
     scan_value,
     skip_blanks,
 )
-
-# Task files of MCP-Bench (seed 004): which JSON files they are, and the tasks in them.
-#
-# Shapes: `{"server_tasks": [group, ...]}`, where a group has `tasks` or one `task`; `{"tasks": [...]}`;
-# `{"combinations": [{"generated_tasks": [...]}]}`; a list of tasks or of groups. A task has what its group says of
-# servers and combination, unless it says so itself.
-
+from pytest_agentbench.sources.rows import short_title
+from pytest_agentbench.terminal_text import visible
 
 _LARGEST = 256 * 2**20
 _LISTS = ("server_tasks", "combinations", "tasks", "generated_tasks")
@@ -112,15 +118,8 @@ class FoundTask(NamedTuple):
     raw: bytes
 
 
-class BadTask(NamedTuple):
-    """What stands where a task should; `message` has a line `file:line:column: ...` for each problem."""
-
-    line: int
-    message: str
-
-
 def shows_tasks(head: str) -> bool:
-    """Whether the head of a JSON file, which may be cut off, is that of a task file."""
+    """Return whether the head of a JSON file, which may be cut off, is that of a task file."""
     has_texts = _TEXTS.search(head) is not None
     if not has_texts and '"server_tasks"' not in head:
         return False  # said quickly: a folder may hold many JSON files of other kinds
@@ -131,8 +130,8 @@ def shows_tasks(head: str) -> bool:
     return has_texts and ("task_id" in keys or _has_tasks(keys))
 
 
-def read_tasks(path: Path) -> Iterator[FoundTask | BadTask]:
-    """Every task of the file, in order. Raises ConfigError where it cannot be read or is no JSON."""
+def read_tasks(path: Path) -> Iterator[FoundTask | BadRow]:
+    """Yield every task of the file, in order. Raises ConfigError where it cannot be read or is no JSON."""
     try:
         text = read_bytes(path, _LARGEST).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -156,15 +155,15 @@ class _Reader:
         self._seen, self._line = 0, 1
         self._firsts: dict[str, int] = {}
 
-    def read(self, start: int) -> Iterator[FoundTask | BadTask]:
-        """Every task below the value that begins at `start`."""
+    def read(self, start: int) -> Iterator[FoundTask | BadRow]:
+        """Yield every task below the value that begins at `start`."""
         for at, shared in _walk(self.text, start, {}):
             self._line += self.text.count("\n", self._seen, at)
             self._seen = at
             try:
                 yield self._task(scan_value(self.text, at)[0], shared)
             except ConfigError as error:
-                yield BadTask(self._line, str(error))
+                yield BadRow(self._line, str(error), self.path)
 
     def _task(self, own: Any, shared: dict[str, Any]) -> FoundTask:
         """The value as a task. Raises ConfigError with all that is wrong with it."""
@@ -236,8 +235,9 @@ _MANUAL = "manual"
 
 @dataclass(frozen=True, eq=False)
 class TaskSettings:
-    """`detailed` asks for the detailed text, `runner` runs the tasks, `servers` are those that files near them declare.
+    """Say what is made of tasks.
 
+    `detailed` asks for the detailed text, `runner` runs them, `servers` are those that files near them declare.
     Which other servers a task is offered is decided when it runs.
     """
 
@@ -247,7 +247,7 @@ class TaskSettings:
 
     @classmethod
     def of(cls, path: Path, root: ConfigRoot, profile: RunProfile | None = None) -> TaskSettings:
-        """Those of a task file below `root`; None is the default profile. Raises ConfigError."""
+        """Return those of a task file below `root`; None is the default profile. Raises ConfigError."""
         profile = profile or RunProfile.default()
         root.require_servers(path)
         return cls(
@@ -257,14 +257,14 @@ class TaskSettings:
         )
 
     def tags(self, entry: TaskEntry) -> tuple[str, ...]:
-        """The task's own tags; its servers, their categories and its combination type; whether it has several."""
+        """Return the task's own tags; its servers, their categories and its combination type; whether it has several."""
         categories = {self.servers[name].category for name in entry.servers if name in self.servers}
         named = {*entry.servers, *categories, entry.combination_type}
         several = "multi_server" if len(entry.servers) > 1 else "single_server"
         return tuple(sorted({*entry.tags, *map(_tag, filter(None, named)), several}))
 
     def case_fields(self, entry: TaskEntry) -> dict[str, Any]:
-        """What the task's case has beside its id and place."""
+        """Return what the task's case has beside its id and place."""
         return {
             "runner": RunnerSpec(type=self.runner),
             "messages": (Message(role="user", content=self.text(entry)),),
@@ -285,7 +285,7 @@ class TaskSettings:
         }
 
     def text(self, entry: TaskEntry) -> str:
-        """What the agent is asked: the text that the profile wants, else the one that there is."""
+        """Return what the agent is asked: the text that the profile wants, else the one that there is."""
         texts = [entry.fuzzy_description, entry.task_description]
         if self.detailed:
             texts.reverse()
@@ -296,3 +296,80 @@ def _tag(name: str) -> str:
     """The name as -k and -m can be given it. `manual` would keep the task from running unasked."""
     tag = re.sub(r"[^\w.+]+", "-", name.lower()).strip("-_.+") or "server"
     return f"{tag}-server" if tag == _MANUAL else tag
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """Builds the case of a task when it runs: of each only its JSON is kept."""
+
+    tasks: OpenedTasks
+    case_id: str
+    tags: tuple[str, ...]
+    line: int
+    raw: bytes
+
+    def __call__(self) -> Case:
+        settings, entry = self.tasks.settings, TaskEntry.model_validate(parse_value(self.raw))
+        return Case(
+            case_id=self.case_id,
+            title=short_title(settings.text(entry)),
+            path=self.tasks.path,
+            line=self.line,
+            dataset=self.tasks.name,
+            tags=self.tags,
+            metrics=self.tasks.metrics,
+            **settings.case_fields(entry),
+        )
+
+
+class OpenedTasks(OpenedSource):
+    """A task file. Case ids are the tasks' own; a file of predictions may answer them in order all the same."""
+
+    own_ids = ordered = True
+
+    def __init__(self, path: Path, request: SourceRequest) -> None:
+        super().__init__(path)
+        self.name = dataset_name(path, request.root.path)
+        self.metrics = request.metrics or ()
+        self.settings = TaskSettings.of(path, request.root, request.run_profile)
+
+    def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
+        """Yield the tasks; after 100 bad ones the rest are only counted."""
+        return limit_bad(self._rows(), lambda last, more: self._bad(last.line, f"{more} more items are bad"))
+
+    def _rows(self) -> Iterator[SourceCase | BadRow]:
+        number = -1
+        for number, task in enumerate(read_tasks(self.path)):
+            if isinstance(task, BadRow):
+                yield task
+                continue
+            case_id, tags = legal_id(task.entry.task_id), self.settings.tags(task.entry)
+            made = _Made(self, case_id, tags, task.line, task.raw)
+            yield SourceCase(case_id, tags, self.path, task.line, made, number)
+        if number < 0:
+            yield self._bad(1, "found no task, expected at least one with a task_id")
+
+    def _bad(self, line: int, reason: str) -> BadRow:
+        return BadRow(line, visible(f"{self.path}:{line}:1: {reason}"), self.path)
+
+    def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
+        """Return the error, which names the task's own field for its id."""
+        said = [f"task_id: {text}" if loc == ("case_id",) else text for loc, text in problems]
+        return ConfigError(f"{row.path}:{row.line}:1: {'; '.join(said)}")
+
+
+class TaskFiles(CaseSource):
+    """Task files of MCP-Bench."""
+
+    holds = "tasks for MCP servers"
+
+    def holds_cases(self, path: Path, head: str | None) -> bool:
+        """Return whether the head shows tasks, or groups of them."""
+        return head is not None and shows_tasks(head)
+
+    def open(self, path: Path, request: SourceRequest) -> OpenedTasks:
+        """Return the task file, whose tasks are read with its rows. Raises ConfigError for a server that is refused."""
+        return OpenedTasks(path, request)
+
+
+TASKS = TaskFiles()

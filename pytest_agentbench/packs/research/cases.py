@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from pytest_agentbench.config.shared_sections import named_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.records import (
     ANNOTATED,
+    JUDGED,
     Language,
     QueryRow,
     RaceCriteria,
@@ -27,7 +28,7 @@ from pytest_agentbench.packs.research.records import (
     RowId,
     RowPlace,
 )
-from pytest_agentbench.packs.research.reports_file import ReportsFile, is_reports_name
+from pytest_agentbench.packs.research.reports_file import ReportsFile
 from pytest_agentbench.packs.research.rows import (
     GoodRow,
     Joined,
@@ -41,8 +42,19 @@ from pytest_agentbench.packs.research.rows import (
     reference_content,
     report_content,
 )
+from pytest_agentbench.packs.research.session import StoredReports
 from pytest_agentbench.records.case import Case, Message, RunnerSpec
-from pytest_agentbench.sources.dataset import is_ours, legal_id
+from pytest_agentbench.sources.case_source import (
+    BadRow,
+    CaseSource,
+    Claims,
+    OpenedSource,
+    SourceCase,
+    SourceRequest,
+    StoredAnswers,
+    limit_bad,
+)
+from pytest_agentbench.sources.dataset import legal_id, matching_files
 from pytest_agentbench.sources.rows import short_title
 from pytest_agentbench.sources.test_yaml import named_tools
 
@@ -51,17 +63,10 @@ if TYPE_CHECKING:
     from pytest_agentbench.packs.research.config import PoetConfig
 
 
-_MOST_REPORTED = 100
 _STORED = RunnerSpec(type="predictions")
 
 P = TypeVar("P", QueryRow, RaceCriteria, ReferenceRow)
-
-
-class BadReport(NamedTuple):
-    """A row that cannot be scored; `name` says which, `message` has a line `file:line:column: ...` for each problem."""
-
-    name: str
-    message: str
+B = TypeVar("B")
 
 
 class ReportItem(NamedTuple):
@@ -110,7 +115,7 @@ class Partners:
     """Queries, criteria and references by their prompts, None where there are none. `lost` are rows of no use."""
 
     def __init__(self, reports: Reports) -> None:
-        self.lost: list[BadReport] = []
+        self.lost: list[BadRow] = []
         self._folder = reports.path.parent
         file, race = reports.file, "race" in reports.scoring.parts
         self.queries = self._joined(file.queries, QueryRow, _as_query)
@@ -126,7 +131,7 @@ class Partners:
         good = []
         for row in distinct(path, read_research_rows(path, record)):
             if isinstance(row, LostRow):
-                self.lost.append(BadReport(_named(path, row.line), row.message))
+                self.lost.append(BadRow(row.line, row.message, path))
             else:
                 good.append((row.line, kept(path, row)))
         return Joined(path, good)
@@ -139,11 +144,6 @@ class _Partner(NamedTuple):
     prompt: str
     place: RowPlace
     said: QueryRow | None = None
-
-
-def is_reports(path: Path) -> bool:
-    """Whether the file says how research reports are scored."""
-    return is_reports_name(path.name) and is_ours(path)
 
 
 def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_outside: bool = False) -> Reports:
@@ -181,7 +181,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
     )
 
 
-def read_reports(reports: Reports, stored: Path | None) -> Iterator[ReportItem | BadReport]:
+def read_reports(reports: Reports, stored: Path | None) -> Iterator[ReportItem | BadRow]:
     """The reports of a file, or, without one, those that a runner writes on each query.
 
     Queries that the file has no report on are bad, too; after 100 bad rows the rest are only counted. Raises
@@ -190,18 +190,17 @@ def read_reports(reports: Reports, stored: Path | None) -> Iterator[ReportItem |
     yield from _limited(_stored(reports, stored) if stored is not None else _asked(reports), stored or reports.path)
 
 
-def lost_partners(reports: Reports) -> Iterator[BadReport]:
+def lost_partners(reports: Reports) -> Iterator[BadRow]:
     """The rows of queries, criteria and references that no report can be joined with. Raises ConfigError."""
     return _limited(reports.partners.lost, reports.path)
 
 
-def read_all_reports(reports: Reports) -> Iterator[ReportItem | BadReport]:
-    """Every row that is bad, and each case once, however many models have reported on it. Raises ConfigError."""
-    yield from lost_partners(reports)
+def read_all_reports(reports: Reports) -> Iterator[ReportItem | BadRow]:
+    """Yield every row that is bad, and each case once, however many models have reported on it. Raises ConfigError."""
     seen: set[str] = set()
     for stored in reports.stored or (None,):
         for item in read_reports(reports, stored):
-            if isinstance(item, BadReport) or item.case_id not in seen:
+            if isinstance(item, BadRow) or item.case_id not in seen:
                 yield item
             if isinstance(item, ReportItem):
                 seen.add(item.case_id)
@@ -237,7 +236,7 @@ def report_case(reports: Reports, item: ReportItem) -> Case:
     )
 
 
-def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadReport]:
+def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadRow]:
     """The rows of a file of reports, then the queries that it leaves unanswered.
 
     A row without a prompt stands for one of them: where there are no more than such rows, they are not said again.
@@ -248,7 +247,7 @@ def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadReport]:
     for row in distinct(path, read_research_rows(path, ReportRow)):
         empty = False
         if isinstance(row, LostRow):
-            yield BadReport(_named(path, row.line), row.message)
+            yield BadRow(row.line, row.message, path)
             if row.data is not None and isinstance(prompt := row.data.get("prompt"), str):
                 answered.add(prompt_key(prompt))
             else:
@@ -259,27 +258,27 @@ def _stored(reports: Reports, path: Path) -> Iterator[ReportItem | BadReport]:
             query = queries.partner(row.value).said if queries is not None else None
             yield _item(reports, row.value, query, RowPlace(*place(path, row, report_content(row.value))))
         except ConfigError as error:
-            yield BadReport(_named(path, row.line), f"{path}:{row.line}:1: {error}")
+            yield BadRow(row.line, f"{path}:{row.line}:1: {error}", path)
     if empty:
-        yield BadReport(_named(path, 1), f"{path}:1:1: found no report, expected a row for each")
+        yield BadRow(1, f"{path}:1:1: found no report, expected a row for each", path)
     unanswered = [asked for asked in queries or () if prompt_key(asked.prompt) not in answered]
     for asked in unanswered if len(unanswered) > unknown else ():
         message = f"{asked.place}: found no report on {asked.id!r} ({short_title(asked.prompt)}) in {path}"
-        yield BadReport(f"{path.name}, query {asked.id}", message)
+        yield BadRow(asked.place.line, message, path, f"{path.name}, query {asked.id}")
 
 
-def _asked(reports: Reports) -> Iterator[ReportItem | BadReport]:
+def _asked(reports: Reports) -> Iterator[ReportItem | BadRow]:
     """A report to be written on each query."""
     queries = reports.partners.queries
     assert queries is not None
     if not len(queries):
-        yield BadReport(_named(queries.path, 1), f"{queries.path}:1:1: found no query, expected a row for each")
+        yield BadRow(1, f"{queries.path}:1:1: found no query, expected a row for each", queries.path)
     for query in queries:
         assert query.said is not None
         try:
             yield _item(reports, query.said, query.said, None)
         except ConfigError as error:
-            yield BadReport(_named(queries.path, query.place.line), f"{query.place}: {error}")
+            yield BadRow(query.place.line, f"{query.place}: {error}", queries.path)
 
 
 def _item(reports: Reports, row: ReportRow | QueryRow, query: QueryRow | None, article: RowPlace | None) -> ReportItem:
@@ -363,18 +362,69 @@ def _path(folder: Path, text: str) -> Path:
     return Path(os.path.normpath(os.path.join(folder, os.path.expanduser(text))))
 
 
-def _named(path: Path, line: int) -> str:
-    return f"{path.name} line {line}"
+def _limited(rows: Iterable[B | BadRow], path: Path) -> Iterator[B | BadRow]:
+    return limit_bad(
+        rows, lambda _, more: BadRow(1, f"{path}:1:1: {more} more rows are bad", path, f"{path.name}, {more} more")
+    )
 
 
-B = TypeVar("B")
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """Builds the case of a report when it is scored."""
+
+    reports: Reports
+    item: ReportItem
+
+    def __call__(self) -> Case:
+        return report_case(self.reports, self.item)
 
 
-def _limited(rows: Iterable[B | BadReport], path: Path) -> Iterator[B | BadReport]:
-    bad = 0
-    for row in rows:
-        if not isinstance(row, BadReport) or (bad := bad + 1) <= _MOST_REPORTED:
-            yield row
-    if bad > _MOST_REPORTED:
-        more = bad - _MOST_REPORTED
-        yield BadReport(f"{path.name}, {more} more", f"{path}:1:1: {more} more rows are bad")
+class OpenedReports(OpenedSource):
+    """A reports.yaml. Stored reports are subjects of their own; others are written by the session's models."""
+
+    alike = True
+
+    def __init__(self, reports: Reports) -> None:
+        super().__init__(reports.path)
+        self.reports, self.name, self.subjects = reports, reports.name, reports.subjects
+        self.asks_judge = any(part in JUDGED for part in reports.scoring.parts)
+
+    def own_subjects(self) -> Sequence[StoredReports] | None:
+        """Return the files of stored reports, each of one model; None where a runner writes them."""
+        return [StoredReports(path) for path in self.reports.stored] or None
+
+    def problems(self) -> Iterator[BadRow]:
+        """Yield the rows that no report can be joined with."""
+        return lost_partners(self.reports)
+
+    def rows(self, subject: StoredAnswers | None = None) -> Iterator[SourceCase | BadRow]:
+        """Yield the reports of a file, else each case once, however many models have reported on it."""
+        reports = self.reports
+        found = read_all_reports(reports) if subject is None else read_reports(reports, subject.path)
+        for item in found:
+            if isinstance(item, BadRow):
+                yield item
+            else:
+                yield SourceCase(item.case_id, item.tags, self.path, 1, _Made(reports, item))
+
+
+class ReportsFiles(CaseSource):
+    """Files that say how research reports are scored: reports.yaml, `<name>.reports.yaml`."""
+
+    holds = "research reports"
+    names_data = brings_subjects = True
+    not_by_hand = "a research report"
+
+    def open(self, path: Path, request: SourceRequest) -> OpenedReports:
+        """Return the reports.yaml with the configuration that it names. Raises ConfigError."""
+        return OpenedReports(open_reports(path, request.root, request.known, allow_outside=request.allow_outside))
+
+    def claims(self, data: Mapping[str, Any], scope: Scope) -> Claims:
+        """Return the files of rows that it names."""
+        patterns = data.get("reports")
+        single = [data.get(name) for name in ("queries", "criteria", "references")]
+        texts = [text for text in (*(patterns if isinstance(patterns, list) else ()), *single) if isinstance(text, str)]
+        return Claims(others=matching_files(texts, scope))
+
+
+REPORTS = ReportsFiles()

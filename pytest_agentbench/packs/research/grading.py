@@ -80,7 +80,7 @@ def _was_helped(case: Case, artifact: RunArtifact) -> bool:
 
 def cited_pages(services: Services, job: Job, case: Case, tape: Tape | None) -> Contents:
     """Nothing is fetched from where the run profile's network settings let nobody go."""
-    if job.plan.research_judge().scripted and (pages := services.scripts.pages(case.case_id)):
+    if job.plan.first_judge().scripted and (pages := services.scripts.pages(case.case_id)):
         return ScriptedPages(pages)
     web = _Web(services.research, job.plan.run_profile.network)
     return web if tape is None or tape.mode(RESEARCH_PAGES) == "off" else _Taped(web, tape)
@@ -255,7 +255,7 @@ class _Scorer:
         """The judge, at the first need."""
         if self._asking is None:
             services, lane = self.services, self.job.plan.lane
-            client = services.client(self.job.plan.research_judge(), self.tape)
+            client = services.client(self.job.plan.first_judge(), self.tape)
             kept = None
             if not getattr(client, "taped", False):
                 kept = Judgements(Path(lane.output, JUDGEMENTS), lane.redactor, lane.remote, lane.signer)
@@ -266,7 +266,7 @@ class _Scorer:
                 self.ledger,
                 lane.redactor,
                 anew,
-                options=self.job.plan.research_options,
+                options=self.job.plan.judge_options,
                 request_seconds=self.config.system_settings.timeout_seconds,
             )
         return self._asking

@@ -1,0 +1,96 @@
+"""Which files may hold cases, by their names and a glance: imports no source, so that other files cost nothing.
+
+A source is named by one text, `NAME PATTERN... ~WORD...`: patterns of file names, and words of which one stands in each
+file of cases, in its first 64 KB where it is data. A pack has it as the name of its entry point, `source` before it;
+a conftest or plugin as the key of what its hook `pytest_agentbench_case_sources` returns::
+
+    'source notes *.notes.yaml ~schema_version' = "my_package.notes:NOTES"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.extensions import extension_names, find_extension
+
+if TYPE_CHECKING:
+    from pytest_agentbench.sources.case_source import CaseSource
+
+_BUILTIN = {
+    "cases test.yaml test.yml ~case_id ~schema_version": "pytest_agentbench.sources.test_yaml:TEST_YAML",
+    "descriptors dataset.yaml dataset.yml *.dataset.yaml *.dataset.yml ~schema_version": (
+        "pytest_agentbench.sources.rows:DATASETS"
+    ),
+    'questions *.json *.jsonl ~"question"': "pytest_agentbench.sources.rows:DATASETS",
+}
+"""The sources of this package: asked after all others, as their patterns are the widest."""
+_added: dict[str, Any] = {}
+
+
+class SourceName(NamedTuple):
+    """What the name of a source says: `text` is the whole, by which it is loaded."""
+
+    name: str
+    patterns: tuple[str, ...]
+    words: tuple[bytes, ...]
+    text: str
+
+
+def source_names(file_name: str) -> list[SourceName]:
+    """Return the sources whose patterns fit the name of a file, the first to be asked first. Raises ConfigError."""
+    return [each for each in _table() if any(fnmatchcase(file_name, pattern) for pattern in each.patterns)]
+
+
+def load_source(name: SourceName) -> CaseSource:
+    """Return a source, imported when it is first needed. Raises ConfigError where a pack's cannot be imported."""
+    if name.text in _BUILTIN:
+        module, _, attribute = _BUILTIN[name.text].partition(":")
+        found: CaseSource = getattr(import_module(module), attribute)
+        return found
+    return _added[name.text] if name.text in _added else find_extension("source", name.text)  # type: ignore[return-value]
+
+
+def add_sources(mappings: Iterable[Mapping[str, Any]]) -> Callable[[], None]:
+    """Add what the session's plugins have and return what takes it away again. Raises ConfigError for a taken name."""
+    own: dict[str, Any] = {}
+    for mapping in mappings:
+        if not isinstance(mapping, Mapping):
+            raise ConfigError(f"a plugin's hook for case sources returned {type(mapping).__name__}, expected a mapping")
+        own.update(mapping)
+
+    def forget() -> None:
+        for text in own:
+            _added.pop(text, None)
+        _table.cache_clear()
+
+    _added.update(own)
+    _table.cache_clear()
+    try:
+        _table()
+    except ConfigError:
+        forget()
+        raise
+    return forget
+
+
+@cache
+def _table() -> tuple[SourceName, ...]:
+    names = [_read(text) for text in (*_added, *sorted(extension_names("source")), *_BUILTIN)]
+    first: dict[str, SourceName] = {}
+    for each in names:
+        if first.setdefault(each.name, each) is not each:
+            raise ConfigError(f"the case source {each.name!r} is added twice ({each.text!r}); choose another name")
+    return tuple(names)
+
+
+def _read(text: str) -> SourceName:
+    name, *rest = text.split()
+    patterns = tuple(word for word in rest if not word.startswith("~"))
+    if not patterns:
+        raise ConfigError(f"found the case source {text!r}, expected 'NAME PATTERN... ~WORD...'")
+    return SourceName(name, patterns, tuple(word[1:].encode() for word in rest if word.startswith("~")), text)
