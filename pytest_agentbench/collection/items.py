@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.collection.planning import Planner
-from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.loader import make_located_error
 from pytest_agentbench.engine.driver import AHEAD, JOB, RESULT, RUNNER_FIXTURE
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.servers import SERVERS_FIXTURE
@@ -227,7 +227,9 @@ class CaseFile(Cases):
             case = planner.load(self.path, plans)
             first = planner.files(root).setdefault(case.case_id, self.path)
             if first != self.path:
-                raise located(self.path, [(("case_id",), f"Duplicate case_id {case.case_id!r}; {first} has it too")])
+                raise make_located_error(
+                    self.path, [(("case_id",), f"Duplicate case_id {case.case_id!r}; {first} has it too")]
+                )
             planner.answer(case)
             judges = planner.metric_judges(plans, case.metrics, f"{self.path}:{case.line}:1")
         except ConfigError as error:

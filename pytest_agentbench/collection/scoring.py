@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.loader import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.job import Plan
 from pytest_agentbench.errors import ConfigError
@@ -59,13 +59,13 @@ Known = Mapping[str, Metric]
 def require_for_case(case: Case, profile: EvaluationProfile, known: Known) -> None:
     """Raises ConfigError for metrics, and checks of metrics, of a test.yaml that cannot be computed here."""
     if problems := _of_case(case, profile, known):
-        raise located(case.path, problems)
+        raise make_located_error(case.path, problems)
 
 
 def require_for_profile(profile: EvaluationProfile, path: Path, known: Known) -> None:
     """The same for the metrics of an evaluation profile."""
     if problems := list(_refused(_named(profile.metrics), profile, known)):
-        raise located(path, problems)
+        raise make_located_error(path, problems)
 
 
 def require_for_dataset(dataset: Dataset, profile: EvaluationProfile, known: Known) -> None:

@@ -11,9 +11,9 @@ from typing import TypeVar
 from pytest_agentbench.config import guests
 from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Guest, Known, Origin, Scope, is_inside, suggest
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
-from pytest_agentbench.config.documents import read
-from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile, program_problem
-from pytest_agentbench.config.loader import load_in, located
+from pytest_agentbench.config.documents import read_document
+from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile, find_program_problem
+from pytest_agentbench.config.loader import load_in, make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.shared_sections import ServersFile
 from pytest_agentbench.config.suite import ModelsFile, SuiteFile
@@ -99,8 +99,8 @@ class ConfigRoot:
             return profile
         program, path = os.path.expanduser(block.docker_cli), origin.path
         within = (self.own or self).real if origin.is_users else None
-        if problem := program_problem(program, str(path.parent), within):
-            raise located(path, [(("openclaw", "docker_cli"), problem)])
+        if problem := find_program_problem(program, str(path.parent), within):
+            raise make_located_error(path, [(("openclaw", "docker_cli"), problem)])
         placed = block.model_copy(update={"docker_cli": os.path.normpath(path.parent / program)})
         return profile.model_copy(update={"openclaw": placed})
 
@@ -319,7 +319,7 @@ def has_file(root: ConfigRoot, folder: str, name: str) -> bool:
 def _declared(path: Path, key: str) -> str | None:
     """The id that a file declares; a file that cannot be read declares none: it complains when it is named."""
     try:
-        data = read(path).data
+        data = read_document(path).data
     except ConfigError:
         return None
     declared = data.get(key) if isinstance(data, dict) else None

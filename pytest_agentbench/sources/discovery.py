@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, is_descriptor_name
-from pytest_agentbench.config.documents import Loc, read
+from pytest_agentbench.config.documents import Loc, read_document
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile
@@ -76,7 +76,7 @@ def index_cases(
 
 
 def _declared_case(path: Path) -> Iterator[IndexedCase]:
-    data: Any = read(path).data
+    data: Any = read_document(path).data
     if isinstance(data, dict) and isinstance(data.get("case_id"), str):
         tags = data.get("tags")
         texts = tags if isinstance(tags, list) else []

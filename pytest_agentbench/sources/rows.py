@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.shared_sections import named_servers
+from pytest_agentbench.config.shared_sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.tasks import BadTask, TaskEntry, TaskSettings, read_tasks
 from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
@@ -385,7 +385,7 @@ def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[s
         "runner": descriptor.runner,
         "context": descriptor.context,
         "tools": named_tools(descriptor.context),
-        "mcp_servers": named_servers(descriptor.mcp_servers),
+        "mcp_servers": map_servers(descriptor.mcp_servers),
     }
 
 

@@ -25,7 +25,7 @@ from pytest_agentbench.config.compose_file import load_compose
 from pytest_agentbench.config.documents import parse_json, parse_yaml, read_bytes
 from pytest_agentbench.config.loader import load_in, validate
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import named_servers
+from pytest_agentbench.config.shared_sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Attachment, Case, Expected, HiddenFile, Message, SandboxNeeds, Verifier
 
@@ -42,7 +42,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     """
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, TestCaseFile, scope)
-    given, servers = file.input, named_servers(file.mcp_servers)
+    given, servers = file.input, map_servers(file.mcp_servers)
     root.require_servers(path, servers)
     return Case(
         case_id=file.case_id,

@@ -72,9 +72,9 @@ def find_waste(contents: Contents, *, unreadable: bool = False) -> Iterator[Wast
         if not _is_held(contents.output / path):
             yield Waste("stale locks", (path,))
     for folder in contents.runs():
-        yield from _RunFolder(contents, folder, unreadable).waste()
+        yield from _RunFolder(contents, folder, unreadable).find_waste()
     for folder in contents.evaluations():
-        yield from _EvaluationFolder(contents, folder, unreadable).waste()
+        yield from _EvaluationFolder(contents, folder, unreadable).find_waste()
     for path in contents.unfinished_files():
         if _is_old(contents.output / path):
             yield Waste("unfinished files", (path,))
