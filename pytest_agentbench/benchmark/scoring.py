@@ -38,10 +38,13 @@ class MetricLookup:
     """A data descriptor: the metric's function by its name, from the registry and what was assigned over it.
 
     Seed 001 assigns a lambda that falls back to the attribute which it replaces:
-    
-    benchmark._get_metric_function = lambda metric: { "mine": mine }.get(metric, benchmark._get_metric_function(metric))
-    
-    While an assigned function runs, the attribute is therefore the one before it, and gives None for an unknown name. Only the outermost lookup raises ConfigError. Assignments stack; `base` is what lies below them all.
+
+        benchmark._get_metric_function = lambda metric: {
+            "mine": mine
+        }.get(metric, benchmark._get_metric_function(metric))
+
+    While an assigned function runs, the attribute is therefore the one before it, and gives None for an unknown name.
+    Only the outermost lookup raises ConfigError. Assignments stack; `base` is what lies below them all.
     """
 
     def __init__(self, base: Callable[[Any, str], Metric | None]) -> None:
@@ -90,8 +93,10 @@ def _list_assigned(benchmark: Any) -> tuple[Lookup, ...]:
 _RUNNER = "predictions"
 
 
-def find_deciders(dataset: Dataset, item: BenchmarkItem) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]:
-    """Return check, metrics with their arguments from the row, and the reference. Raises ValueError where unusable."""
+def find_deciders(
+    dataset: Dataset, item: BenchmarkItem
+) -> tuple[tuple[Check, ...], tuple[MetricSpec, ...], str | None]:
+    """Return check, metrics with their arguments from the row, the reference. Raises ValueError where unusable."""
     metadata = item.metadata or {}
     row = {"id": item.id, "question": item.question, "answer": item.answer, "metadata": metadata}
     return deciders(dataset, row, metadata)

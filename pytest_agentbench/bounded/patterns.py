@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # Patterns of case files, of schemas and of servers: bounded in the time they take and in the memory they need.
 #
-# They are read by the library `regex`, whose search can be given a time limit: one of `re` runs as long as it likes, and
-# nobody else gets the interpreter meanwhile.
+# They are read by the library `regex`, whose search can be given a time limit: one of `re` runs as long as it likes,
+# and nobody else gets the interpreter meanwhile.
 
 
 MAX_PATTERN = 10_000
@@ -201,12 +201,14 @@ def _environment() -> Any:
     class BoundedMatch(Match):
         def __call__(self, value: object, pattern: object) -> bool:
             compiled = _compile_checked(self, value, pattern)
-            return compiled is not None and bool(compiled.fullmatch(value, timeout=max(_QUERY_BOUNDS.get().seconds(), 0.001)))
+            seconds = max(_QUERY_BOUNDS.get().seconds(), 0.001)
+            return compiled is not None and bool(compiled.fullmatch(value, timeout=seconds))
 
     class BoundedSearch(Search):
         def __call__(self, value: object, pattern: object) -> bool:
             compiled = _compile_checked(self, value, pattern)
-            return compiled is not None and bool(compiled.search(value, timeout=max(_QUERY_BOUNDS.get().seconds(), 0.001)))
+            seconds = max(_QUERY_BOUNDS.get().seconds(), 0.001)
+            return compiled is not None and bool(compiled.search(value, timeout=seconds))
 
     class Environment(JSONPathEnvironment):
         parser_class = CountingParser

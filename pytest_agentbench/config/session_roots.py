@@ -171,7 +171,8 @@ NO_TRUST = Trust()
 def decide_trust(rootdir: Path, named: Iterable[Path] = ()) -> Trust:
     """Return what a session at `rootdir` may trust.
 
-    That is the folders that it names, and those granted before in or around it, which are read to see whether they are as they were.
+    That is the folders that it names, and those granted before in or around it, which are read to see whether they are
+    as they were.
 
     :raises ConfigError: the user's grants cannot be read.
     """
@@ -224,7 +225,8 @@ class SessionRoots:
     def of_suite(self, name: str, here: Path) -> ConfigRoot:
         """Return the root whose suite `name` (id or path) names.
 
-        That is the configured one, else the one around the suite's file or around `here`, else the only one with such a suite at most three folders below.
+        That is the configured one, else the one around the suite's file or around `here`, else the only one
+        with such a suite at most three folders below.
 
         :raises ConfigError: there is none, or more than one.
         """

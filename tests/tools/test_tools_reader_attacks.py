@@ -84,9 +84,9 @@ def parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     program = tmp_path / "page_reader.py"
     program.write_text(Path(readers.__file__).with_name("page_reader.py").read_text())
     monkeypatch.setattr(readers, "_PROGRAM", program)
-    readers._isolation.cache_clear()
+    readers._find_isolation.cache_clear()
     yield program
-    readers._isolation.cache_clear()
+    readers._find_isolation.cache_clear()
 
 
 def take_over(program: Path, code: str) -> None:
