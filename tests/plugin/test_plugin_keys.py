@@ -139,7 +139,8 @@ def test_a_redirect_of_what_searches_and_reads_pages_ends_the_request() -> None:
             async with Jina(PageSettings(jina_key=SECRET, jina_url=f"{service.url}/")) as jina:
                 await jina.content("http://93.184.215.14/")
 
-        for ask in (lambda: make_brave_search(SECRET, service.url)("q"), lambda: make_tavily_search(SECRET, service.url)("q"), read):
+        brave, tavily = make_brave_search(SECRET, service.url), make_tavily_search(SECRET, service.url)
+        for ask in (lambda: brave("q"), lambda: tavily("q"), read):
             with pytest.raises(ProviderError, match="which is not followed"):
                 asyncio.run(ask())
     assert len(service.said) == 3

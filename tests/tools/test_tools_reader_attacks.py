@@ -54,11 +54,11 @@ def _taken_over(head, body):
             found[name] = "done"
     return {"text": json.dumps(found), "length": 1}
 
-_READ["html"] = _taken_over
+_READERS["html"] = _taken_over
 
 """
 BABBLES = """
-_READ["html"] = lambda head, body: {"title": "x" * 5000, "text": "x", "length": 1}
+_READERS["html"] = lambda head, body: {"title": "x" * 5000, "text": "x", "length": 1}
 
 """
 HANGING = """
