@@ -20,7 +20,7 @@ from pytest_agentbench.benchmark.concurrency import (
 )
 from pytest_agentbench.benchmark.results import EvaluationResult, read_results, summarize, write_results
 from pytest_agentbench.benchmark.scoring import Asked, MetricLookup, Scorer, find_registered
-from pytest_agentbench.config.dataset_file import only_field
+from pytest_agentbench.config.dataset_file import find_only_field
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
@@ -287,7 +287,7 @@ class Benchmark:
 
     def _scorer(self, asked: Asked, missing: float | None) -> Scorer:
         dataset = replace(self.dataset or Dataset(Path(self.name), self.name), metrics=(asked.spec,))
-        by_row = dataset.recipe is not None and any(only_field(value) for value in asked.spec.args.values())
+        by_row = dataset.recipe is not None and any(find_only_field(value) for value in asked.spec.args.values())
         return Scorer(asked, self._get_metric_function, dataset, by_row, missing)
 
     def _score(

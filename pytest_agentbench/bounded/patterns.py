@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # Patterns of case files, of schemas and of servers: bounded in the time they take and in the memory they need.
 #
-# They are read by the library `regex`, whose search can be given a time limit: one of `re` runs as long as it likes, and
-# nobody else gets the interpreter meanwhile.
+# They are read by the library `regex`, whose search can be given a time limit: one of `re` runs as long as it likes,
+# and nobody else gets the interpreter meanwhile.
 
 
 MAX_PATTERN = 10_000

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_agentbench.bounded.files import MAX_TEXT, read_file
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.session_roots import SessionRoots, decide_roots, trust_of
+from pytest_agentbench.config.session_roots import SessionRoots, decide_roots, decide_trust
 from pytest_agentbench.errors import ConfigError
 
 _CONFIGURATIONS = {
@@ -58,7 +58,7 @@ def session_roots(paths: Sequence[Path]) -> SessionRoots:
     project = project_of(paths[0])
     ini = _pytest_ini(project)
     configs = [project / text for text in ini.get("agentbench_configs", [])]
-    trust = trust_of(project, [project / text for text in ini.get("agentbench_trust", [])])
+    trust = decide_trust(project, [project / text for text in ini.get("agentbench_trust", [])])
     configured = configs[0].resolve() if configs else None
     return decide_roots(paths, project, configured, trust=trust, here=Path.cwd(), has_cases=has_cases)
 

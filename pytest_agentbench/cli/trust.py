@@ -94,5 +94,5 @@ def _print_grants() -> None:
     from pytest_agentbench.config.session_roots import read_grants
 
     for grant in read_grants():
-        reason = grant.broken()
+        reason = grant.find_change()
         print(printable(f"{grant.folder}: {len(grant.files):,} files{f', ended: {reason}' if reason else ''}"))

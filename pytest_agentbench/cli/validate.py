@@ -21,7 +21,7 @@ from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.file_kinds import added_kinds
 from pytest_agentbench.config.guests import GuestModels
 from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
-from pytest_agentbench.config.loader import load, located
+from pytest_agentbench.config.loader import load, make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
@@ -149,7 +149,7 @@ class Checker:
             message = f"Duplicate case_id {case.case_id!r}; {first} has it too"
             if case.dataset is not None:
                 raise ConfigError(f"{case.path}:{case.line}:1: {message}")
-            raise located(case.path, [(("case_id",), message)])
+            raise make_located_error(case.path, [(("case_id",), message)])
         for name, server in case.mcp_servers.items():
             if server is not None and (problem := server_refusal(name, server, root, _IN_CONTAINERS)):
                 raise ConfigError(f"{case.path}:{case.line}:1: MCP server {name!r}: {problem}")
@@ -166,7 +166,7 @@ class Checker:
         problems = [*self._references(file, root), *_shared_id(file, path, root)]
         problems += [each for added in added_kinds() if added.model is kind for each in added.problems(path)]
         if problems:
-            raise located(path, problems)
+            raise make_located_error(path, problems)
 
     def _refuse_guests(self, file: ConfigFile, path: Path, root: ConfigRoot) -> None:
         """Raise ConfigError for a guest's file that says more than it may; what nobody has asked for yet is a doubt."""

@@ -20,7 +20,7 @@ from pytest_agentbench.collection.scoring import (
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, trust_of
+from pytest_agentbench.config.session_roots import SessionRoots, Trust, decide_roots, decide_trust
 from pytest_agentbench.config.suite import SuiteFile
 from pytest_agentbench.engine.driver import overrides_runner
 from pytest_agentbench.engine.job import CHAT_JUDGE, Plan, judge_of
@@ -392,7 +392,7 @@ def session_trust(config: pytest.Config, settings: Settings) -> Trust:
     """Return which folders the session trusts. Raises `pytest.UsageError` where the user's grants cannot be read."""
     if TRUSTED not in config.stash:
         try:
-            config.stash[TRUSTED] = trust_of(config.rootpath, settings.trust)
+            config.stash[TRUSTED] = decide_trust(config.rootpath, settings.trust)
         except ConfigError as error:
             raise pytest.UsageError(str(error)) from None
     return config.stash[TRUSTED]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.loader import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.engine.job import Plan
 from pytest_agentbench.errors import ConfigError
@@ -59,7 +59,7 @@ Known = Mapping[str, Metric]
 def require_for_profile(profile: EvaluationProfile, path: Path, known: Known) -> None:
     """Raise ConfigError for metrics of an evaluation profile that cannot be computed here."""
     if problems := list(_refused(_named(profile.metrics), profile, known)):
-        raise located(path, problems)
+        raise make_located_error(path, problems)
 
 
 def require_for_source(opened: OpenedSource, profile: EvaluationProfile, known: Known) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_agentbench.collection.items import PLANNER, BadRowNode, CaseFile, CaseItem
 from pytest_agentbench.collection.planning import Planner
-from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.loader import make_located_error
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.driver import FILE_ID, JOB
 from pytest_agentbench.engine.job import Job
@@ -109,7 +109,7 @@ class _Suites:
         cases = [(case.case_id, case.tags) for case in self.planner.cases(root).values()]
         problems = suite_problems(suite, cases, root)
         if problems and not root.is_guest:  # whose cases are not those that the session's suite names
-            raise located(root.find("suites", name), problems)
+            raise make_located_error(root.find("suites", name), problems)
         return select(suite.case_selection, cases)
 
 

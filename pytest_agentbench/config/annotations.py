@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, RootModel
 
 from pytest_agentbench.config.base import Scope, suggest
-from pytest_agentbench.config.documents import Document, read
+from pytest_agentbench.config.documents import Document, read_document
 from pytest_agentbench.config.loader import validate
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record
@@ -22,10 +22,10 @@ from pytest_agentbench.records.base import Record
 SAME_DOMAINS = {"medical": "healthcare", "healthcare": "medical"}
 """The two files of the seed name one domain differently."""
 
-_MOST = 1e9
+_MAX_AMOUNT = 1e9
 """Of any hours, rates and prices: with more, results would overflow."""
-Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=_MAX_AMOUNT, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=_MAX_AMOUNT, allow_inf_nan=False)]
 
 
 class _Entry(Record):
@@ -73,8 +73,8 @@ class ExpertType(_Entry):
     hourly_rate_usd: NotNegative
 
 
-def _below(name: str) -> BeforeValidator:
-    """What stands below `name`, where the file nests it so; its other fields only describe the file."""
+def _unnest(name: str) -> BeforeValidator:
+    """Take what stands below `name`, where the file nests it so; its other fields only describe the file."""
 
     def below(data: Any) -> Any:
         nested = data.get(name) if isinstance(data, dict) else None
@@ -83,23 +83,23 @@ def _below(name: str) -> BeforeValidator:
     return BeforeValidator(below)
 
 
-class DomainExperts(RootModel[Annotated[dict[str, DomainExpert], _below("domains")]]):
+class DomainExperts(RootModel[Annotated[dict[str, DomainExpert], _unnest("domains")]]):
     """`domain_expert_data.json`."""
 
 
-class ComplexityLevels(RootModel[Annotated[dict[int, ComplexityLevel], _below("complexity_levels")]]):
+class ComplexityLevels(RootModel[Annotated[dict[int, ComplexityLevel], _unnest("complexity_levels")]]):
     """`complexity_level_data.json`."""
 
 
-class TokenPrices(RootModel[Annotated[dict[str, TokenPrice], _below("pricing_models")]]):
+class TokenPrices(RootModel[Annotated[dict[str, TokenPrice], _unnest("pricing_models")]]):
     """`token_pricing_data.json`."""
 
 
-class TaskTypes(RootModel[Annotated[dict[str, TaskType], _below("task_types")]]):
+class TaskTypes(RootModel[Annotated[dict[str, TaskType], _unnest("task_types")]]):
     """`task_type_data.json`."""
 
 
-class ExpertTypes(RootModel[Annotated[dict[str, ExpertType], _below("expert_types")]]):
+class ExpertTypes(RootModel[Annotated[dict[str, ExpertType], _unnest("expert_types")]]):
     """`expert_type_data.json`."""
 
 
@@ -127,16 +127,16 @@ class Annotations:
     expert_types: Mapping[str, ExpertType] = field(default_factory=dict)
 
     def domain(self, name: str) -> DomainExpert:
-        """Of that name, or of its other one. Raises ConfigError: there is no default."""
+        """Return the expert of a domain of that name, or of its other one. Raises ConfigError: there is no default."""
         found = self.domains.get(name) or self.domains.get(SAME_DOMAINS.get(name, name))
         if found is None:
-            raise self._unknown(REQUIRED[0], "domain", name, self.domains)
+            raise self._make_unknown(REQUIRED[0], "domain", name, self.domains)
         return found
 
     def level(self, number: int) -> ComplexityLevel:
-        """Raise ConfigError for one that is not there."""
+        """Return the level of a number. Raises ConfigError for one that is not there."""
         if number not in self.levels:
-            raise self._unknown(REQUIRED[1], "complexity level", str(number), map(str, self.levels))
+            raise self._make_unknown(REQUIRED[1], "complexity level", str(number), map(str, self.levels))
         level = self.levels[number]
         return level if level.difficulty_score is not None else level.model_copy(update={"difficulty_score": number})
 
@@ -148,16 +148,16 @@ class Annotations:
         known = {**{level.name: number for number, level in self.levels.items() if level.name}, **names}
         number = int(name) if isinstance(name, int) or name.isdecimal() else known.get(name)
         if number is None or number not in self.levels:
-            raise self._unknown(REQUIRED[1], "complexity level", str(name), [*map(str, self.levels), *known])
+            raise self._make_unknown(REQUIRED[1], "complexity level", str(name), [*map(str, self.levels), *known])
         return number
 
     def price(self, model: str) -> TokenPrice:
-        """Raise ConfigError for a model that is not there: `default` is none."""
+        """Return the price of a model. Raises ConfigError for one that is not there: `default` is none."""
         if model not in self.prices:
-            raise self._unknown(REQUIRED[2], "model", model, self.prices)
+            raise self._make_unknown(REQUIRED[2], "model", model, self.prices)
         return self.prices[model]
 
-    def _unknown(self, file: str, what: str, name: str, known: Any) -> ConfigError:
+    def _make_unknown(self, file: str, what: str, name: str, known: Any) -> ConfigError:
         return ConfigError(f"{self.folder / file}: unknown {what} {name!r}{suggest(name, list(known))}")
 
 
@@ -175,7 +175,7 @@ def read_annotations(folder: Path) -> Annotations:
                 problems.append(f"{path}: is missing, expected the files {', '.join(REQUIRED)}")
             continue
         try:
-            found[name] = validate(_mapping(read(path)), kind, Scope(str(folder))).root
+            found[name] = validate(_require_mapping(read_document(path)), kind, Scope(str(folder))).root
         except ConfigError as error:
             problems.append(str(error))
     if problems:
@@ -183,7 +183,7 @@ def read_annotations(folder: Path) -> Annotations:
     return Annotations(folder, *(found.get(name, {}) for name in FILES))
 
 
-def _mapping(document: Document) -> Document:
+def _require_mapping(document: Document) -> Document:
     if not isinstance(document.data, dict):
         raise ConfigError(f"{document.path}:1:1: found no object, expected one with an entry for each name")
     return document

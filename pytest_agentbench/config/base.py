@@ -1,4 +1,4 @@
-"""What the models of all configuration files share: strict types, and errors that know their place."""
+"""The base of all configuration files' models: strict types, and errors that know their place."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Guest:
 
     @property
     def plea(self) -> str:
-        """What a user can do for it."""
+        """Return what a user can do for the folder."""
         was = f"its grant ended: {self.ended}; " if self.ended else ""
         name = "name your own config root by agentbench_configs, or " if self.unnamed else ""
         return f"{was}{name}read what lies in {self.folder} and run: agentbench trust {shlex.quote(str(self.folder))}"
@@ -76,7 +76,7 @@ class Guest:
 
 @dataclass(frozen=True)
 class Scope:
-    """What validation needs to know beside the file's text.
+    """The context of validation beside the file's text.
 
     `root`: the folder, resolved, to which its paths may lead beside its own; None for anywhere. `guest`: of whom the
     file is, who may name no program; None for the user.
@@ -102,14 +102,14 @@ class Problems(ValueError):
 
 
 def complain(found: Iterable[tuple[Loc, str]]) -> None:
-    """Raise Problems if there is one."""
+    """Raise Problems if there is any."""
     problems = tuple(found)
     if problems:
         raise Problems(problems)
 
 
 def suggest(name: str, names: Collection[str]) -> str:
-    """`; did you mean 'x'?`, or else what there is."""
+    """Return `; did you mean 'x'?`, or else what there is."""
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -117,19 +117,26 @@ def suggest(name: str, names: Collection[str]) -> str:
     return f"; there is {', '.join(shown[:20])}{', ...' if len(shown) > 20 else ''}" if shown else "; there are none"
 
 
-def together(problems: Callable[[Any, ValidationInfo], Iterable[tuple[Loc, str]]]) -> WrapValidator:
-    """For a list: `problems` of its elements together, found among the sound ones also where others are wrong."""
+def validate_together(problems: Callable[[Any, ValidationInfo], Iterable[tuple[Loc, str]]]) -> WrapValidator:
+    """Validate a list also by `problems` of its elements together.
+
+    They are found among the sound elements also where others are wrong.
+    """
 
     def validated(given: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         try:
             elements = handler(given)
         except ValidationError as error:
+            # A duplicate beside a typo: people should see both at once, so the sound elements are validated again by
+            # themselves.
             wrong = {item["loc"][0] for item in error.errors(include_url=False) if item["loc"]}
             if not wrong:  # it is no list
                 raise
             sound: dict[int | str, int] = dict(enumerate(i for i in range(len(given)) if i not in wrong))
             found = problems(handler([given[index] for index in sound.values()]), info)
-            raise _joined(error, given, Problems(((sound[at], *way), text) for (at, *way), text in found)) from None
+            raise _join_errors(
+                error, given, Problems(((sound[at], *way), text) for (at, *way), text in found)
+            ) from None
         complain(problems(elements, info))
         return elements
 
@@ -151,12 +158,12 @@ def _joined(error: ValidationError, given: Any, more: Problems) -> ValidationErr
     return ValidationError.from_exception_data(error.title, lines)
 
 
-def unique(name: str) -> WrapValidator:
-    """For a list: no two elements have the same `name`."""
-    return together(lambda items, _: duplicates(items, name))
+def require_unique(name: str) -> WrapValidator:
+    """Validate a list whose elements must differ in `name`."""
+    return validate_together(lambda items, _: find_duplicates(items, name))
 
 
-def duplicates(items: Iterable[Any], name: str) -> list[tuple[Loc, str]]:
+def find_duplicates(items: Iterable[Any], name: str) -> list[tuple[Loc, str]]:
     """Return a problem for each item whose attribute `name` came before."""
     seen: set[Hashable] = set()
     found: list[tuple[Loc, str]] = []
@@ -168,7 +175,9 @@ def duplicates(items: Iterable[Any], name: str) -> list[tuple[Loc, str]]:
     return found
 
 
-def unregistered(names: Iterable[tuple[Loc, str]], known: Collection[str] | None, what: str) -> list[tuple[Loc, str]]:
+def find_unregistered(
+    names: Iterable[tuple[Loc, str]], known: Collection[str] | None, what: str
+) -> list[tuple[Loc, str]]:
     """Return a problem for each name that is not registered."""
     if known is None:
         return []
@@ -193,18 +202,21 @@ def resolve_path(text: str, scope: Scope) -> str:
     """
     if "\0" in text:
         raise ValueError("found a NUL character, expected a path")
+    # Links are resolved first: one within the folder may lead anywhere.
     real = os.path.realpath(os.path.join(scope.folder, os.path.expanduser(text)))
     if scope.root is None or is_inside(real, own := os.path.realpath(scope.folder)):
         return real
     if not is_inside(real, scope.root):
         places = own if is_inside(scope.root, own) else f"{own} and {scope.root}"
-        raise ValueError(f"found {text!r}, which leaves {places}; move the file there{_or_allow(scope)}")
+        raise ValueError(f"found {text!r}, which leaves {places}; move the file there{_advise_allowing(scope)}")
     if any(part.startswith(".") for part in os.path.relpath(real, scope.root).split(os.sep)):
-        raise ValueError(f"found {text!r}, which is hidden: expected a file of the case's folder{_or_allow(scope)}")
+        raise ValueError(
+            f"found {text!r}, which is hidden: expected a file of the case's folder{_advise_allowing(scope)}"
+        )
     return real
 
 
-def _or_allow(scope: Scope) -> str:
+def _advise_allowing(scope: Scope) -> str:
     if scope.guest is not None:
         return f", or {scope.guest.plea}"
     return ", or set allow_outside_paths: true in the run profile"
@@ -224,7 +236,7 @@ def is_inside(path: str, folder: str) -> bool:
 
 
 def resolve_file(text: str, scope: Scope) -> Path:
-    """Like resolve_path, and it is a file that exists.
+    """Return the path like resolve_path, of a file that exists.
 
     :raises ValueError: it leaves the scope's root, or there is no such file.
     """
@@ -232,7 +244,7 @@ def resolve_file(text: str, scope: Scope) -> Path:
 
 
 def resolve_folder(text: str, scope: Scope) -> Path:
-    """Like resolve_path, and it is a folder that exists.
+    """Return the path like resolve_path, of a folder that exists.
 
     :raises ValueError: it leaves the scope's root, or there is no such folder.
     """
@@ -246,45 +258,45 @@ def _resolve_existing(text: str, scope: Scope, kind: str, exists: Callable[[str]
     return Path(real)
 
 
-def _existing_folder(text: str, info: ValidationInfo) -> str:
+def _require_folder(text: str, info: ValidationInfo) -> str:
     scope = scope_of(info)
     if scope is not None:
         resolve_folder(text, scope)
     return text
 
 
-def _existing(text: str, info: ValidationInfo) -> str:
+def _require_file(text: str, info: ValidationInfo) -> str:
     scope = scope_of(info)
     if scope is not None:
         resolve_file(text, scope)
     return text
 
 
-def _version_1(value: Any) -> Any:
+def _require_version_1(value: Any) -> Any:
     if type(value) is not int or value != 1:
         raise ValueError(f"found {value!r}, expected the whole number 1")
     return value
 
 
-def _pinned_temperature(settings: dict[str, Any]) -> dict[str, Any]:
-    complain(temperature_problems(settings))
+def _require_temperature(settings: dict[str, Any]) -> dict[str, Any]:
+    complain(find_temperature_problems(settings))
     return settings
 
 
-def temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
-    """Request parameters pass through as they are, but for a temperature that no endpoint takes."""
+def find_temperature_problems(settings: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+    """Return what is wrong with request parameters: a temperature that no endpoint takes. All else passes as it is."""
     value = settings.get("temperature")
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2):
         return []
     return [(("temperature",), f"found {value!r}, expected a number from 0 to 2")]
 
 
-SchemaVersion = Annotated[int, BeforeValidator(_version_1), WithJsonSchema({"const": 1, "type": "integer"})]
-LocalFolder = Annotated[str, AfterValidator(_existing_folder)]
+SchemaVersion = Annotated[int, BeforeValidator(_require_version_1), WithJsonSchema({"const": 1, "type": "integer"})]
+LocalFolder = Annotated[str, AfterValidator(_require_folder)]
 """A path relative to the file that names it; `~` expands; the folder exists."""
-LocalFile = Annotated[str, AfterValidator(_existing)]
+LocalFile = Annotated[str, AfterValidator(_require_file)]
 """A path relative to the file that names it; `~` expands; the file exists."""
-RequestParameters = Annotated[dict[str, Any], AfterValidator(_pinned_temperature)]
+RequestParameters = Annotated[dict[str, Any], AfterValidator(_require_temperature)]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -298,24 +310,29 @@ class Origin:
     is_users: bool
 
     def __eq__(self, other: object) -> bool:
-        """Where something was read is no part of what it says: pydantic compares private attributes too."""
+        """Return True: where something was read is no part of what it says, and pydantic compares private attributes
+        too.
+        """
         return True
 
     __hash__ = object.__hash__
 
 
 class Written(Record):
-    """What a file says. Who wrote it decides what its words are worth; nobody knows that of what is made in Python."""
+    """A model of a file's content.
+
+    Who wrote it decides what its words are worth; nobody knows that of what is made in Python.
+    """
 
     _origin: Origin | None = PrivateAttr(default=None)
 
     @property
     def origin(self) -> Origin | None:
-        """Where a root read it."""
+        """Return the root and the file that it was read from, None where it was made in Python."""
         return self._origin
 
     def read_by(self, origin: Origin) -> Self:
-        """Note where it, and each model that it declares, comes from."""
+        """Note where the model, and each model that it declares, comes from."""
         self._origin = origin
         for part in getattr(self, "models", ()):
             part.read_by(origin)
@@ -323,7 +340,7 @@ class Written(Record):
 
 
 class ConfigFile(Written):
-    """What every configuration file has."""
+    """A configuration file: the fields that every one has."""
 
     schema_version: SchemaVersion
     """Always 1."""

@@ -25,17 +25,17 @@ from pytest_agentbench.config.base import (
     Problems,
     Scope,
     complain,
-    duplicates,
+    find_duplicates,
+    find_unregistered,
     known_of,
     resolve_file,
     resolve_folder,
     resolve_path,
     scope_of,
-    together,
-    unregistered,
+    validate_together,
 )
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.shared_sections import CaseServers, settings_problems
+from pytest_agentbench.config.shared_sections import CaseServers, find_settings_problems
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.base import Record, Seconds, Slug, Tags
 from pytest_agentbench.records.case import (
@@ -206,7 +206,7 @@ def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, A
     if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
         raise Problems([(("llm_probe", "tools"), f"found {tools!r}, expected a list of tool names")])
     named: list[tuple[Loc, str]] = [(("llm_probe", "tools", index), tool) for index, tool in enumerate(tools)]
-    complain(unregistered(named, known.tools, "tool"))
+    complain(find_unregistered(named, known.tools, "tool"))
     return context
 
 
@@ -216,8 +216,8 @@ CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
 
 def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     scope = scope_of(info)
-    found = unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
-    complain(found + settings_problems(runner.model_extra or {}))
+    found = find_unregistered([(("type",), runner.type)], scope.known.runners if scope else None, "runner")
+    complain(found + find_settings_problems(runner.model_extra or {}))
     return runner
 
 
@@ -304,7 +304,7 @@ class CaseInput(Record):
 
 
 def _check_list_problems(checks: tuple[Check, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
-    found = duplicates(checks, "check_id")
+    found = find_duplicates(checks, "check_id")
     scope = scope_of(info)
     if scope is not None:
         for index, check in enumerate(checks):
@@ -316,10 +316,10 @@ def _metric_problems(metrics: tuple[MetricSpec, ...], info: ValidationInfo) -> l
     """Metrics named twice or not registered."""
     scope = scope_of(info)
     named: list[tuple[Loc, str]] = [((index, "name"), metric.name) for index, metric in enumerate(metrics)]
-    return duplicates(metrics, "name") + unregistered(named, scope.known.metrics if scope else None, "metric")
+    return find_duplicates(metrics, "name") + find_unregistered(named, scope.known.metrics if scope else None, "metric")
 
 
-Metrics = Annotated[tuple[MetricSpec, ...], together(_metric_problems)]
+Metrics = Annotated[tuple[MetricSpec, ...], validate_together(_metric_problems)]
 """Registered metrics, each at most once."""
 
 
@@ -344,7 +344,7 @@ class TestCaseFile(ConfigFile):
     """Statements in plain language that the judge weighs."""
     rubric: Rubric | None = None
     """How the judge is to score."""
-    deterministic_checks: Annotated[tuple[Check, ...], together(_check_list_problems)] = ()
+    deterministic_checks: Annotated[tuple[Check, ...], validate_together(_check_list_problems)] = ()
     """Checks without a model; each that fails fails the case."""
     metrics: Metrics = ()
     """Registered metrics of the final output against the reference; below its threshold a metric fails the case."""
@@ -407,9 +407,9 @@ def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
     spec = check.declarative
     if isinstance(spec, CustomCheck):
         known = scope.known.checks | BUILTIN_KINDS if scope.known.checks is not None else None
-        yield from unregistered([(("declarative", "kind"), spec.kind)], known, "check kind")
+        yield from find_unregistered([(("declarative", "kind"), spec.kind)], known, "check kind")
     elif isinstance(spec, MetricAtLeast):
-        yield from unregistered([(("declarative", "name"), spec.name)], scope.known.metrics, "metric")
+        yield from find_unregistered([(("declarative", "name"), spec.name)], scope.known.metrics, "metric")
     path_text = getattr(spec, "path", None)
     if path_text is not None and ".." in path_text:
         yield from _path_problem(("declarative", "path"), path_text, scope, resolve_path)

@@ -21,7 +21,7 @@ from pytest_agentbench.records.check_specs import Text
 COMMANDS_FILE = "commands.json"
 
 
-def _command_line(text: str) -> str:
+def _check_command_line(text: str) -> str:
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -36,7 +36,7 @@ class _Command(Record):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    cmd: Annotated[Text, AfterValidator(_command_line)]
+    cmd: Annotated[Text, AfterValidator(_check_command_line)]
     env: tuple[VariableName, ...] = ()
     cwd: str | None = None
     transport: Literal["stdio", "http"] = "stdio"
@@ -45,7 +45,8 @@ class _Command(Record):
 
 
 def read_commands(path: Path) -> dict[str, McpServer]:
-    """Return the servers of a commands.json by name, each with an absolute `cwd`; none where it is another tool's file.
+    """Return the servers of a commands.json by name, each with an absolute `cwd`; none where the file is another
+    tool's.
 
     :raises ConfigError: with all problems of the file.
     """
@@ -54,30 +55,30 @@ def read_commands(path: Path) -> dict[str, McpServer]:
     if not any(isinstance(entry, dict) and "cmd" in entry for entry in entries):
         return {}
     folder = str(path.parent)
-    commands: dict[str, _Command] = validate(document, _adapter(), Scope(folder))
-    return {name: _server(command, folder) for name, command in commands.items()}
+    commands: dict[str, _Command] = validate(document, _make_adapter(), Scope(folder))
+    return {name: _make_server(command, folder) for name, command in commands.items()}
 
 
 @cache
-def _adapter() -> TypeAdapter[Any]:
+def _make_adapter() -> TypeAdapter[Any]:
     return TypeAdapter(dict[ServerName, _Command])
 
 
-def _server(command: _Command, folder: str) -> McpServer:
+def _make_server(command: _Command, folder: str) -> McpServer:
     program, *args = shlex.split(command.cmd)
     over_http = command.transport == "http"
     return McpServer(
         command=program,
         args=tuple(args),
         env_from=command.env,
-        cwd=None if command.cwd is None else _folder(command.cwd, folder),
+        cwd=None if command.cwd is None else _resolve_cwd(command.cwd, folder),
         url=f"http://127.0.0.1:{command.port}/{command.endpoint.removeprefix('/')}" if over_http else None,
         scope="session" if over_http else "run",
     )
 
 
-def _folder(cwd: str, folder: str) -> str:
-    """MCP-Bench writes `../x` for the folder x beside the file; where there is none, the path is what it says."""
+def _resolve_cwd(cwd: str, folder: str) -> str:
+    """Return the folder of a server: `../x` is for MCP-Bench the folder x beside the file, where there is one."""
     path = os.path.normpath(os.path.join(folder, os.path.expanduser(cwd)))
     beside = os.path.normpath(os.path.join(folder, cwd.removeprefix("../")))
     return beside if os.path.isdir(beside) else path

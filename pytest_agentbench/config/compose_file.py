@@ -24,20 +24,20 @@ _NO_PLAIN_PATH = re.compile(r"[:@$\\]")
 _DOCKERFILE_VARIABLE = re.compile(r"\$(?:(?P<plain>\w+)|\{(?P<name>\w+)(?:(?P<sign>:?[-+])(?P<word>[^${}]*))?\})")
 
 
-def base_images(dockerfile: Path) -> list[str]:
-    """Return the images that it starts from or copies from; not its own stages, nor `scratch`.
+def list_base_images(dockerfile: Path) -> list[str]:
+    """Return the images that a Dockerfile starts from or copies from; not its own stages, nor `scratch`.
 
     Variables are filled in as in a build without `--build-arg`. One that has no value there stays as it is.
     """
     found, stages, given = [], {"scratch"}, dict[str, str]()
     began = False
-    for name, rest in _instructions(dockerfile):
+    for name, rest in _read_instructions(dockerfile):
         words = rest.split()
         if name == "ARG" and not began:  # those of a stage are none of FROM's
-            given |= _defaults(rest, given)
+            given |= _read_defaults(rest, given)
         elif name == "FROM":
             began = True
-            words = _filled(rest, given).replace('"', "").split()
+            words = _fill_variables(rest, given).replace('"', "").split()
             image, *alias = [word for word in words if not word.startswith("--")] or [""]
             found += [] if image.lower() in stages else [image]
             stages |= {word.lower() for word in alias[1:2]}
@@ -47,26 +47,26 @@ def base_images(dockerfile: Path) -> list[str]:
     return found
 
 
-def downloads(dockerfile: Path) -> list[str]:
+def list_downloads(dockerfile: Path) -> list[str]:
     """Return its ADD instructions that name no plain path: the daemon fetches URLs, whatever network the build has."""
-    return [each for each in additions(dockerfile) if _NO_PLAIN_PATH.search(each)]
+    return [each for each in list_additions(dockerfile) if _NO_PLAIN_PATH.search(each)]
 
 
-def additions(dockerfile: Path) -> list[str]:
+def list_additions(dockerfile: Path) -> list[str]:
     """Return its ADD instructions, each of which may unpack archives."""
-    return [f"ADD {rest}" for name, rest in _instructions(dockerfile) if name == "ADD"]
+    return [f"ADD {rest}" for name, rest in _read_instructions(dockerfile) if name == "ADD"]
 
 
-def _defaults(rest: str, given: Mapping[str, str]) -> dict[str, str]:
-    """What an ARG gives its variables: those with a default."""
+def _read_defaults(rest: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what an ARG gives its variables: those with a default."""
     try:
-        words = shlex.split(_filled(rest, given))
+        words = shlex.split(_fill_variables(rest, given))
     except ValueError:  # a quotation without an end, which docker refuses
         return {}
     return {name: value for name, sign, value in (word.partition("=") for word in words) if sign}
 
 
-def _filled(text: str, given: Mapping[str, str]) -> str:
+def _fill_variables(text: str, given: Mapping[str, str]) -> str:
     """Return the text with the values of its variables, `${NAME:-word}` and its kind too; what has none stays."""
 
     def value(match: re.Match[str]) -> str:
@@ -79,10 +79,10 @@ def _filled(text: str, given: Mapping[str, str]) -> str:
     return _DOCKERFILE_VARIABLE.sub(value, text)
 
 
-def _instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
-    """Name, in capitals, and arguments of each; what ONBUILD puts off counts as if it stood there."""
+def _read_instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
+    """Yield name, in capitals, and arguments of each instruction; what ONBUILD puts off counts as if it stood there."""
     lines = read_file(dockerfile, MAX_TEXT).decode("utf-8-sig", "replace").split("\n")
-    escape = re.escape(_escape(lines))
+    escape = re.escape(_find_escape(lines))
     kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     for line in re.sub(rf"{escape}[ \t\r]*\n", "", "\n".join(kept)).split("\n"):
         name, _, rest = re.sub(r"\s+", " ", line).strip().partition(" ")
@@ -91,8 +91,8 @@ def _instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
         yield name.upper(), rest
 
 
-def _escape(lines: list[str]) -> str:
-    """What continues a line: a backslash, unless a directive at the top says another."""
+def _find_escape(lines: list[str]) -> str:
+    """Return what continues a line: a backslash, unless a directive at the top says another."""
     for line in lines:
         directive = _DIRECTIVE.fullmatch(line.strip())
         if directive is None:
@@ -112,22 +112,22 @@ _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*:/[^:]*(:ro)?")
 _VARIABLE = re.compile(r"(?<!\$)(\$\$)*\$(?!\$)")
 
 
-def _without_variables(text: str) -> str:
+def _refuse_variables(text: str) -> str:
     if _VARIABLE.search(text):
         raise ValueError(f"found {text!r}: variables are not filled in; write $$ for a dollar sign")
     return text
 
 
-def _problem_of_build(folder: str, name: str, scope: Scope) -> str | None:
+def _find_build_problem(folder: str, name: str, scope: Scope) -> str | None:
     try:
         dockerfile = resolve_file(os.path.join(folder, name), scope)
     except ValueError as error:
         return str(error)
-    problems = (problem for image in base_images(dockerfile) if (problem := pinning_problem(image)))
+    problems = (problem for image in list_base_images(dockerfile) if (problem := pinning_problem(image)))
     return next((f"{name}: {problem.partition('; ')[0]}" for problem in problems), None)
 
 
-def _in_its_folder(text: str, info: ValidationInfo) -> str:
+def _require_folder_beside(text: str, info: ValidationInfo) -> str:
     if (scope := scope_of(info)) is not None:
         try:
             resolve_folder(text, scope)
@@ -136,12 +136,12 @@ def _in_its_folder(text: str, info: ValidationInfo) -> str:
     return text
 
 
-Plain = Annotated[Text, AfterValidator(_without_variables)]
+Plain = Annotated[Text, AfterValidator(_refuse_variables)]
 """Text that Compose takes as it is."""
 
-Command = Plain | tuple[Annotated[str, AfterValidator(_without_variables)], ...]
+Command = Plain | tuple[Annotated[str, AfterValidator(_refuse_variables)], ...]
 Duration = Annotated[str, Field(pattern=r"^(\d+(\.\d+)?(us|ms|s|m|h))+$")]
-BuildFolder = Annotated[Text, AfterValidator(_in_its_folder)]
+BuildFolder = Annotated[Text, AfterValidator(_require_folder_beside)]
 
 
 class ComposeBuild(Record):
@@ -186,7 +186,7 @@ class ComposeService(Record):
     """In place of the image's."""
     entrypoint: Command | None = None
     """In place of the image's."""
-    environment: dict[str, Annotated[str, AfterValidator(_without_variables)] | int | float] | tuple[Plain, ...] = ()
+    environment: dict[str, Annotated[str, AfterValidator(_refuse_variables)] | int | float] | tuple[Plain, ...] = ()
     """Its variables, with values."""
     working_dir: Plain | None = None
     """Where its command starts."""
@@ -245,7 +245,7 @@ class ComposeService(Record):
         scope, build = scope_of(info), self.build
         if scope is not None and build is not None:
             given = build if isinstance(build, ComposeBuild) else ComposeBuild(context=build)
-            if problem := _problem_of_build(given.context, given.dockerfile, scope):
+            if problem := _find_build_problem(given.context, given.dockerfile, scope):
                 complain([(("build",), problem)])
         return self
 

@@ -49,13 +49,21 @@ def match_files(pattern: str, folder: str) -> list[Path]:
         parts, name = [*parts, name], "*"
     places = [start]
     for part in parts:
-        places = _all_below(places) if part == "**" else [each for place in places for each in _folders(place, part)]
-    found = {os.path.join(place, each) for place in places for each in _names(place, name)}
+        # Not glob.glob: it follows links to folders, so a dataset's pattern could leave the root or never end.
+        places = (
+            _list_all_folders(places)
+            if part == "**"
+            else [each for place in places for each in _match_folders(place, part)]
+        )
+    found = {os.path.join(place, each) for place in places for each in _match_names(place, name)}
     return [Path(each) for each in sorted(found) if each.endswith(DATA_SUFFIXES) and os.path.isfile(each)]
 
 
-def data_file_problems(pattern: str, scope: Scope, otherwise: str = "") -> Iterator[str]:
-    """What keeps a path or pattern from naming data files inside the root; `otherwise` ends what is said of others."""
+def find_data_file_problems(pattern: str, scope: Scope, otherwise: str = "") -> Iterator[str]:
+    """Yield what keeps a path or pattern from naming data files inside the root.
+
+    `otherwise` ends what is said of other files.
+    """
     try:
         resolve_path(pattern, scope)
         matches = match_files(pattern, scope.folder)
@@ -70,30 +78,30 @@ def data_file_problems(pattern: str, scope: Scope, otherwise: str = "") -> Itera
         yield f"found {pattern!r}, expected a .json or .jsonl file{otherwise}"
 
 
-def _all_below(places: Iterable[str]) -> list[str]:
+def _list_all_folders(places: Iterable[str]) -> list[str]:
     """Return the folders and all below them, each once."""
     seen = dict.fromkeys(places)
     waiting = list(seen)
     while waiting:
-        new = [each for each in _folders(waiting.pop(), "*") if each not in seen]
+        new = [each for each in _match_folders(waiting.pop(), "*") if each not in seen]
         seen.update(dict.fromkeys(new))
         waiting += new
     return list(seen)
 
 
-def _folders(place: str, part: str) -> Iterator[str]:
+def _match_folders(place: str, part: str) -> Iterator[str]:
     """Yield the folders in a folder that one part of a pattern names. A link counts only where it is named in full."""
     if not glob.has_magic(part):
         path = os.path.normpath(os.path.join(place, part))
         yield from (path,) if os.path.isdir(path) else ()
         return
-    for name in _names(place, part):
+    for name in _match_names(place, part):
         path = os.path.join(place, name)
         if os.path.isdir(path) and not os.path.islink(path):
             yield path
 
 
-def _names(place: str, part: str) -> list[str]:
+def _match_names(place: str, part: str) -> list[str]:
     """Return the names in a folder that one part of a pattern matches; none in a folder that cannot be read."""
     try:
         names = fnmatch.filter(os.listdir(place), part)
@@ -106,7 +114,7 @@ _NAME = re.compile(r"[\w$@-]+(?:[. ][\w$@-]+)*")
 
 
 def parse_template(text: str) -> tuple[str, ...]:
-    """Literal texts, at even places, and the dotted names of fields, at odd ones.
+    """Return literal texts, at even places, and the dotted names of fields, at odd ones.
 
     :raises ValueError: something else than a name stands in braces.
     """
@@ -126,8 +134,8 @@ def parse_template(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def only_field(value: object) -> str | None:
-    """Return the field that a value names and nothing else: `answer` of "{{ answer }}". None for any other value."""
+def find_only_field(value: object) -> str | None:
+    """Return the field that a value names and nothing else: `answer` of "{{ answer }}"; None for any other value."""
     if not isinstance(value, str):
         return None
     try:
@@ -144,17 +152,17 @@ _LOCAL = (".", "/", "~", os.sep)
 
 
 def is_descriptor_name(name: str) -> bool:
-    """Whether a file of that name may be a dataset's descriptor."""
+    """Return whether a file of that name may be a dataset's descriptor."""
     return name in _DESCRIPTORS or name.endswith(_NAMED_DESCRIPTORS)
 
 
-def _field_path(text: str) -> str:
+def _check_field_path(text: str) -> str:
     if not all(part.strip() for part in text.split(".")):
         raise ValueError(f"found {text!r}, expected the name of a field, or a path such as answers.text.0")
     return text
 
 
-def _prompt(text: str) -> str:
+def _check_prompt(text: str) -> str:
     if len(parse_template(text)) == 1:
         raise ValueError(
             "found no field in it, so every row would ask the same; put {{ question }} where the question goes"
@@ -162,7 +170,7 @@ def _prompt(text: str) -> str:
     return text
 
 
-def _class_name(text: str, info: ValidationInfo) -> str:
+def _check_class_name(text: str, info: ValidationInfo) -> str:
     if not re.fullmatch(r"\w+(\.\w+)*:\w+", text):
         raise ValueError(f"found {text!r}, expected module:Class")
     if (scope := scope_of(info)) is not None:
@@ -172,10 +180,10 @@ def _class_name(text: str, info: ValidationInfo) -> str:
 
 def _file_problems(pattern: str, scope: Scope) -> Iterator[str]:
     elsewhere = f"; `source: hf:./{pattern}` in place of files reads CSV and Parquet"
-    return data_file_problems(pattern, scope, elsewhere)
+    return find_data_file_problems(pattern, scope, elsewhere)
 
 
-FieldPath = Annotated[Text, AfterValidator(_field_path)]
+FieldPath = Annotated[Text, AfterValidator(_check_field_path)]
 """Dotted names from the top of a row; a number is a place in a list."""
 
 
@@ -257,7 +265,7 @@ class DatasetDescriptor(ConfigFile):
     """Commit, tag or branch of the Hugging Face dataset."""
     fields: RowFields = Field(default_factory=RowFields)
     """Where question, answer and the rest stand in a row."""
-    prompt: Annotated[Text, AfterValidator(_prompt)] | None = None
+    prompt: Annotated[Text, AfterValidator(_check_prompt)] | None = None
     """What the agent is asked, with `{{ field }}` for fields of the row; default: the question."""
     metrics: Metrics = (MetricSpec(name="exact_match", threshold=1.0),)
     """What decides rows with an answer; default: exact_match of 1. An arg may be a field: `"{{ choices }}"`."""
@@ -279,7 +287,7 @@ class DatasetDescriptor(ConfigFile):
     """At most so many rows, the first ones."""
     shuffle_seed: StrictInt | None = None
     """Take the rows in an order of its own, which new rows do not change for the others."""
-    benchmark: Annotated[Text, AfterValidator(_class_name)] | None = None
+    benchmark: Annotated[Text, AfterValidator(_check_class_name)] | None = None
     """`module:Class` whose `_parse_item(data, line_num)` makes the items, from the import path or beside this file."""
 
     @field_validator("context")
@@ -331,7 +339,7 @@ class DatasetDescriptor(ConfigFile):
 
     @property
     def is_remote(self) -> bool:
-        """Whether its rows are those of a dataset of the hub: reading them asks the hub, and may download."""
+        """Return whether the rows are those of a dataset of the hub: reading them asks the hub, and may download."""
         return self.source is not None and self.local_source is None
 
     def _source_problems(self) -> Iterable[tuple[Loc, str]]:
@@ -358,7 +366,7 @@ class DatasetDescriptor(ConfigFile):
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether one of two dotted paths leads into what the other leads to."""
+    """Return whether one of two dotted paths leads into what the other leads to."""
     first, second = (path.removeprefix("metadata.").split(".") for path in (one, other))
     shared = min(len(first), len(second))
     return first[:shared] == second[:shared]

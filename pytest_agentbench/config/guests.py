@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pytest_agentbench.config.base import ConfigFile, Guest, Origin
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.loader import make_located_error
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.sections import SectionedFile
 from pytest_agentbench.config.shared_sections import RunnerSettings
@@ -96,7 +96,7 @@ def refuse_loosening(path: Path, found: ConfigFile, limit: ConfigFile, place: st
         for loc, value, most in _excess(found, limit, guest)
     ]
     if problems:
-        raise located(path, problems)
+        raise make_located_error(path, problems)
 
 
 def _excess(found: ConfigFile, limit: ConfigFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
@@ -189,7 +189,7 @@ class GuestModels(ModelsFile):
             f"found {model_id!r}, which only a guest's file says how to reach, expected an entry in {self.host}; write "
             f"one there, or {self.guest.plea}"
         )
-        return located(self.path, [(("models",), message)])
+        return make_located_error(self.path, [(("models",), message)])
 
 
 def models_of_guest(path: Path, found: ModelsFile, declared: ModelsFile, host: str, guest: Guest) -> GuestModels:

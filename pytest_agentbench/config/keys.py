@@ -1,4 +1,4 @@
-"""Where the values of variables may go, and which programs of this machine files may name."""
+"""Grants of keys and programs: where the values of variables may go, and which programs files may name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_agentbench.config.base import ConfigFile
 from pytest_agentbench.records.base import VariableName
 from pytest_agentbench.records.case import McpServer
 
-_TOLD = (
+_ENGINE_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT"),
     *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "DBUS_SESSION_BUS_ADDRESS"),
     *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"),
@@ -30,7 +30,7 @@ _TOLD = (
 """What a container engine needs to find its daemon, its images and the network."""
 
 
-def program_problem(command: str, folder: str, root: str | None) -> str | None:
+def find_program_problem(command: str, folder: str, root: str | None) -> str | None:
     """Return why a file may not name this program, with what to do; None where it may.
 
     A name without a slash is looked up on this process's PATH by whoever starts it. A path, relative to `folder`, is
@@ -54,7 +54,7 @@ def program_problem(command: str, folder: str, root: str | None) -> str | None:
 
 def engine_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return what a container engine that a file names is told of this process's environment: no keys."""
-    return {name: environ[name] for name in _TOLD if name in environ}
+    return {name: environ[name] for name in _ENGINE_VARIABLES if name in environ}
 
 
 # Where the value of a variable may go: keys belong to hosts.
@@ -107,7 +107,7 @@ URL_VARIABLES: Mapping[str, str] = {
 }
 """Where the user's environment says itself which host a key is for."""
 
-_OF_SOMETHING_ELSE = re.compile(
+_OTHER_VARIABLES = re.compile(
     "HOME|PATH|USER|USERNAME|LOGNAME|SHELL|PWD|OLDPWD|HOSTNAME|MAIL|TERM|TMPDIR|LANG|EDITOR|DISPLAY|"
     "(LD|DYLD|LC|XDG|PYTHON|PYTEST|AGENTBENCH|AWS|AZURE_CLIENT|AZURE_STORAGE|GOOGLE_APPLICATION|GCP|GCLOUD|KUBE|SSH|GPG|"
     "GIT|GITHUB|GH|GITLAB|CI|ACTIONS|BITBUCKET|JENKINS|BUILDKITE|CIRCLE|TRAVIS|NPM|NODE|YARN|PYPI|PIP|UV|TWINE|POETRY|"
@@ -118,7 +118,7 @@ _OF_SOMETHING_ELSE = re.compile(
 _PART = re.compile(r"[a-z0-9_-]+|\*")
 
 
-def _host(text: str) -> str:
+def _check_host(text: str) -> str:
     name = text.lower().rstrip(".")
     if not all(_PART.fullmatch(part) for part in name.split(".")) and not _is_address(name):
         raise ValueError(f"found {text!r}, expected a host such as api.example.org or *.example.org, no URL")
@@ -132,7 +132,7 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _command_line(text: str) -> str:
+def _check_command_line(text: str) -> str:
     try:
         if shlex.split(text):
             return text
@@ -147,9 +147,9 @@ class KeysFile(ConfigFile):
     In the session's root, or in the user's own configuration folder. A guest's counts for nothing.
     """
 
-    hosts: dict[Annotated[str, AfterValidator(_host)], tuple[VariableName, ...]] = Field(default_factory=dict)
+    hosts: dict[Annotated[str, AfterValidator(_check_host)], tuple[VariableName, ...]] = Field(default_factory=dict)
     """Variables whose values a host may get, as a model's key or in `headers` of an MCP server; `*` is one part."""
-    programs: dict[Annotated[str, AfterValidator(_command_line)], tuple[VariableName, ...]] = Field(
+    programs: dict[Annotated[str, AfterValidator(_check_command_line)], tuple[VariableName, ...]] = Field(
         default_factory=dict
     )
     """Variables that a program may get by `env_from`. It is named by the words that its command begins with."""
@@ -157,7 +157,7 @@ class KeysFile(ConfigFile):
 
 @dataclass(frozen=True, slots=True)
 class KeyGrants:
-    """What the keys.yaml files that count say together. `place` is where a user would add to them."""
+    """The grants of all keys.yaml files that count, together. `place` is where a user would add to them."""
 
     files: tuple[KeysFile, ...] = ()
     place: str = KEYS_FILE
@@ -177,7 +177,7 @@ class KeyGrants:
         return False
 
 
-def key_problem(
+def find_key_problem(
     variable: str, url: str, grants: KeyGrants, *, written: bool, environ: Mapping[str, str] = os.environ
 ) -> str | None:
     """Return why a model's key may not go to a URL, with what to do; None where it may.
@@ -186,15 +186,15 @@ def key_problem(
     """
     address = urlsplit(url)
     host = (address.hostname or "").rstrip(".")
-    if problem := plain_problem(url):
+    if problem := find_plaintext_problem(url):
         return f"{problem} `api_key_env: none` is for an endpoint without keys."
     own = PROVIDERS.get(variable, ())
-    if _matches(host, own) or _is_named(address, environ.get(URL_VARIABLES.get(variable, ""), "")):
+    if _matches(host, own) or _is_named_by(address, environ.get(URL_VARIABLES.get(variable, ""), "")):
         return None
     if grants.host(variable, host):
         return None
     grant = f"`hosts: {{{host}: [{variable}]}}` in {grants.place}"
-    if not own and _OF_SOMETHING_ELSE.fullmatch(variable):
+    if not own and _OTHER_VARIABLES.fullmatch(variable):
         return (
             f"found {variable}, which is no model's key, expected the variable of one; where {host} is to get it all "
             f"the same, say so by {grant}"
@@ -209,7 +209,7 @@ def key_problem(
     )
 
 
-def server_problem(server: McpServer, grants: KeyGrants, *, written: bool) -> str | None:
+def find_server_problem(server: McpServer, grants: KeyGrants, *, written: bool) -> str | None:
     """Return why an MCP server may not have the variables that its declaration names, with what to do; None: it may.
 
     `written` says that the session's root declares it: that is the user's word. A case or dataset, which may be
@@ -217,22 +217,22 @@ def server_problem(server: McpServer, grants: KeyGrants, *, written: bool) -> st
     """
     host = urlsplit(server.url or "").hostname or ""
     for variable in server.header_variables:
-        if problem := plain_problem(server.url or ""):
+        if problem := find_plaintext_problem(server.url or ""):
             return f"headers: {variable}: {problem}"
         if not written and not grants.host(variable, host):
             what = f"headers: the value of {variable} would go to {host}"
-            return _ungranted(what, f"hosts: {{{host}: [{variable}]}}", grants)
+            return _describe_ungranted(what, f"hosts: {{{host}: [{variable}]}}", grants)
     command = [server.command or "", *server.args]
     for variable in server.env_from:
         if not written and (server.env or server.cwd is not None):  # any program can be made to run code by these
             return f"env_from: found {variable} beside `env` or `cwd`, with which no file of a case gets a variable"
         if not written and not grants.program(variable, command):
             what = f"env_from: the program {command[0]} would get {variable}"
-            return _ungranted(what, f"programs: {{{json.dumps(shlex.join(command))}: [{variable}]}}", grants)
+            return _describe_ungranted(what, f"programs: {{{json.dumps(shlex.join(command))}: [{variable}]}}", grants)
     return None
 
 
-def _ungranted(what: str, grant: str, grants: KeyGrants) -> str:
+def _describe_ungranted(what: str, grant: str, grants: KeyGrants) -> str:
     return (
         f"{what}, which no file of a case gives away: nothing is sent or started. Declare the server in the "
         "servers.yaml of the session's root or in the run profile, and name it in the case; or write "
@@ -240,7 +240,7 @@ def _ungranted(what: str, grant: str, grants: KeyGrants) -> str:
     )
 
 
-def plain_problem(url: str) -> str | None:
+def find_plaintext_problem(url: str) -> str | None:
     """Return why no key is sent to a URL: it would travel as plain text to another machine. None where it would not."""
     address = urlsplit(url)
     if address.scheme.lower() == "https" or is_loopback(address.hostname or ""):
@@ -258,8 +258,8 @@ def is_loopback(host: str) -> bool:
     return _is_address(host) and ipaddress.ip_address(host).is_loopback
 
 
-def _is_named(address: SplitResult, url: str) -> bool:
-    """Whether the user's own variable names this host and port."""
+def _is_named_by(address: SplitResult, url: str) -> bool:
+    """Return whether the user's own variable names this host and port."""
     try:
         named = urlsplit(url.strip())
         same = (named.scheme.lower(), named.hostname, named.port) == (
@@ -275,6 +275,7 @@ def _is_named(address: SplitResult, url: str) -> bool:
 def _matches(host: str, patterns: Iterable[str]) -> bool:
     parts = host.lower().split(".")
     return any(
+        # Part by part: with a plain glob `*.openai.azure.com.evil.org`, or a host of more parts, could pass.
         len(wanted := pattern.split(".")) == len(parts)
         and all(want in ("*", part) for want, part in zip(wanted, parts, strict=True))
         for pattern in patterns

@@ -17,7 +17,7 @@ from pytest_agentbench.config.base import YAML_SUFFIXES, ConfigFile
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.commands_file import COMMANDS_FILE
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
-from pytest_agentbench.config.documents import read
+from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.file_kinds import added_folders, added_kind, added_kinds
 from pytest_agentbench.config.keys import KeysFile
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
@@ -80,7 +80,7 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
         return _BY_NAME[path.stem]
     named = _kind_of_name(path.name)
     try:
-        data = read(path).data
+        data = read_document(path).data
     except ConfigError:
         return named
     if not isinstance(data, dict) or "schema_version" not in data:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from pytest_agentbench.config.base import UNVERIFIED, Known, Problems, Scope, resolve_file, suggest
-from pytest_agentbench.config.documents import Document, Loc, Problem, read, read_bytes
+from pytest_agentbench.config.documents import Document, Loc, Problem, read_bytes, read_document
 from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.config.sections import whole_model
 from pytest_agentbench.errors import ConfigError
@@ -29,14 +29,14 @@ def load(path: Path, kind: type[M], known: Known = UNVERIFIED) -> M:
 
 
 def load_in(path: Path, kind: type[M], scope: Scope) -> M:
-    """Like load, in a scope: with a root, the paths that the file names may not leave it."""
-    document = read(path)
+    """Return the file as a model like `load`, in a scope: with a root, the paths that it names may not leave it."""
+    document = read_document(path)
     if not isinstance(document.data, dict):
         found = "nothing" if document.data is None else f"a {_kind_of(document.data)}"
         raise ConfigError(f"{path}:1:1: found {found}, expected a top-level mapping that begins with schema_version: 1")
     model = validate(document, kind, scope)
     if isinstance(model, EvaluationProfile) and model.judge_system_prompt_path is not None:
-        return model.model_copy(update=_prompt(model.judge_system_prompt_path, scope))
+        return model.model_copy(update=_read_prompt(model.judge_system_prompt_path, scope))
     return model
 
 
@@ -56,13 +56,13 @@ def validate(document: Document, kind: type[M] | TypeAdapter[M], scope: Scope) -
     return model
 
 
-def located(path: Path, problems: Iterable[tuple[Loc, str]]) -> ConfigError:
-    """Problems of a file that were found later, at their places in it. The file is read again."""
-    document = read(path)
+def make_located_error(path: Path, problems: Iterable[tuple[Loc, str]]) -> ConfigError:
+    """Return the error of a file's problems that were found later, at their places. The file is read again."""
+    document = read_document(path)
     return document.error(document.problem(loc, message) for loc, message in problems)
 
 
-def _prompt(name: str, scope: Scope) -> dict[str, Any]:
+def _read_prompt(name: str, scope: Scope) -> dict[str, Any]:
     """Return the prompt's text in place of its path, so that the profile means the same wherever it lies."""
     path = resolve_file(name, scope)
     try:
@@ -78,30 +78,30 @@ def _prompt(name: str, scope: Scope) -> dict[str, Any]:
 
 def _explain(error: ValidationError, document: Document, kind: type[M] | TypeAdapter[M]) -> Iterator[Problem]:
     for item in error.errors(include_url=False):
-        loc = _written(item["loc"], document.data, missing=item["type"] == "missing")
+        loc = _match_file(item["loc"], document.data, missing=item["type"] == "missing")
         cause = item.get("ctx", {}).get("error")
         if isinstance(cause, Problems):
             yield from (document.problem(loc + sub, message) for sub, message in cause.found)
         elif item["type"] == "extra_forbidden":
-            yield document.problem(loc, f"{item['msg']}{_allowed(loc, kind)}", at_key=True)
+            yield document.problem(loc, f"{item['msg']}{_suggest_field(loc, kind)}", at_key=True)
         elif item["type"] == "missing":
             yield document.problem(loc, "found nothing, expected a value: Field required")
         else:
-            yield document.problem(loc, _sentence(item["type"], item["msg"], item["input"], cause))
+            yield document.problem(loc, _describe_error(item["type"], item["msg"], item["input"], cause))
 
 
-def _sentence(kind: str, message: str, found: Any, cause: object) -> str:
-    """`found X, expected Y` of one pydantic error."""
+def _describe_error(kind: str, message: str, found: Any, cause: object) -> str:
+    """Return `found X, expected Y` of one pydantic error."""
     if isinstance(cause, ValueError):
         return str(cause)
     if kind == "string_pattern_mismatch":
-        return f"found {_short(found)}, expected {_SLUG}"
+        return f"found {_shorten_value(found)}, expected {_SLUG}"
     expected = re.sub(r"^(Input|String|List|Tuple|Dictionary|Value) should (be |have )?", "", message)
     expected = re.sub(r" or instance of \w+$", "", expected).replace("dictionary", "mapping").replace("tuple", "list")
-    return f"found {_short(found)}, expected {expected}"
+    return f"found {_shorten_value(found)}, expected {expected}"
 
 
-def _short(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     text = f"a {_kind_of(value)}" if isinstance(value, dict | list) and len(repr(value)) > 60 else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -111,8 +111,8 @@ def _kind_of(value: Any) -> str:
     return kinds.get(type(value), type(value).__name__)
 
 
-def _written(loc: Loc, data: Any, *, missing: bool) -> Loc:
-    """Return the way as the file writes it: pydantic's has the names of union members and of key errors too."""
+def _match_file(loc: Loc, data: Any, *, missing: bool) -> Loc:
+    """Return the way as the file has it: pydantic's has the names of union members and of key errors too."""
     way: list[int | str] = []
     for index, part in enumerate(loc):
         inside = (isinstance(data, dict) and part in data) or (
@@ -132,22 +132,22 @@ def _allowed(loc: Loc, kind: type[M] | TypeAdapter[M]) -> str:
     definitions = schema.get("$defs", {})
     nodes = [schema]
     for part in loc[:-1]:
-        nodes = [below for node in nodes for below in _step(node, part, definitions)]
-    names = {name for node in nodes for flat in _flat(node, definitions) for name in flat.get("properties", {})}
+        nodes = [below for node in nodes for below in _step_into(node, part, definitions)]
+    names = {name for node in nodes for flat in _flatten(node, definitions) for name in flat.get("properties", {})}
     return suggest(str(loc[-1]), names) if names else ""
 
 
-def _flat(node: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the schema with its references and alternatives followed."""
+def _flatten(node: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the schema and those that its references and alternatives lead to."""
     if "$ref" in node:
-        yield from _flat(definitions[node["$ref"].rpartition("/")[2]], definitions)
+        yield from _flatten(definitions[node["$ref"].rpartition("/")[2]], definitions)
     for alternative in (*node.get("anyOf", ()), *node.get("oneOf", ())):
-        yield from _flat(alternative, definitions)
+        yield from _flatten(alternative, definitions)
     yield node
 
 
-def _step(node: dict[str, Any], part: int | str, definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for flat in _flat(node, definitions):
+def _step_into(node: dict[str, Any], part: int | str, definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for flat in _flatten(node, definitions):
         if isinstance(part, int) and isinstance(flat.get("items"), dict):
             yield flat["items"]
         elif part in flat.get("properties", {}):

@@ -21,11 +21,11 @@ from pytest_agentbench.config.base import (
     LocalFile,
     Problems,
     complain,
-    duplicates,
+    find_duplicates,
+    find_temperature_problems,
+    require_unique,
     suggest,
-    temperature_problems,
-    together,
-    unique,
+    validate_together,
 )
 from pytest_agentbench.config.case_file import Metrics
 from pytest_agentbench.config.documents import Loc
@@ -181,8 +181,10 @@ class JudgeConfig(Record):
 
     @model_validator(mode="after")
     def _sound_temperature(self) -> Self:
-        found = [(("request_options", *loc), message) for loc, message in temperature_problems(self.request_options)]
-        complain(found + temperature_problems(self.model_extra or {}))
+        found = [
+            (("request_options", *loc), message) for loc, message in find_temperature_problems(self.request_options)
+        ]
+        complain(found + find_temperature_problems(self.model_extra or {}))
         return self
 
     @property
@@ -236,7 +238,7 @@ class Anchors(Record):
 
     enabled: StrictBool = False
     """Whether the prompt shows them."""
-    references: Annotated[tuple[Anchor, ...], unique("anchor_id")] = ()
+    references: Annotated[tuple[Anchor, ...], require_unique("anchor_id")] = ()
     """The examples."""
 
 
@@ -261,7 +263,7 @@ class SecurityPolicy(Record):
 
 
 def _judge_run_problems(runs: tuple[JudgeRunConfig, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
-    found = duplicates(runs, "judge_run_id")
+    found = find_duplicates(runs, "judge_run_id")
     if "judges" in info.data:
         declared = {judge.judge_id for judge in info.data["judges"]}
         found += [
@@ -281,9 +283,9 @@ class EvaluationProfile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    judges: Annotated[tuple[JudgeConfig, ...], unique("judge_id")] = ()
+    judges: Annotated[tuple[JudgeConfig, ...], require_unique("judge_id")] = ()
     """Who can judge."""
-    judge_runs: Annotated[tuple[JudgeRunConfig, ...], together(_judge_run_problems)] = ()
+    judge_runs: Annotated[tuple[JudgeRunConfig, ...], validate_together(_judge_run_problems)] = ()
     """Who judges, and how often."""
     aggregation: JudgeAggregation = Field(default_factory=JudgeAggregation)
     """How iterations combine."""

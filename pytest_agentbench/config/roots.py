@@ -22,7 +22,7 @@ from pytest_agentbench.config.base import (
     suggest,
 )
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
-from pytest_agentbench.config.documents import read
+from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.file_kinds import added_folders, added_kind
 from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile
 from pytest_agentbench.config.loader import load_in
@@ -328,7 +328,7 @@ def has_file(root: ConfigRoot, folder: str, name: str) -> bool:
 def _declared(path: Path, key: str) -> str | None:
     """The id that a file declares; a file that cannot be read declares none: it complains when it is named."""
     try:
-        data = read(path).data
+        data = read_document(path).data
     except ConfigError:
         return None
     declared = data.get(key) if isinstance(data, dict) else None

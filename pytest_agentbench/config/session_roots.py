@@ -1,4 +1,4 @@
-"""Whose configuration counts in a session: the user's root, the guests beside and below it, and what the user granted them."""
+"""Roots of a session: the user's, the guests beside and below it, and what the user granted them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pytest_agentbench.user_folder import TRUST_FILE, user_folder
 _VERSION = 1
 _WRITTEN = {".git": ("",), ".pytest_cache": ("",), "__pycache__": (".pyc",), "cassettes": (".yaml",)}
 """What git, Python and sessions themselves write: in a folder of this name files that end so."""
-_MOST_FILES = 100_000
+_MAX_FILES = 100_000
 
 
 @dataclass(frozen=True)
 class Grant:
-    """A folder that may act, and the digest of each file in it, by its path there."""
+    """A grant: a folder that may act, and the digest of each file in it, by its path there."""
 
     folder: str
     files: dict[str, str]
@@ -39,8 +39,8 @@ class Grant:
         real = os.path.realpath(folder)
         return cls(real, digest_files(Path(real)))
 
-    def broken(self) -> str | None:
-        """Return why it holds no longer; None where every file is as it was."""
+    def find_change(self) -> str | None:
+        """Return why the grant holds no longer; None where every file is as it was."""
         try:
             now = digest_files(Path(self.folder))
         except (ConfigError, OSError) as error:
@@ -52,8 +52,8 @@ class Grant:
         return None
 
 
-def trust_file() -> Path:
-    """Return where grants are kept: in the folder that the platform has for a user's configuration."""
+def find_trust_file() -> Path:
+    """Return the file of the grants, in the folder that the platform has for a user's configuration."""
     return user_folder() / TRUST_FILE
 
 
@@ -62,7 +62,7 @@ def read_grants() -> list[Grant]:
 
     :raises ConfigError: their file cannot be read, or others may write it.
     """
-    path = trust_file()
+    path = find_trust_file()
     try:
         with open_file(path) as file:
             status = os.fstat(file.fileno())
@@ -71,6 +71,7 @@ def read_grants() -> list[Grant]:
         return []
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    # Asked of the open file: whoever can write it can grant themselves to run programs on this machine.
     if sys.platform != "win32" and (status.st_uid not in (0, os.geteuid()) or stat.S_IMODE(status.st_mode) & 0o022):
         raise ConfigError(f"{path}: found a file that others may write, expected your own, with mode 600: chmod 600")
     try:
@@ -83,22 +84,22 @@ def read_grants() -> list[Grant]:
 
 
 def save_grant(grant: Grant) -> None:
-    """Grant a folder what it asks for as long as its files stay as they are. Raises ConfigError."""
-    _write([*(each for each in read_grants() if each.folder != grant.folder), grant])
+    """Store a grant: a folder may act as it asks for as long as its files stay as they are. Raises ConfigError."""
+    _write_grants([*(each for each in read_grants() if each.folder != grant.folder), grant])
 
 
 def remove_grant(folder: Path) -> bool:
-    """Take a grant back; False where there is none. Raises ConfigError."""
+    """Remove a grant; return False where there is none. Raises ConfigError."""
     real, grants = os.path.realpath(folder), read_grants()
     kept = [each for each in grants if each.folder != real]
     if len(kept) < len(grants):
-        _write(kept)
+        _write_grants(kept)
     return len(kept) < len(grants)
 
 
-def _write(grants: list[Grant]) -> None:
+def _write_grants(grants: list[Grant]) -> None:
     """Put a file of mode 600 in the place of the old one."""
-    path = trust_file()
+    path = find_trust_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".trust-")  # which makes it with mode 600
@@ -115,28 +116,29 @@ def digest_files(folder: Path) -> dict[str, str]:
     :raises ConfigError: there are too many, or one cannot be read.
     """
     found: dict[str, str] = {}
-    for path in _files_below(str(folder), ()):
-        found[os.path.relpath(path, folder)] = _digest(path)
-        if len(found) > _MOST_FILES:
-            raise ConfigError(f"{folder}: found more than {_MOST_FILES:,} files, expected a folder of cases")
+    for path in _walk_files(str(folder), ()):
+        found[os.path.relpath(path, folder)] = _digest_file(path)
+        if len(found) > _MAX_FILES:
+            raise ConfigError(f"{folder}: found more than {_MAX_FILES:,} files, expected a folder of cases")
     return found
 
 
-def _files_below(folder: str, written: tuple[str, ...]) -> Iterator[str]:
+def _walk_files(folder: str, written: tuple[str, ...]) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be read: {error.strerror or error}") from error
     for entry in ordered:
+        # A link counts by its target's text below: walking into one could leave the folder, or never end.
         if entry.is_dir(follow_symlinks=False):
             if (below := _WRITTEN.get(entry.name, written)) != ("",):
-                yield from _files_below(entry.path, below)
+                yield from _walk_files(entry.path, below)
         elif not entry.name.endswith(written):
             yield entry.path
 
 
-def _digest(path: str) -> str:
+def _digest_file(path: str) -> str:
     try:
         link = f"{os.readlink(path)} " if os.path.islink(path) else ""
         if not os.path.isfile(path):  # a folder's link, a link to nothing, a FIFO: reading it may never end
@@ -149,7 +151,7 @@ def _digest(path: str) -> str:
 
 @dataclass(frozen=True)
 class Trust:
-    """What holds in a session: the folders that the user trusts, links resolved, and why some are so no longer."""
+    """The trust of a session: the folders that the user trusts, links resolved, and why some are so no longer."""
 
     folders: tuple[str, ...] = ()
     ended: tuple[tuple[str, str], ...] = ()
@@ -166,9 +168,11 @@ class Trust:
 NO_TRUST = Trust()
 
 
-def trust_of(rootdir: Path, named: Iterable[Path] = ()) -> Trust:
-    """Return what a session at `rootdir` may trust: the folders that it names, and those granted before in or around
-    it, which are read to see whether they are as they were.
+def decide_trust(rootdir: Path, named: Iterable[Path] = ()) -> Trust:
+    """Return what a session at `rootdir` may trust.
+
+    That is the folders that it names, and those granted before in or around it, which are read to see whether they are
+    as they were.
 
     :raises ConfigError: the user's grants cannot be read.
     """
@@ -178,7 +182,7 @@ def trust_of(rootdir: Path, named: Iterable[Path] = ()) -> Trust:
         folder = Path(grant.folder)
         if not (folder.is_relative_to(top) or top.is_relative_to(folder)):
             continue
-        reason = grant.broken()
+        reason = grant.find_change()
         if reason is None:
             folders.append(grant.folder)
         else:
@@ -186,10 +190,10 @@ def trust_of(rootdir: Path, named: Iterable[Path] = ()) -> Trust:
     return Trust(tuple(folders), tuple(ended))
 
 
-_NOT_LOOKED_INTO = frozenset(
+_SKIPPED_FOLDERS = frozenset(
     {"__pycache__", "node_modules", "venv", "build", "dist", "workspace", "runs", "evaluations", "cassettes"}
 )
-_DEEPEST = 3
+_MAX_DEPTH = 3
 """How many folders below the paths a root is looked for: a command may be run in somebody's home."""
 
 
@@ -219,13 +223,15 @@ class SessionRoots:
         return self.of(path / "any" if path.is_dir() else path)
 
     def of_suite(self, name: str, here: Path) -> ConfigRoot:
-        """Return the root whose suite `name` (id or path) names: the configured one, else the one around the suite's
-        file or around `here`, else the only one with such a suite at most three folders below.
+        """Return the root whose suite `name` (id or path) names.
+
+        That is the configured one, else the one around the suite's file or around `here`, else the only one
+        with such a suite at most three folders below.
 
         :raises ConfigError: there is none, or more than one.
         """
         if self.configured and self.own is not None:
-            return _root(str(self.own), None, None)
+            return _make_root(str(self.own), None, None)
         if (here / name).is_file():
             return self.of(here / name)
         around = self.of(here / "any")
@@ -249,7 +255,7 @@ def decide_roots(
     here: Path | None = None,
     has_cases: Callable[[Path], bool] = lambda _: True,
 ) -> SessionRoots:
-    """Return whose the roots of a session are that was asked for the cases of some paths, from the folder `here`.
+    """Return the roots of a session that was asked for the cases of some paths, from the folder `here`.
 
     The session's root is the configured one; else the outermost folder with configuration at or below rootdir (of a
     path outside of it: `here`) on the way to the first path that has one; else the only outermost one with cases at
@@ -258,51 +264,52 @@ def decide_roots(
     if configured is not None:
         return SessionRoots(rootdir, configured, configured=True, trust=trust)
     asked = [Path(os.path.abspath(path)) for path in asked]  # pytest takes `..` for what it says, too
-    own = next((found for path in asked if (found := _outermost(path, rootdir, here))), None)
+    own = next((found for path in asked if (found := _find_outermost(path, rootdir, here))), None)
     if own is None:
-        own = _only_one_below(asked, has_cases) or _only_one_below([rootdir], has_cases)
+        own = _find_only_root(asked, has_cases) or _find_only_root([rootdir], has_cases)
     return SessionRoots(rootdir, own, trust=trust)
 
 
 def find_root(case_file: Path, rootdir: Path, configured: Path | None) -> ConfigRoot:
-    """Return the root of a file that alone is asked for; cheap to ask for every file. A guest's is one unless the user
-    granted it more before.
+    """Return the root of a file that alone is asked for; cheap to ask for every file.
+
+    A guest's is one unless the user granted it more before.
 
     :raises ConfigError: the user's grants cannot be read.
     """
     folder = case_file.parent
     if not folder.is_relative_to(rootdir):
-        rootdir = Path(_above(str(folder), str(rootdir)) or folder)
-    return _roots_of_one(folder, rootdir, configured).of(case_file)
+        rootdir = Path(_find_above(str(folder), str(rootdir)) or folder)
+    return _decide_for_one(folder, rootdir, configured).of(case_file)
 
 
 @lru_cache(maxsize=10_000)
-def _roots_of_one(folder: Path, rootdir: Path, configured: Path | None) -> SessionRoots:
-    own = configured or _outermost(folder, rootdir, None)
+def _decide_for_one(folder: Path, rootdir: Path, configured: Path | None) -> SessionRoots:
+    own = configured or _find_outermost(folder, rootdir, None)
     roots = SessionRoots(rootdir, own, configured is not None)
-    return replace(roots, trust=trust_of(rootdir)) if roots.of(folder / "any").is_guest else roots
+    return replace(roots, trust=decide_trust(rootdir)) if roots.of(folder / "any").is_guest else roots
 
 
-def _outermost(path: Path, rootdir: Path, here: Path | None) -> Path | None:
+def _find_outermost(path: Path, rootdir: Path, here: Path | None) -> Path | None:
     top = next((top for top in (rootdir, here) if top is not None and path.is_relative_to(top)), None)
-    found = None if top is None else _outermost_below(str(path), str(top))
+    found = None if top is None else _find_outermost_below(str(path), str(top))
     return None if found is None else Path(found)
 
 
 @lru_cache(maxsize=100_000)
-def _outermost_below(folder: str, top: str) -> str | None:
-    above = None if folder == top else _outermost_below(os.path.dirname(folder), top)
+def _find_outermost_below(folder: str, top: str) -> str | None:
+    above = None if folder == top else _find_outermost_below(os.path.dirname(folder), top)
     return above or (folder if _is_marked(folder) else None)
 
 
-def _only_one_below(folders: Sequence[Path], has_cases: Callable[[Path], bool]) -> Path | None:
-    found = list(dict.fromkeys(root for folder in folders if folder.is_dir() for root in _roots_below(str(folder))))
+def _find_only_root(folders: Sequence[Path], has_cases: Callable[[Path], bool]) -> Path | None:
+    found = list(dict.fromkeys(root for folder in folders if folder.is_dir() for root in _walk_roots(str(folder))))
     if len(found) > 1:
         found = [root for root in found if has_cases(root)]
     return found[0] if len(found) == 1 else None
 
 
-def _roots_below(folder: str, deep: int = _DEEPEST) -> Iterator[Path]:
+def _walk_roots(folder: str, deep: int = _MAX_DEPTH) -> Iterator[Path]:
     """Yield each outermost root; those below it are not looked for."""
     if _is_marked(folder):
         yield Path(folder)
@@ -316,13 +323,13 @@ def _roots_below(folder: str, deep: int = _DEEPEST) -> Iterator[Path]:
         return  # collecting it says why
     for each in folders:
         name = os.path.basename(each)
-        if not name.startswith(".") and name not in _NOT_LOOKED_INTO:
-            yield from _roots_below(each, deep - 1)
+        if not name.startswith(".") and name not in _SKIPPED_FOLDERS:
+            yield from _walk_roots(each, deep - 1)
 
 
 @lru_cache(maxsize=100_000)
 def _root_of(folder: str, roots: SessionRoots) -> ConfigRoot:
-    return _root_at(_above(folder, str(roots.rootdir)) or folder, roots)
+    return _root_at(_find_above(folder, str(roots.rootdir)) or folder, roots)
 
 
 @cache  # for each root, not for each of thousands of folders: links are resolved here
@@ -330,12 +337,16 @@ def _root_at(place: str, roots: SessionRoots) -> ConfigRoot:
     own = None if roots.own is None else str(roots.own)
     path = own if own is not None and roots.configured else place
     if not _is_guest(place, own, roots):
-        return _root(path, own if own != path and roots.trust.covers(os.path.realpath(path)) else None, None)
-    return _root(path, own, Guest(Path(place), roots.trust.why_ended(os.path.realpath(place)), unnamed=own is None))
+        return _make_root(path, own if own != path and roots.trust.covers(os.path.realpath(path)) else None, None)
+    return _make_root(
+        path, own, Guest(Path(place), roots.trust.why_ended(os.path.realpath(place)), unnamed=own is None)
+    )
 
 
 def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:
-    """Return a folder without configuration is none: it is part of what lies around it."""
+    """Return whether a place is a guest's root. A folder without configuration is none: it belongs to what lies around
+    it.
+    """
     if not _is_marked(place):
         return False
     real = Path(os.path.realpath(place))  # a link may lead out of a trusted folder
@@ -347,11 +358,11 @@ def _is_guest(place: str, own: str | None, roots: SessionRoots) -> bool:
 
 
 @lru_cache(maxsize=100_000)
-def _above(folder: str, rootdir: str) -> str | None:
+def _find_above(folder: str, rootdir: str) -> str | None:
     if folder == rootdir or _is_marked(folder):
         return folder
     parent = os.path.dirname(folder)
-    return _above(parent, rootdir) if parent != folder else None
+    return _find_above(parent, rootdir) if parent != folder else None
 
 
 @lru_cache(maxsize=100_000)
@@ -360,5 +371,5 @@ def _is_marked(folder: str) -> bool:
 
 
 @cache
-def _root(path: str, host: str | None, guest: Guest | None) -> ConfigRoot:
-    return ConfigRoot(Path(path), _root(host, None, None) if host is not None else None, guest)
+def _make_root(path: str, host: str | None, guest: Guest | None) -> ConfigRoot:
+    return ConfigRoot(Path(path), _make_root(host, None, None) if host is not None else None, guest)

@@ -53,7 +53,7 @@ class RunnerSettings(BaseModel):
 
     @property
     def request_parameters(self) -> dict[str, Any]:
-        """What goes into every request: the sampling fields that are given, and the extras.
+        """Return what goes into every request: the sampling fields that are given, and the extras.
 
         A None stands for a parameter of the model's own that the request is to leave out.
         """
@@ -61,8 +61,8 @@ class RunnerSettings(BaseModel):
         return {name: getattr(self, name) for name in sampling if name in self.model_fields_set} | self.extras
 
 
-def settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
-    """What is wrong with one layer of settings. A null is fine: it removes the key."""
+def find_settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+    """Return what is wrong with one layer of settings. A null is fine: it removes the key."""
     known = {name: layer[name] for name in RunnerSettings.model_fields if layer.get(name) is not None}
     if not known:
         return []
@@ -76,18 +76,18 @@ def settings_problems(layer: Mapping[str, Any]) -> list[tuple[Loc, str]]:
     return []
 
 
-def _checked(layer: dict[str, Any]) -> dict[str, Any]:
-    complain(settings_problems(layer))
+def _check_settings(layer: dict[str, Any]) -> dict[str, Any]:
+    complain(find_settings_problems(layer))
     return layer
 
 
-SettingsLayer = Annotated[dict[str, Any], AfterValidator(_checked)]
+SettingsLayer = Annotated[dict[str, Any], AfterValidator(_check_settings)]
 
 
 _ILLEGAL = re.compile("[:\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def _server_name(name: str) -> str:
+def _check_server_name(name: str) -> str:
     if not name.strip() or _ILLEGAL.search(name):
         raise ValueError(
             f"found {name!r}, expected the name of a server: no blank text, without ':' (a tool's id is server:tool) "
@@ -96,11 +96,11 @@ def _server_name(name: str) -> str:
     return name
 
 
-ServerName = Annotated[str, AfterValidator(_server_name)]
+ServerName = Annotated[str, AfterValidator(_check_server_name)]
 """What a server is called: the part of its tools' ids before the colon."""
 
 
-def _placed(server: McpServer, info: ValidationInfo) -> McpServer:
+def _place_server(server: McpServer, info: ValidationInfo) -> McpServer:
     scope = scope_of(info)
     if server.cwd is None or scope is None:
         return server
@@ -108,7 +108,7 @@ def _placed(server: McpServer, info: ValidationInfo) -> McpServer:
     return server.model_copy(update={"cwd": cwd})
 
 
-PlacedServers = dict[ServerName, Annotated[McpServer, AfterValidator(_placed)]]
+PlacedServers = dict[ServerName, Annotated[McpServer, AfterValidator(_place_server)]]
 """Declared servers by name; where a file says so, with an absolute `cwd`."""
 
 
@@ -119,7 +119,7 @@ class ServersFile(ConfigFile):
     """Servers by name."""
 
 
-def _of_case(server: McpServer, info: ValidationInfo) -> McpServer:
+def _check_case_server(server: McpServer, info: ValidationInfo) -> McpServer:
     scope = scope_of(info)
     if scope is not None:
         scope.refuse_program(f"the server {server.command or server.url!r}")
@@ -137,18 +137,18 @@ def _of_case(server: McpServer, info: ValidationInfo) -> McpServer:
         raise Problems([(("cwd",), str(error))]) from error
 
 
-def _form(given: Any) -> str:
+def _tag_form(given: Any) -> str:
     return "names" if isinstance(given, list | tuple) else "declared"
 
 
 CaseServers = Annotated[
-    Annotated[dict[ServerName, Annotated[McpServer, AfterValidator(_of_case)]], Tag("declared")]
+    Annotated[dict[ServerName, Annotated[McpServer, AfterValidator(_check_case_server)]], Tag("declared")]
     | Annotated[tuple[ServerName, ...], Tag("names")],
-    Discriminator(_form),
+    Discriminator(_tag_form),
 ]
 """Servers of a case: declared by name, or a list of names that are declared elsewhere."""
 
 
-def named_servers(given: Mapping[str, McpServer] | Sequence[str]) -> dict[str, McpServer | None]:
-    """What a file says of a case's servers; None for one that is declared elsewhere."""
+def map_servers(given: Mapping[str, McpServer] | Sequence[str]) -> dict[str, McpServer | None]:
+    """Return what a file says of a case's servers by name; None for one that is declared elsewhere."""
     return dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)

@@ -6,7 +6,14 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
-from pytest_agentbench.config.base import ConfigFile, RequestParameters, Written, complain, temperature_problems, unique
+from pytest_agentbench.config.base import (
+    ConfigFile,
+    RequestParameters,
+    Written,
+    complain,
+    find_temperature_problems,
+    require_unique,
+)
 from pytest_agentbench.config.sections import SectionedFile
 from pytest_agentbench.records.base import Record, Slug, Tags, VariableName
 from pytest_agentbench.records.case import CassetteMode, Limits, Prices
@@ -51,7 +58,7 @@ class ModelEntry(Written):
 class ModelsFile(ConfigFile):
     """The models of a config root."""
 
-    models: Annotated[tuple[ModelEntry, ...], unique("model_id")] = ()
+    models: Annotated[tuple[ModelEntry, ...], require_unique("model_id")] = ()
     """One entry for each model."""
 
     def get(self, model_id: str) -> ModelEntry | None:
@@ -76,7 +83,7 @@ class SuiteModel(Written):
 
     @model_validator(mode="after")
     def _sound_temperature(self) -> Self:
-        complain(temperature_problems(self.extras))
+        complain(find_temperature_problems(self.extras))
         return self
 
     @property
@@ -116,7 +123,7 @@ class SuiteFile(SectionedFile):
     """Unique under the config root."""
     title: Text
     """For people."""
-    models: Annotated[tuple[SuiteModel, ...], unique("model_id")] = ()
+    models: Annotated[tuple[SuiteModel, ...], require_unique("model_id")] = ()
     """What runs without --model."""
     case_selection: CaseSelection = Field(default_factory=CaseSelection)
     """Which cases run; all, where nothing is said."""

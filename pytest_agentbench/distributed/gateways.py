@@ -84,8 +84,8 @@ class Gateways:
             if not _is_of_start(error):
                 raise
             pytest.exit(
-                f"a worker was lost and could not be started again: {_describe_reason(error)}; finished runs are stored. "
-                "--max-worker-restart=0 lets the other workers take over what it had",
+                f"a worker was lost and could not be started again: {_describe_reason(error)}; finished runs are "
+                "stored. --max-worker-restart=0 lets the other workers take over what it had",
                 returncode=pytest.ExitCode.TESTS_FAILED,
             )
         finally:

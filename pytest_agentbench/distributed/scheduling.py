@@ -18,7 +18,7 @@ class RunAheadScheduling(LoadScheduling):
 
     - The whole share is sent at once, in blocks dealt to the workers in turn: files stay together, durations even out.
     - No worker is sent home before all are nearly done, so a dead worker's share moves to the living at once. What it
-    may have had in flight is marked suspect and runs alone, when pytest is on it: a second crash names the culprit.
+      may have had in flight is marked suspect and runs alone, when pytest is on it: a second crash names the culprit.
     - When xdist may replace no more of the dead, the living still make up for them, and are sent home at the end.
     """
 

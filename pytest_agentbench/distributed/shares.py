@@ -73,7 +73,8 @@ def _make_sendable(value: Any) -> Any:
 #
 # - worker to controller: `("cases", n, in_flight)` and `("warnings", texts)` after collection, then
 #   `("spent", part, spendings)` after each paid run and judgement, `("drain", reason)` where it can go on no more, and
-#   `("unshared", text)` at the end where results are not in the shared store, `("ended", number)` where a signal ended it
+#   `("unshared", text)` at the end where results are not in the shared store, `("ended", number)` where a signal ended
+#   it
 # - controller to worker: `("share", indices, suspects, culprits)`, the last a mapping from index to what is said of it;
 #   `("drain", reason)`: start nothing more, skip the rest; `("stop", reason)`: end the session, because xdist's own
 #   shutdown order would queue behind the share

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.checks.base import CheckContext
-from pytest_agentbench.config.compose_file import base_images
+from pytest_agentbench.config.compose_file import list_base_images
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
@@ -68,7 +68,7 @@ def case_spec(sandboxes: Sandboxes, root: ConfigRoot, profile: RunProfile, case:
 def _refuse_floating(case: Case, needs: SandboxNeeds) -> None:
     if needs.image is not None and (problem := pinning_problem(needs.image)):
         raise ConfigError(f"{case.path}:{case.line}: sandbox.image: {problem}")
-    for image in () if needs.dockerfile is None else base_images(needs.dockerfile):
+    for image in () if needs.dockerfile is None else list_base_images(needs.dockerfile):
         if problem := pinning_problem(image):
             raise ConfigError(f"{needs.dockerfile}: {problem}")
 

@@ -89,7 +89,7 @@ class EventStream:
         await self._event({"object": "chat.completion.chunk", "choices": []})
 
     async def send_completion(self, completion: Mapping[str, Any], options: object) -> None:
-        """Send a whole completion, its text word by word, with its usage where the request's `stream_options` want it."""
+        """Send a whole completion, its text word by word, with usage where the request's `stream_options` want it."""
         head = {key: completion[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
         choice = completion["choices"][0]
         for delta in _split_message(choice["message"]):

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_agentbench.config.documents import read
-from pytest_agentbench.config.keys import KeyGrants, key_problem
-from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.documents import read_document
+from pytest_agentbench.config.keys import KeyGrants, find_key_problem
+from pytest_agentbench.config.loader import make_located_error
 from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile, SuiteModel
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
@@ -124,7 +124,7 @@ def _find_key_problem(
     users = [entry for entry in written if entry.origin is not None and entry.origin.is_users]
     paired = any(pair.items() <= _given_fields(entry).items() for entry in users)
     grants = KeyGrants() if models.origin is None else models.origin.root.key_grants()
-    return key_problem(variable, base_url, grants, written=paired, environ=environ)
+    return find_key_problem(variable, base_url, grants, written=paired, environ=environ)
 
 
 def _make_key_error(model_id: str, problem: str, written: _Written) -> ConfigError:
@@ -132,9 +132,9 @@ def _make_key_error(model_id: str, problem: str, written: _Written) -> ConfigErr
     for entry in written:
         named = [name for name in ("base_url", "api_key_env") if name in _given_fields(entry)]
         if named and entry.origin is not None and entry.origin.path is not None:
-            ids = [each.get("model_id") for each in read(entry.origin.path).data["models"]]
+            ids = [each.get("model_id") for each in read_document(entry.origin.path).data["models"]]
             place = ("models", ids.index(model_id), named[0])
-            return located(entry.origin.path, [(place, f"model {model_id!r}: {problem}")])
+            return make_located_error(entry.origin.path, [(place, f"model {model_id!r}: {problem}")])
     return ConfigError(f"model {model_id!r}: {problem}")
 
 

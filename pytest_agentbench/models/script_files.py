@@ -171,7 +171,7 @@ class ScriptedScore(Record):
 
 
 class ScriptedExpectation(Record):
-    """How far the expectation `index` of its kind is met."""
+    """The degree to which the expectation `index` of its kind is met."""
 
     kind: Literal["hard", "soft"]
     """Of which list it is."""

@@ -264,7 +264,7 @@ class Tape:
         self._unsaved = any(slot.exchange for slot in self._fresh)
 
     def require_complete(self) -> None:
-        """Raise the first failure of the tape, such as a missing answer, also where an agent or a judge has caught it."""
+        """Raise the first failure of the tape, such as a missing answer, also where an agent or a judge caught it."""
         if self._trouble is not None:
             raise self._trouble
 

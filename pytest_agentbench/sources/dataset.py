@@ -15,10 +15,10 @@ from typing import Any, TypeGuard
 from pytest_agentbench.bounded.files import FileRefusedError, open_file
 from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, resolve_path
 from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, DatasetDescriptor, is_descriptor_name, match_files
-from pytest_agentbench.config.documents import read, read_bytes
-from pytest_agentbench.config.loader import load_in, located
+from pytest_agentbench.config.documents import read_bytes, read_document
+from pytest_agentbench.config.loader import load_in, make_located_error
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import named_servers
+from pytest_agentbench.config.shared_sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.sources.case_source import CaseSource, Claims
@@ -98,7 +98,7 @@ def _claims_of(descriptor: str, top: Path) -> Claims:
 @lru_cache(maxsize=1000)
 def _read_claims(descriptor: str, root: str, _changed: int, _size: int, _folder_changed: int) -> Claims:
     try:
-        data: Any = read(Path(descriptor)).data
+        data: Any = read_document(Path(descriptor)).data
     except ConfigError:
         return Claims(unknown=True)
     source = _source_of(os.path.basename(descriptor))
@@ -229,7 +229,7 @@ def open_dataset(
         return Dataset(path, dataset_name(path, top), metrics or (EXACT_MATCH,), known)
     scope = root.scope(described.parent, known, allow_outside=allow_outside)
     descriptor = load_in(described, DatasetDescriptor, scope)
-    root.require_servers(described, named_servers(descriptor.mcp_servers))
+    root.require_servers(described, map_servers(descriptor.mcp_servers))
     files = _files(descriptor, described.parent)
     return Dataset(
         path=path,
@@ -333,4 +333,4 @@ def _item_class(path: Path, name: str) -> ItemParser:
     try:
         return load_item_class(name, path.parent)
     except ValueError as error:
-        raise located(path, [(("benchmark",), str(error))]) from error
+        raise make_located_error(path, [(("benchmark",), str(error))]) from error

@@ -19,11 +19,11 @@ from pytest_agentbench.config.dataset_file import (
     DatasetDescriptor,
     FewShot,
     RowFields,
+    find_only_field,
     match_files,
-    only_field,
     parse_template,
 )
-from pytest_agentbench.config.documents import Loc, read
+from pytest_agentbench.config.documents import Loc, read_document
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Message, MetricSpec
 from pytest_agentbench.sources.items import (
@@ -120,7 +120,7 @@ class Recipe:
 
     def place(self, loc: Loc, message: str) -> str:
         """`file:line:column: message` of a place in the descriptor."""
-        document = read(self.path)
+        document = read_document(self.path)
         return str(document.error([document.problem(loc, message)]))
 
     def where(self, path: Path, value: Item | BadItem) -> str:
@@ -138,7 +138,7 @@ class Recipe:
             raise ConfigError(self.place(("source",), str(error))) from error
 
     def _filled(self, metric: MetricSpec, item: Mapping[str, Any]) -> MetricSpec:
-        fields = {name: path for name, value in metric.args.items() if (path := only_field(value)) is not None}
+        fields = {name: path for name, value in metric.args.items() if (path := find_only_field(value)) is not None}
         filled = {name: self._value(item, path, f"metrics: {metric.name}: {name}") for name, path in fields.items()}
         return metric.model_copy(update={"args": {**metric.args, **filled}}) if filled else metric
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pytest_agentbench.config.base import Known, Scope, suggest
 from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.shared_sections import named_servers
+from pytest_agentbench.config.shared_sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, Message, MetricSpec, RunnerSpec
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS, Check
@@ -358,7 +358,7 @@ def _described(dataset: Dataset, recipe: Recipe, item: dict[str, Any]) -> dict[s
         "runner": descriptor.runner,
         "context": descriptor.context,
         "tools": named_tools(descriptor.context),
-        "mcp_servers": named_servers(descriptor.mcp_servers),
+        "mcp_servers": map_servers(descriptor.mcp_servers),
     }
 
 

@@ -22,10 +22,10 @@ from pytest_agentbench.config.case_file import (
     named_verifiers,
 )
 from pytest_agentbench.config.compose_file import load_compose
-from pytest_agentbench.config.documents import Loc, parse_json, parse_yaml, read, read_bytes
-from pytest_agentbench.config.loader import load_in, located, validate
+from pytest_agentbench.config.documents import Loc, parse_json, parse_yaml, read_bytes, read_document
+from pytest_agentbench.config.loader import load_in, make_located_error, validate
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import named_servers
+from pytest_agentbench.config.shared_sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Attachment, Case, Expected, HiddenFile, Message, SandboxNeeds, Verifier
 from pytest_agentbench.sources.case_source import (
@@ -51,7 +51,7 @@ def load_case(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, allow_
     """
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, TestCaseFile, scope)
-    given, servers = file.input, named_servers(file.mcp_servers)
+    given, servers = file.input, map_servers(file.mcp_servers)
     root.require_servers(path, servers)
     return Case(
         case_id=file.case_id,
@@ -186,7 +186,7 @@ class OpenedCase(OpenedSource):
 
     def explain(self, row: SourceCase, problems: Sequence[tuple[Loc, str]]) -> ConfigError:
         """Return the error, which names the lines of the fields."""
-        return located(row.path, problems)
+        return make_located_error(row.path, problems)
 
 
 class CaseFiles(CaseSource):
@@ -204,7 +204,7 @@ class CaseFiles(CaseSource):
 
     def index(self, path: Path, request: SourceRequest) -> Iterator[IndexedCase]:
         """Yield what the file says of itself, whether or not it is sound."""
-        data: Any = read(path).data
+        data: Any = read_document(path).data
         if isinstance(data, dict) and isinstance(data.get("case_id"), str):
             tags = data.get("tags")
             texts = tags if isinstance(tags, list) else []

@@ -123,7 +123,7 @@ def make_way_for_evaluation(folder: str, repetition: int, evaluation: Evaluation
         _displace(folder, _EVALUATION_FILES, repetition, key)
 
 
-def keep_in_use(path: str) -> None:
+def mark_in_use(path: str) -> None:
     """Touch a run or verdict that was displaced when a session comes back to it: then it is no waste."""
     if _SUPERSEDED_NAME.search(path):
         with contextlib.suppress(OSError):  # a store that cannot be written to is not pruned either
@@ -299,7 +299,7 @@ class Lane:
         for path in self.list_places(f"{self.runs}/{slug(case_id)}", "run", repetition, run_fingerprint):
             found = find_run(f"{self.output}/{path}", run_fingerprint, self.signer)
             if found is not None and found.repetition == repetition and counts(found):
-                keep_in_use(f"{self.output}/{path}")
+                mark_in_use(f"{self.output}/{path}")
                 return found, path
         return None
 
@@ -312,7 +312,7 @@ class Lane:
         for path in self.list_places(folder, "final_result", artifact.repetition, evaluation_fingerprint):
             found = find_evaluation(f"{self.output}/{path}", evaluation_fingerprint, self.signer)
             if found is not None and found.run_id == artifact.run_id and found.outcome != "error":
-                keep_in_use(f"{self.output}/{path}")
+                mark_in_use(f"{self.output}/{path}")
                 return found, path
         return None
 

@@ -20,8 +20,8 @@ from pytest_agentbench.records.run import RunArtifact
 
 # Signatures of stored records (HMAC-SHA256), for stores that others can write: who lacks the key can forge none.
 #
-# A signature is the last member of a record's JSON object, and is of all that stands before it and of the record's kind.
-# A run names the files that it left by their hashes, so these are covered too.
+# A signature is the last member of a record's JSON object, and is of all that stands before it and of the record's
+# kind. A run names the files that it left by their hashes, so these are covered too.
 
 
 Kind = Literal["run", "evaluation", "vote"]

@@ -20,7 +20,8 @@ LONG_RUN = 16
 
 _KEY_CHARACTERS = r"A-Za-z0-9_.~+/=:-"
 _RUN = re.compile(
-    rf"[^{_KEY_CHARACTERS}]*+(?:[{_KEY_CHARACTERS}]{{1,{LONG_RUN - 1}}}+[^{_KEY_CHARACTERS}]++)*+([{_KEY_CHARACTERS}]{{{LONG_RUN},}}|[{_KEY_CHARACTERS}]*\Z)"
+    rf"[^{_KEY_CHARACTERS}]*+(?:[{_KEY_CHARACTERS}]{{1,{LONG_RUN - 1}}}+[^{_KEY_CHARACTERS}]++)*+"
+    rf"([{_KEY_CHARACTERS}]{{{LONG_RUN},}}|[{_KEY_CHARACTERS}]*\Z)"
 )
 """Every key has such a run of characters; most sentences have none, so that they cost little: it passes over short
 ones whole, in half the time of a search for long ones."""

@@ -21,8 +21,8 @@ from pytest_agentbench.store.files import make_folder, write_atomically
 
 # Where a shared store lies: a folder, or a bucket that fsspec knows. Objects are whole; the last of a name wins.
 #
-# A place works on its own `loop`, in a daemon thread. It raises what lies below it does: FileNotFoundError for an object
-# that is not there, anything else for a place that fails.
+# A store works on its own `loop`, in a daemon thread. It raises what lies below it does: FileNotFoundError for an
+# object that is not there, anything else for a store that fails.
 
 
 MARKER = "agentbench-store.json"

@@ -151,7 +151,8 @@ def make_web_fetch(settings: NetworkSettings, in_thread: InThread, resolve: Reso
 async def _read_text(reply: Reply, hops: list[Hop]) -> str:
     if not reply.complete:
         raise FetchError(
-            f"{describe_hops(hops[:-1])}{reply.url}: found over {MAX_PAGE_BYTES // 2**20} MB, expected less: it was not fetched"
+            f"{describe_hops(hops[:-1])}{reply.url}: found over {MAX_PAGE_BYTES // 2**20} MB, expected less: "
+            "it was not fetched"
         )
     try:
         return await read_body_text(reply.body, reply.media_type, reply.charset)

@@ -106,7 +106,8 @@ _SHOWN_NAMES = 30
 class Toolbox:
     """The tools of one run. Raises UnavailableError where one of them cannot work here.
 
-    A tool has an id, by which cases and traces call it, and a wire name, which providers take: `assign_wire_names` says which.
+    A tool has an id, by which cases and traces call it, and a wire name, which providers take: `assign_wire_names`
+    says which.
     """
 
     def __init__(self, tools: Iterable[Tool], context: ToolContext) -> None:

@@ -31,8 +31,7 @@ ALLOWED = {
     "packs/openclaw/runner.py read_bytes": "a launcher of this package",
     "store/redaction.py pattern": "forms of keys in its own table",
     "packs/mcp_bench/synthesis/drafts.py open": "opened to be written too, and looked at before it is read",
-    "packs/mcp_bench/synthesis/checks.py pattern": "words in its own table",
-    "packs/mcp_bench/synthesis/checks.py pattern": "names of tools, escaped",
+    "packs/mcp_bench/synthesis/checks.py pattern": "words in its own table, and names of tools, escaped",
     "tools/workspace_tools.py pattern": "a mark of its own",
     "tools/web_client.py transport": "its bodies are cut where they are too long, for the page is wanted all the same",
     "models/connections.py transport": "its client has the hooks",
@@ -48,7 +47,7 @@ ALLOWED = {
     "workspaces/sandboxes/watchdog.py open": "the kernel's, in /proc",
     "workspaces/sessions.py open": "in a folder that this package made, and nobody else may write to",
     "workspaces/sessions.py read_bytes": "the kernel's, in /proc",
-    "workspaces/sessions.py read_text": "the machine's id",
+    "workspaces/sessions.py read_text": "the machine's id, and the kernel's, in /proc",
 }
 """What goes around it all the same, by file and kind of call, and why it may."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.config.session_roots import trust_of
+from pytest_agentbench.config.session_roots import decide_trust
 
 CASE = """\
 schema_version: 1
@@ -43,7 +43,7 @@ def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def trusts(guest: Path) -> bool:
-    return trust_of(guest.parents[1]).covers(str(guest))
+    return decide_trust(guest.parents[1]).covers(str(guest))
 
 
 def test_a_grant_is_shown_kept_listed_and_taken_back(guest: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.config.compose_file import base_images, downloads
+from pytest_agentbench.config.compose_file import list_base_images, list_downloads
 from pytest_agentbench.config.profiles import pinning_problem
 
 
@@ -26,7 +26,7 @@ def test_the_images_that_it_needs(tmp_path: Path) -> None:
     COPY --from=tool:1 /a /b
     FROM build
     """
-    assert base_images(written(tmp_path, text)) == ["registry:5000/made", "debian:12", "tool:1"]
+    assert list_base_images(written(tmp_path, text)) == ["registry:5000/made", "debian:12", "tool:1"]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_images_that_it_needs(tmp_path: Path) -> None:
     ],
 )
 def test_variables_of_images(tmp_path: Path, text: str, images: list[str]) -> None:
-    found = base_images(written(tmp_path, f"{text}\n"))
+    found = list_base_images(written(tmp_path, f"{text}\n"))
     assert found == images
     floats = any(":latest" in image or "$" in image for image in images)
     assert any(pinning_problem(image) for image in found) == floats
@@ -71,9 +71,9 @@ def test_variables_of_images(tmp_path: Path, text: str, images: list[str]) -> No
     ],
 )
 def test_what_the_daemon_would_download(tmp_path: Path, text: str) -> None:
-    assert len(downloads(written(tmp_path, f"{text}\n"))) == 1
+    assert len(list_downloads(written(tmp_path, f"{text}\n"))) == 1
 
 
 @pytest.mark.parametrize("text", ["ADD data.tar /x", "COPY a:b /x", "RUN echo ADD http://a/x", "# ADD http://a/x"])
 def test_what_is_of_its_folder(tmp_path: Path, text: str) -> None:
-    assert downloads(written(tmp_path, f"{text}\n")) == []
+    assert list_downloads(written(tmp_path, f"{text}\n")) == []

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.config.documents import parse_json, parse_yaml, read
+from pytest_agentbench.config.documents import parse_json, parse_yaml, read_document
 from pytest_agentbench.errors import ConfigError
 
 PATH = Path("case.yaml")
@@ -124,12 +124,12 @@ def test_a_file_over_the_limit_is_refused(tmp_path):
     path = tmp_path / "big.yaml"
     path.write_bytes(b"a: " + b"x" * (4 * 1024 * 1024))
     with pytest.raises(ConfigError, match=r"big\.yaml:1:1: found 4,194,307 bytes, expected at most"):
-        read(path)
+        read_document(path)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"gone\.yaml:1:1: cannot be read: No such file"):
-        read(tmp_path / "gone.yaml")
+        read_document(tmp_path / "gone.yaml")
 
 
 @pytest.mark.parametrize(

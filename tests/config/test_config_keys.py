@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_agentbench.config.keys import PROVIDERS, KeyGrants, KeysFile, key_problem, program_problem, server_problem
+from pytest_agentbench.config.keys import (
+    PROVIDERS,
+    KeyGrants,
+    KeysFile,
+    find_key_problem,
+    find_program_problem,
+    find_server_problem,
+)
 from pytest_agentbench.records.case import McpServer
 
 
@@ -25,7 +32,7 @@ def grants(**said) -> KeyGrants:
     ],
 )
 def test_a_key_goes_to_the_hosts_that_it_belongs_to(variable, url, environ) -> None:
-    assert key_problem(variable, url, KeyGrants(), written=False, environ=environ) is None
+    assert find_key_problem(variable, url, KeyGrants(), written=False, environ=environ) is None
 
 
 @pytest.mark.parametrize(
@@ -44,7 +51,7 @@ def test_a_key_goes_to_the_hosts_that_it_belongs_to(variable, url, environ) -> N
 )
 def test_and_to_no_other(variable, url) -> None:
     environ = {"OPENAI_BASE_URL": "http://127.0.0.1:8765/v1"}
-    assert key_problem(variable, url, KeyGrants(), written=False, environ=environ) is not None
+    assert find_key_problem(variable, url, KeyGrants(), written=False, environ=environ) is not None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +69,7 @@ def test_and_to_no_other(variable, url) -> None:
     ],
 )
 def test_a_pair_that_the_users_root_writes(variable, url, free) -> None:
-    assert (key_problem(variable, url, KeyGrants(), written=True, environ={}) is None) is free
+    assert (find_key_problem(variable, url, KeyGrants(), written=True, environ={}) is None) is free
 
 
 def test_a_keys_file_grants_a_host_over_https_even_what_is_no_models_key() -> None:
@@ -73,17 +80,17 @@ def test_a_keys_file_grants_a_host_over_https_even_what_is_no_models_key() -> No
         "https://a.llm.internal.example/v1": False,
         "https://internal.example/v1": False,
     }.items():
-        problem = key_problem("AWS_SECRET_ACCESS_KEY", url, granted, written=False, environ={})
+        problem = find_key_problem("AWS_SECRET_ACCESS_KEY", url, granted, written=False, environ={})
         assert (problem is None) is free, url
 
 
 def test_no_providers_key_counts_as_one_of_something_else() -> None:
     for variable in PROVIDERS:
-        problem = key_problem(variable, "https://elsewhere.example/v1", KeyGrants(), written=False, environ={})
+        problem = find_key_problem(variable, "https://elsewhere.example/v1", KeyGrants(), written=False, environ={})
         assert problem is not None
-        assert key_problem(variable, "https://elsewhere.example/v1", KeyGrants(), written=True, environ={}) is None, (
-            variable
-        )
+        assert (
+            find_key_problem(variable, "https://elsewhere.example/v1", KeyGrants(), written=True, environ={}) is None
+        ), variable
 
 
 @pytest.mark.parametrize(
@@ -99,8 +106,8 @@ def test_no_providers_key_counts_as_one_of_something_else() -> None:
 def test_a_keys_file_grants_a_program_by_the_words_that_its_command_begins_with(server, free) -> None:
     granted = grants(programs={"npx -y server-github": ["GITHUB_TOKEN"]})
     asked = McpServer(**server, env_from=["GITHUB_TOKEN"])
-    assert (server_problem(asked, granted, written=False) is None) is free
-    assert server_problem(asked, granted, written=True) is None
+    assert (find_server_problem(asked, granted, written=False) is None) is free
+    assert find_server_problem(asked, granted, written=True) is None
 
 
 def test_programs_are_installed_or_lie_below_the_root(tmp_path, monkeypatch) -> None:
@@ -112,6 +119,6 @@ def test_programs_are_installed_or_lie_below_the_root(tmp_path, monkeypatch) -> 
     free = {"podman": True, "tools/x": True, "./x": True, f"{bin_}/x": True, "/usr/bin/podman": True}
     free |= {"../elsewhere/x": False, f"{elsewhere}/x": False, "link/x": False, f"{tmp_path}/rootless/x": False}
     for command, is_free in free.items():
-        assert (program_problem(command, str(root), str(root)) is None) is is_free, command
-    assert program_problem("tools/x", str(root), None) is not None
-    assert program_problem("/usr/bin/x", str(root), None) is None
+        assert (find_program_problem(command, str(root), str(root)) is None) is is_free, command
+    assert find_program_problem("tools/x", str(root), None) is not None
+    assert find_program_problem("/usr/bin/x", str(root), None) is None

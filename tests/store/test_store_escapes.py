@@ -7,7 +7,14 @@ from base64 import b64encode
 
 import pytest
 
-from pytest_agentbench.store.encodings import base64_forms, hex_form, layers, parts_of, plain_forms, runs_of
+from pytest_agentbench.store.encodings import (
+    encode_hex,
+    find_long_runs,
+    list_base64_forms,
+    list_plain_forms,
+    split_secret,
+    unescape_layers,
+)
 
 KEY = "k3y" * 8
 
@@ -26,7 +33,7 @@ KEY = "k3y" * 8
     ],
 )
 def test_an_escape_stands_for_what_it_says(text, meant):
-    found = [layer.text for layer in layers(text)]
+    found = [layer.text for layer in unescape_layers(text)]
     assert found[0] == text
     assert (found[1:2] or [None])[0] == meant
 
@@ -36,12 +43,12 @@ def test_escapes_within_escapes_are_undone_three_times():
     for _ in range(5):
         text = text.replace("%", "%25") if "%" in text else "%41"
     assert text == "%2525252541"
-    assert [layer.text for layer in layers(text)] == ["%2525252541", "%25252541", "%252541", "%2541"]
+    assert [layer.text for layer in unescape_layers(text)] == ["%2525252541", "%25252541", "%252541", "%2541"]
 
 
 def test_what_an_escape_hid_is_found_where_it_lies():
     text = f"id=%22{KEY}%22;%41"
-    plain, opened = list(layers(text))[:2]
+    plain, opened = list(unescape_layers(text))[:2]
     assert opened.text == f'id="{KEY}";A'
     at = opened.text.index(KEY)
     assert opened.origin((at, at + len(KEY))) == (6, 6 + len(KEY))
@@ -54,12 +61,12 @@ def test_what_an_escape_hid_is_found_where_it_lies():
 def test_lines_that_were_wrapped_are_one():
     digits = b64encode(bytes(range(90))).decode()
     text = f"{digits[:60]}\n{digits[60:]} end"
-    found = list(layers(text))
+    found = list(unescape_layers(text))
     assert [layer.is_unwrapped for layer in found] == [False, True]
     assert found[1].text == f"{digits} end"
     assert found[1].origin((0, len(digits))) == (0, len(digits) + 1)
     short = "\n".join([digits[:30], digits[30:60]])
-    assert [layer.text for layer in layers(short)] == [short]
+    assert [layer.text for layer in unescape_layers(short)] == [short]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def test_lines_that_were_wrapped_are_one():
     ],
 )
 def test_runs_are_sixteen_characters_or_more(text, runs):
-    assert runs_of(text) == runs
+    assert find_long_runs(text) == runs
 
 
 def test_a_secret_in_base64_is_known_wherever_it_begins():
@@ -82,23 +89,23 @@ def test_a_secret_in_base64_is_known_wherever_it_begins():
     for before in range(6):
         for after in range(3):
             whole = b64encode(b"x" * before + secret.encode() + b"y" * after).decode()
-            assert any(form in whole for form in base64_forms(secret)), (before, after)
-    assert len(base64_forms(secret)) == 3
-    assert min(map(len, base64_forms(secret))) >= 18
-    assert hex_form("Zé") == "5ac3a9"
+            assert any(form in whole for form in list_base64_forms(secret)), (before, after)
+    assert len(list_base64_forms(secret)) == 3
+    assert min(map(len, list_base64_forms(secret))) >= 18
+    assert encode_hex("Zé") == "5ac3a9"
 
 
 def test_forms_of_a_secret():
     secret = 'pass "word" é'
-    forms = plain_forms(secret)
+    forms = list_plain_forms(secret)
     for form in (secret, 'pass+"word"+é', json.dumps(secret)[1:-1], json.dumps(json.dumps(secret)[1:-1])[1:-1]):
         assert form in forms
-    assert "A-long-secret" in plain_forms("%41-long-secret")
+    assert "A-long-secret" in list_plain_forms("%41-long-secret")
 
 
 def test_long_random_parts_of_a_secret_stand_alone():
     first, second = "a1" * 8, "B2" * 10
-    assert parts_of(f"{first}\n{second}\nand words") == {first, second}
-    assert parts_of(f"{first}\\n{second[:15]}") == {first}
-    assert parts_of(first) == set()
-    assert parts_of(f"https://{first}.example {'x' * 40}") == {"x" * 40}
+    assert split_secret(f"{first}\n{second}\nand words") == {first, second}
+    assert split_secret(f"{first}\\n{second[:15]}") == {first}
+    assert split_secret(first) == set()
+    assert split_secret(f"https://{first}.example {'x' * 40}") == {"x" * 40}

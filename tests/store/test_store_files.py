@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_agentbench.store.files import lies_below, make_folder, why_unwritable, write_atomically, write_in_place
+from pytest_agentbench.store.files import explain_unwritable, lies_below, make_folder, write_atomically, write_in_place
 
 
 @pytest.fixture
@@ -78,5 +78,5 @@ def test_a_folder_is_made_once_with_its_parents(tmp_path):
     ],
 )
 def test_what_to_do_depends_on_why_nothing_can_be_written(error, advice):
-    said = why_unwritable("out", OSError(error, os.strerror(error)))
+    said = explain_unwritable("out", OSError(error, os.strerror(error)))
     assert said.startswith(f"cannot write to out: {os.strerror(error)}. What was written before is kept; {advice}")

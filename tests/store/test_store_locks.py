@@ -14,7 +14,7 @@ import filelock
 import pytest
 
 from pytest_agentbench.errors import InfrastructureError
-from pytest_agentbench.store.locks import LOCKS, allow_open_files, claim, writing
+from pytest_agentbench.store.locks import LOCKS, allow_open_files, claim, hold_write_lock
 
 KEY = "a" * 64
 COUNT = """
@@ -117,11 +117,11 @@ def test_who_writes_is_waited_for(tmp_path):
     wrote = []
 
     def write():
-        with writing(str(tmp_path)):
+        with hold_write_lock(str(tmp_path)):
             wrote.append("second")
 
     second = threading.Thread(target=write)
-    with writing(str(tmp_path)):
+    with hold_write_lock(str(tmp_path)):
         second.start()
         second.join(0.05)
         wrote.append("first")

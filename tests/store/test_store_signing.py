@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import pytest
 
-from pytest_agentbench.store.documents import Signer, unsigned
+from pytest_agentbench.store.documents import Signer, strip_signature
 
 RECORD = b'{"run_id":"r","score":1}'
 SIGNED = Signer("key").sign("run", RECORD)
@@ -17,8 +17,8 @@ SIGNED = Signer("key").sign("run", RECORD)
 def test_a_signature_is_the_last_member_and_is_of_kind_and_record():
     wanted = hmac.new(b"key", b"agentbench store 1 run " + RECORD, sha256).hexdigest()
     assert json.loads(SIGNED) == {"run_id": "r", "score": 1, "signature": wanted}
-    assert unsigned(SIGNED) == RECORD
-    assert unsigned(RECORD) is RECORD
+    assert strip_signature(SIGNED) == RECORD
+    assert strip_signature(RECORD) is RECORD
 
 
 def test_what_was_signed_with_the_key_is_taken():

@@ -54,11 +54,11 @@ def _taken_over(head, body):
             found[name] = "done"
     return {"text": json.dumps(found), "length": 1}
 
-_READ["html"] = _taken_over
+_READERS["html"] = _taken_over
 
 """
 BABBLES = """
-_READ["html"] = lambda head, body: {"title": "x" * 5000, "text": "x", "length": 1}
+_READERS["html"] = lambda head, body: {"title": "x" * 5000, "text": "x", "length": 1}
 
 """
 HANGING = """
@@ -84,9 +84,9 @@ def parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     program = tmp_path / "page_reader.py"
     program.write_text(Path(readers.__file__).with_name("page_reader.py").read_text())
     monkeypatch.setattr(readers, "_PROGRAM", program)
-    readers._isolation.cache_clear()
+    readers._find_isolation.cache_clear()
     yield program
-    readers._isolation.cache_clear()
+    readers._find_isolation.cache_clear()
 
 
 def take_over(program: Path, code: str) -> None:

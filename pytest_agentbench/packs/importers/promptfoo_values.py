@@ -12,7 +12,7 @@ from typing import Any
 
 from yaml import Node, ScalarNode, SequenceNode
 
-from pytest_agentbench.config.documents import Document, Loc, parse_yaml, read, read_bytes
+from pytest_agentbench.config.documents import Document, Loc, parse_yaml, read_bytes, read_document
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.importers.drafts import Place
 
@@ -61,7 +61,7 @@ def top(path: Path) -> Spot:
 
     :raises ConfigError: it cannot be read, or has duplicate keys or tags.
     """
-    document = read(path)
+    document = read_document(path)
     if document.problems:
         raise document.error(document.problems)
     return Spot(as_promptfoo_reads(document), (), lambda loc: _place(document, loc))

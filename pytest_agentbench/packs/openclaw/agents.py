@@ -14,7 +14,7 @@ from pytest_agentbench.config.base import YAML_SUFFIXES, ConfigFile, complain, i
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.file_kinds import FileKind
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import settings_problems
+from pytest_agentbench.config.shared_sections import find_settings_problems
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record, Slug, Tags
 from pytest_agentbench.records.check_specs import Text
@@ -143,7 +143,7 @@ def _way_to_a_model(name: str, value: object) -> str | None:
 
 def _parameter_problems(parameters: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
     if isinstance(parameters, dict):
-        yield from (((*loc, *at), text) for at, text in settings_problems(parameters))
+        yield from (((*loc, *at), text) for at, text in find_settings_problems(parameters))
     elif parameters is not None:
         yield loc, f"found {parameters!r}, expected a mapping of request parameters"
 

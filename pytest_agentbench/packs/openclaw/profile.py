@@ -11,8 +11,8 @@ from pydantic import AfterValidator
 
 from pytest_agentbench.config.base import Guest
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.config.keys import program_problem
-from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.keys import find_program_problem
+from pytest_agentbench.config.loader import make_located_error
 from pytest_agentbench.config.profiles import pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.sections import Cases, Excess, Found, ProfileSection
@@ -93,8 +93,8 @@ def _placed(block: OpenClawRunProfile | None, path: Path, programs: str | None) 
     if block is None or os.sep not in block.docker_cli:
         return block
     program = os.path.expanduser(block.docker_cli)
-    if problem := program_problem(program, str(path.parent), programs):
-        raise located(path, [(("openclaw", "docker_cli"), problem)])
+    if problem := find_program_problem(program, str(path.parent), programs):
+        raise make_located_error(path, [(("openclaw", "docker_cli"), problem)])
     return block.model_copy(update={"docker_cli": os.path.normpath(path.parent / program)})
 
 

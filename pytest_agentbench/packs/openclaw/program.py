@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_agentbench.config.loader import located
+from pytest_agentbench.config.loader import make_located_error
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.packs.openclaw.container import (
     CONFIG_NAME,
@@ -216,7 +216,7 @@ class Examiner:
                 await sandbox.stop()
                 self._sandboxes.workspaces.remove(workspace)
         if issues:
-            raise located(agent.path, (_problem(issue, version) for issue in issues))
+            raise make_located_error(agent.path, (_problem(issue, version) for issue in issues))
         return Examined(version, config, prompt_file=not prompt_override and agent.prompt is not None)
 
 

@@ -13,7 +13,7 @@ from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, resolve_path
 from pytest_agentbench.config.dataset_file import match_files
 from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.config.shared_sections import named_servers
+from pytest_agentbench.config.shared_sections import map_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.records import (
     ANNOTATED,
@@ -156,7 +156,7 @@ def open_reports(path: Path, root: ConfigRoot, known: Known = UNVERIFIED, *, all
 
     scope = root.scope(path.parent, known, allow_outside=allow_outside)
     file = load_in(path, ReportsFile, scope)
-    root.require_servers(path, named_servers(file.mcp_servers))
+    root.require_servers(path, map_servers(file.mcp_servers))
     annotations = _path(path.parent, file.annotations) if file.annotations is not None else None
     config = _path(path.parent, file.config) if file.config is not None else None
     read_config = read_poet_config(config) if config is not None else PoetConfig()
@@ -220,7 +220,7 @@ def report_case(reports: Reports, item: ReportItem) -> Case:
         messages=(Message(role="user", content=item.prompt),),
         context=reports.file.context if runs else {},
         tools=named_tools(reports.file.context) if runs else (),
-        mcp_servers=named_servers(reports.file.mcp_servers) if runs else {},
+        mcp_servers=map_servers(reports.file.mcp_servers) if runs else {},
         metadata={name: value for name, value in facts.items() if value is not None},
         research=ResearchTask(
             row_id=item.row_id,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 
 from pytest_agentbench.config.base import Scope, complain
-from pytest_agentbench.config.documents import read
+from pytest_agentbench.config.documents import read_document
 from pytest_agentbench.config.loader import validate
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceDimension
 from pytest_agentbench.records.base import AtLeastOne, Record
@@ -236,4 +236,4 @@ class PoetConfig(_Section):
 
 def read_poet_config(path: Path) -> PoetConfig:
     """Raises ConfigError with all that is wrong with the file."""
-    return validate(read(path), PoetConfig, Scope(str(path.parent)))
+    return validate(read_document(path), PoetConfig, Scope(str(path.parent)))

@@ -20,7 +20,7 @@ from pytest_agentbench.config.base import (
     scope_of,
 )
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, servers_problems, tools_problems
-from pytest_agentbench.config.dataset_file import data_file_problems, match_files
+from pytest_agentbench.config.dataset_file import find_data_file_problems, match_files
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.shared_sections import CaseServers
 from pytest_agentbench.packs.research.records import ANNOTATED, PARTS, SCORES, UNBOUNDED, Cleaning, Part
@@ -103,7 +103,7 @@ class ReportsFile(ConfigFile):
             raise ValueError("found none, expected at least one path or pattern")
         if scope is None or reports is None:
             return reports
-        complain(((at,), text) for at, each in enumerate(reports) for text in data_file_problems(each, scope))
+        complain(((at,), text) for at, each in enumerate(reports) for text in find_data_file_problems(each, scope))
         complain(_shared_stems(reports, scope))
         return reports
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ConfigDict
 
 from pytest_agentbench.config.base import Scope
-from pytest_agentbench.config.documents import Document, read
+from pytest_agentbench.config.documents import Document, read_document
 from pytest_agentbench.config.loader import validate
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.packs.research.asking import Unscored
@@ -238,7 +238,7 @@ def _or_why(why: dict[Missing, str], part: Missing, find: Callable[[], T]) -> T 
 def _outcomes(call: Call, path: Path) -> Joined[_Outcome] | None:
     if not path.is_file():
         return None
-    document = read(path)
+    document = read_document(path)
     rows = document.data.get("results") if isinstance(document.data, dict) else None
     if not isinstance(rows, list):
         raise ConfigError(f"{path}:1:1: results: missing, expected a list with an object for each report")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_agentbench.config.keys import program_problem, server_problem
+from pytest_agentbench.config.keys import find_program_problem, find_server_problem
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
@@ -158,9 +158,11 @@ def server_refusal(name: str, server: McpServer, root: ConfigRoot, profile: RunP
     is_placed = server.cwd is not None or os.path.isabs(command)
     if is_placed and choose_sandbox(server, profile.sandbox_settings).type != "docker":
         folder = own.real if written and own is not None else root.programs
-        if problem := program_problem(command, server.cwd or root.real, folder):
+        if problem := find_program_problem(command, server.cwd or root.real, folder):
             return f"command: {problem}"
-    return server_problem(server, root.key_grants(), written=written) if server.env_from or server.headers else None
+    return (
+        find_server_problem(server, root.key_grants(), written=written) if server.env_from or server.headers else None
+    )
 
 
 def server_spec(sandboxes: Sandboxes, name: str, server: McpServer, profile: SandboxSettings) -> SandboxSpec | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.config.compose_file import additions, downloads
+from pytest_agentbench.config.compose_file import list_additions, list_downloads
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.workspaces.changes import digest_snapshot, take_snapshot
 from pytest_agentbench.workspaces.confined import open_file
@@ -148,12 +148,12 @@ class Images:
         from docker.errors import NotFound
         from filelock import FileLock
 
-        if not network and (found := downloads(dockerfile)):
+        if not network and (found := list_downloads(dockerfile)):
             raise ConfigError(
                 f"{dockerfile}: found {found[0]!r}, expected a plain path of its folder: the build has no network; put "
                 "the file there, or set build_network: allow in the run profile's sandbox"
             )
-        if (added := additions(dockerfile)) and (archive := _archive_in(dockerfile.parent)):
+        if (added := list_additions(dockerfile)) and (archive := _archive_in(dockerfile.parent)):
             raise ConfigError(
                 f"{dockerfile}: found {added[0]!r} and the archive {archive!r}, expected COPY: ADD unpacks archives, "
                 "and nothing limits what is in them; COPY it, and unpack it with RUN"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from pytest_agentbench.config.base import Scope
-from pytest_agentbench.config.documents import parse_json, read, read_bytes
+from pytest_agentbench.config.documents import parse_json, read_bytes, read_document
 from pytest_agentbench.config.loader import validate
 from pytest_agentbench.config.shared_sections import ServerName
 from pytest_agentbench.errors import ConfigError
@@ -176,7 +176,7 @@ def read_combinations(path: Path) -> list[Combination]:
 
     :raises ConfigError: the file cannot be read, is another one, or has none.
     """
-    document = parse_json(read_bytes(path), path) if path.suffix == ".json" else read(path)
+    document = parse_json(read_bytes(path), path) if path.suffix == ".json" else read_document(path)
     file = validate(document, _File, Scope(folder=str(path.parent)))
     entries = [entry for group in file.mcp_server_combinations.values() for entry in group]
     if not entries:

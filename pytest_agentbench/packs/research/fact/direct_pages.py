@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pytest_agentbench.config.keys import plain_problem
+from pytest_agentbench.config.keys import find_plaintext_problem
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.tools.fetching import MAX_TEXT, is_html, is_text
@@ -65,7 +65,7 @@ class PageSettings:
         url = environ.get(URL_VARIABLE) or JINA_URL
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"{URL_VARIABLE}: found {url!r}, expected a URL such as {JINA_URL}")
-        if environ.get(KEY_VARIABLE) and (problem := plain_problem(url)):
+        if environ.get(KEY_VARIABLE) and (problem := find_plaintext_problem(url)):
             raise ConfigError(f"{URL_VARIABLE}: {problem}")
         return cls(network, environ.get(KEY_VARIABLE, "").strip() or None, url)
 
