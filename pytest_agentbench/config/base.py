@@ -151,7 +151,7 @@ def error_lines(error: ValidationError, below: Loc = ()) -> list[InitErrorDetail
     ]
 
 
-def _joined(error: ValidationError, given: Any, more: Problems) -> ValidationError:
+def _join_errors(error: ValidationError, given: Any, more: Problems) -> ValidationError:
     lines = error_lines(error)
     if more.found:
         lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": more}))

@@ -126,8 +126,8 @@ def _match_file(loc: Loc, data: Any, *, missing: bool) -> Loc:
     return tuple(way)
 
 
-def _allowed(loc: Loc, kind: type[M] | TypeAdapter[M]) -> str:
-    """What could have been meant by an unknown field, by the JSON Schema of what stands there."""
+def _suggest_field(loc: Loc, kind: type[M] | TypeAdapter[M]) -> str:
+    """Return what could have been meant by an unknown field, by the JSON Schema of what stands there."""
     schema = kind.json_schema() if isinstance(kind, TypeAdapter) else whole_model(kind).model_json_schema()
     definitions = schema.get("$defs", {})
     nodes = [schema]
