@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import fsum
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from pytest_agentbench.bounded.files import MAX_DOCUMENT, read_file
 from pytest_agentbench.errors import ConfigError, InfrastructureError
+from pytest_agentbench.statistics.estimates import mean, mean_of
 from pytest_agentbench.store.files import write_atomically
 
 Prediction = str | tuple[str, ...] | None
@@ -66,7 +66,7 @@ def summarize(
         "total_items": total_items,
         "evaluated_items": len(results) - missing - failed,
         "metric": metric,
-        "average_score": fsum(scores) / len(scores) if scores else None,
+        "average_score": mean(scores),
         "max_score": max(scores, default=None),
         "min_score": min(scores, default=None),
         "perfect_matches": sum(score == 1.0 for score in scores),
@@ -75,7 +75,7 @@ def summarize(
     }
     agreements = [result.details["agreement"] for result in results if _has_agreement(result)]
     if agreements:
-        summary["agreement"] = fsum(agreements) / len(agreements)
+        summary["agreement"] = mean_of(agreements)
     return summary
 
 

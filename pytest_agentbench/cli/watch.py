@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import re
 import sys
 import threading
 import time
@@ -13,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qs
 
 from pytest_agentbench.cli.serve import foreign_problem
 from pytest_agentbench.errors import ConfigError
@@ -192,68 +189,80 @@ def _answer(value: Any) -> Answer:
     return Answer(sha256(body).hexdigest()[:32], body)
 
 
-_ROUTE = re.compile(r"/(?:session/(?P<name>[0-9A-Za-z-]{1,60})/)?(?P<what>|data\.json|run\.json)")
-_SAFE = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
-_NO_FRAMES = b"frame-ancestors 'none'"
-"""The page's own policy stands in the page; this cannot."""
+_SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",  # the page's own policy stands in the page; this cannot
+}
+_SESSION_NAME = "[0-9A-Za-z-]{1,60}"
 
 
 def live_app(data: LiveData, page: bytes) -> App:
-    """Serves GET / and /session/NAME/, and beside each `data.json` and `run.json?nodeid=`. Nothing names a file."""
+    """Return what serves GET / and /session/NAME/, and beside each `data.json` and `run.json?nodeid=`.
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    Nothing names a file.
+    """
+    from starlette.concurrency import run_in_threadpool
+    from starlette.convertors import StringConvertor, register_url_convertor
+    from starlette.requests import Request
+    from starlette.responses import PlainTextResponse, Response
+    from starlette.routing import Route, Router
+
+    class SessionName(StringConvertor):
+        regex = _SESSION_NAME
+
+    register_url_convertor("agentbench_session", SessionName())
+
+    def refuse(status: int, reason: str) -> Response:
+        return PlainTextResponse(f"{reason}\n", status, _SAFE)
+
+    async def send_page(request: Request) -> Response:
+        return Response(page, headers=_SAFE, media_type="text/html")
+
+    async def send_data(request: Request) -> Response:
+        return send(request, await run_in_threadpool(data.data, named(request)))
+
+    async def send_run(request: Request) -> Response:
+        nodeid = request.query_params.get("nodeid", "")
+        return send(request, await run_in_threadpool(data.detail, named(request), nodeid))
+
+    def named(request: Request) -> str | None:
+        name: str | None = request.path_params.get("name")
+        return name
+
+    def send(request: Request, answer: Answer | None) -> Response:
+        if answer is None:
+            return refuse(404, "there is no such session or run")
+        tag = f'"{answer.tag}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={**_SAFE, "ETag": tag})
+        return Response(answer.body, headers={**_SAFE, "ETag": tag}, media_type="application/json")
+
+    async def lacking(scope: Scope, receive: Receive, send: Send) -> None:
+        await refuse(404, "there is nothing here")(scope, receive, send)
+
+    endpoints = {"": send_page, "data.json": send_data, "run.json": send_run}
+    routes = [
+        Route(f"{folder}/{name}", endpoint)
+        for folder in ("", "/session/{name:agentbench_session}")
+        for name, endpoint in endpoints.items()
+    ]
+    router = Router(routes, redirect_slashes=False, default=lacking)
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        headers = dict(scope["headers"])
-        route = _ROUTE.fullmatch(scope["path"])
+        app: App = router
         if (problem := foreign_problem(scope)) is not None:
-            await _send_refusal(send, 403, problem)
+            app = refuse(403, problem)
         elif scope["method"] not in ("GET", "HEAD"):
-            await _send_refusal(send, 405, "only GET is served")
-        elif route is None:
-            await _send_refusal(send, 404, "there is nothing here")
-        elif not route["what"]:
-            await _send(send, 200, b"text/html; charset=utf-8", page)
-        else:
-            await _send_data(send, headers.get(b"if-none-match"), await asyncio.to_thread(_asked(data, route, scope)))
+            app = refuse(405, "only GET is served")
+        await app(scope, receive, send)
 
-    return app
-
-
-def _asked(data: LiveData, route: re.Match[str], scope: Scope) -> Callable[[], Answer | None]:
-    if route["what"] == "data.json":
-        return lambda: data.data(route["name"])
-    nodeid = parse_qs(scope["query_string"].decode("latin-1")).get("nodeid", [""])[0]
-    return lambda: data.detail(route["name"], nodeid)
-
-
-async def _send_data(send: Send, known: bytes | None, answer: Answer | None) -> None:
-    if answer is None:
-        await _send_refusal(send, 404, "there is no such session or run")
-        return
-    tag = f'"{answer.tag}"'.encode()
-    if known == tag:
-        await _send(send, 304, None, b"", (b"etag", tag))
-    else:
-        await _send(send, 200, b"application/json", answer.body, (b"etag", tag))
-
-
-async def _send_refusal(send: Send, status: int, reason: str) -> None:
-    await _send(send, status, b"text/plain; charset=utf-8", f"{reason}\n".encode())
-
-
-async def _send(send: Send, status: int, kind: bytes | None, body: bytes, *more: tuple[bytes, bytes]) -> None:
-    headers = [*_SAFE, (b"content-security-policy", _NO_FRAMES), *more]
-    if kind is not None:
-        headers += [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return guarded
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

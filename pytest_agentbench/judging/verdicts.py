@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from pytest_agentbench.records.base import DIMENSIONS
 from pytest_agentbench.records.case import Expectation, Expectations
 from pytest_agentbench.records.evaluation import ExpectationVerdict, JudgeIteration, JudgeResult, JudgeVerdict, Scored
 from pytest_agentbench.records.run import Usage
+from pytest_agentbench.statistics.estimates import mean_of
 
 # From the judges' verdicts to one score: pure functions, as spec'd for evaluation profiles.
 #
@@ -42,7 +42,7 @@ def combine(method: Method, scores: Sequence[float], bar: float) -> float:
         failing = [score for score in scores if score < bar]
         scores = passing if len(passing) > len(failing) else failing
     # Rounding may carry the mean of equal scores past them, and so past the bar.
-    return min(max(math.fsum(scores) / len(scores), min(scores)), max(scores))
+    return min(max(mean_of(scores), min(scores)), max(scores))
 
 
 def bar_of(pass_threshold: float) -> float:

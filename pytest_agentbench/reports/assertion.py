@@ -7,7 +7,6 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeR
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.sections import sections_of
 from pytest_agentbench.reports.text import apart, clip, number, pad, sendable
+from pytest_agentbench.statistics.estimates import mean_of
 from pytest_agentbench.terminal_text import visible_line
 
 _LONGEST = 1_000
@@ -211,7 +211,7 @@ def _unmet(case: Case, judge: JudgeResult) -> str:
     soft = [
         expectation.text
         for index, expectation in enumerate(case.expectations.soft_expectations)
-        if (found := met.get(index)) and fsum(found) / len(found) < 0.5
+        if (found := met.get(index)) and mean_of(found) < 0.5
     ]
     unmet = [clip(text, _EXPECTATION) for text in (*judge.unmet_hard, *soft)]
     more = f" and {len(unmet) - _EXPECTATIONS} more" if len(unmet) > _EXPECTATIONS else ""

@@ -6,12 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from math import fsum
 from typing import Any
 
 from pytest_agentbench.reports.gate import CaseKey, case_key, has_verdict, judged_cases
 from pytest_agentbench.reports.rows import Row
-from pytest_agentbench.statistics.estimates import FEWEST_JUDGED, pair, pass_rate_interval
+from pytest_agentbench.statistics.estimates import FEWEST_JUDGED, mean_of, pair, pass_rate_interval
 from pytest_agentbench.terminal_text import visible
 
 Spec = dict[str, Any]
@@ -217,7 +216,7 @@ def _run_costs(report: Mapping[str, Any]) -> dict[str, float]:
     for row in report["runs"]:
         if (cost := row["cost_usd"]["run"]) is not None:
             known[row["model_id"]].append(cost)
-    return {model_id: fsum(costs) / len(costs) for model_id, costs in known.items()}
+    return {model_id: mean_of(costs) for model_id, costs in known.items()}
 
 
 def _ends(interval: list[float] | None) -> dict[str, float | None]:

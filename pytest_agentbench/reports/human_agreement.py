@@ -6,7 +6,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import fsum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +25,7 @@ from pytest_agentbench.statistics.agreement import (
     rank_correlation,
     weighted_kappa,
 )
-from pytest_agentbench.statistics.estimates import pair, pass_rate_interval
+from pytest_agentbench.statistics.estimates import mean, mean_of, pair, pass_rate_interval
 
 # `human.jsonl`: what people say of runs, a line for each annotator and run, bound to the judge and the rubric.
 #
@@ -120,7 +119,7 @@ class _Opinion:
     def score(self) -> float | None:
         """Return the mean of their scores, None where nobody gave one."""
         scores = [label.score for label in self.labels if label.score is not None]
-        return fsum(scores) / len(scores) if scores else None
+        return mean(scores)
 
 
 @dataclass(slots=True)
@@ -277,8 +276,8 @@ def _scores(opinions: Sequence[_Opinion]) -> dict[str, Any] | None:
         "n": len(pairs),
         "weighted_kappa": weighted_kappa(people, judge),
         "spearman": rank_correlation(people, judge),
-        "mean_people": fsum(people) / len(people),
-        "mean_judge": fsum(judge) / len(judge),
+        "mean_people": mean_of(people),
+        "mean_judge": mean_of(judge),
     }
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
-from math import fsum
 from typing import Any, NamedTuple
 
 from pytest_agentbench.reports.gate import CaseKey, case_key, has_verdict
 from pytest_agentbench.reports.judge_votes import Votes
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.statistics.agreement import cv_percent, krippendorff_alpha, pairwise_agreement, within_sd
-from pytest_agentbench.statistics.estimates import mean, pair, pass_rate_interval
+from pytest_agentbench.statistics.estimates import mean, mean_of, pair, pass_rate_interval
 
 
 class Judge(NamedTuple):
@@ -52,7 +51,7 @@ def judge_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
             judge = _judge_of(votes, row)
             asked[judge].append(Asked(case_key(row), votes))
             if judge.source == "judge" and (known := _known(votes)):
-                scored[judge] = fsum(known) / len(known)
+                scored[judge] = mean_of(known)
         if len(scored) > 1:
             first = next(iter(scored))
             panels[first.profile, first.hash].append(scored)

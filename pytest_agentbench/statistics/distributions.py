@@ -78,7 +78,7 @@ def coin_tail(most: int, n: int) -> float:
     for heads in range(min(most, n) + 1):
         total += ways
         ways = ways * (n - heads) // (heads + 1)
-    return total / 2**n
+    return total / (1 << n)
 
 
 def coin_quantile(share: float, n: int) -> int:

@@ -1,0 +1,183 @@
+"""What a session of one case costs: `python benchmarks/startup.py [--json PATH] [--rounds N]`.
+
+CPU (user and system, of the session and the processes that it waits for) against plain pytest with one test, the median
+of 7 processes that alternate; how many of our modules the session imports; and in how many of our files functions run,
+which is what somebody has to read who follows one case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+MOST_TIMES, MOST_MODULES, MOST_FILES = 2.0, 150, 70
+ROUNDS = 7
+CASES = Path(__file__).parents[1] / "cases"
+OPTIONS = ("-q", "-p", "no:cacheprovider")
+OURS = (*OPTIONS, "-p", "agentbench", "--agentbench-output=outputs", "--agentbench-no-reuse")
+ENVIRONMENT = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""Without the other plugins that happen to be installed: some take longer to import than pytest."""
+
+TEST = "def test_sum():\n    assert 1 + 1 == 2\n"
+AGENT = """import pytest
+
+@pytest.fixture(scope="session")
+def agentbench_runner():
+    return lambda case: "2"
+"""
+CASE = """schema_version: 1
+case_id: sum
+title: A sum
+runner:
+  type: llm_probe
+input:
+  messages:
+    - role: user
+      content: What is 1 + 1?
+deterministic_checks:
+  - check_id: answer
+    declarative:
+      kind: regex_match
+      pattern: ^2$
+"""
+
+COUNTED = """
+import inspect, json, sys, threading, pytest
+
+called = set()
+
+def note(frame, event, argument):
+    if event == "call":
+        called.add(frame.f_code)
+
+threading.setprofile(note)
+sys.setprofile(note)
+status = pytest.main(sys.argv[2:])
+sys.setprofile(None)
+import pytest_agentbench
+home = pytest_agentbench.__path__[0]
+modules = [name for name in sys.modules if name.split(".")[0] == "pytest_agentbench"]
+# Bodies of modules and classes have no locals of their own and run at import: they are not what a case runs through
+files = {code.co_filename[len(home) + 1:] for code in called if code.co_filename.startswith(home + "/")
+         and code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")}
+with open(sys.argv[1], "w") as file:
+    json.dump({"status": int(status), "modules": sorted(modules), "files": sorted(files)}, file)
+"""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a session costs: seconds of CPU, `times` plain pytest's; modules and files of ours."""
+
+    name: str
+    cpu_seconds: float
+    times: float
+    modules: Sequence[str]
+    files: Sequence[str]
+
+
+def measure_cpu(command: Sequence[str], folder: Path) -> float:
+    """Return the seconds of CPU that a process takes. CalledProcessError where it fails."""
+    with open(folder / "printed.txt", "w+") as printed:
+        process = subprocess.Popen(
+            command, cwd=folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            printed.seek(0)
+            raise subprocess.CalledProcessError(process.returncode, command, printed.read())
+    return usage.ru_utime + usage.ru_stime
+
+
+def count_ours(arguments: Sequence[str], folder: Path) -> dict[str, list[str]]:
+    """Return the `modules` of ours that a session imports and the `files` of ours whose functions it runs."""
+    measure_cpu([sys.executable, "-c", COUNTED, "counted.json", *arguments], folder)
+    return json.loads((folder / "counted.json").read_text())
+
+
+def make_project(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Write the projects, and return the arguments of each session by its name: the first is plain pytest's."""
+    (folder / "plain").mkdir()
+    (folder / "plain" / "test_sum.py").write_text(TEST)
+    (folder / "one" / "sum").mkdir(parents=True)
+    (folder / "one" / "conftest.py").write_text(AGENT)
+    (folder / "one" / "sum" / "test.yaml").write_text(CASE)
+    shutil.copytree(CASES, folder / "cases")
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    return {
+        "plain pytest": (*OPTIONS, "plain"),
+        "a case of a callable": (*OURS, "one"),
+        "cases/rubric_judge": (*OURS, "--model=demo", "--agentbench-profile=standard", "cases/rubric_judge"),
+    }
+
+
+def measure_sessions(folder: Path, rounds: int) -> list[Session]:
+    """Return what each session costs."""
+    sessions = make_project(folder)
+    pytest = [sys.executable, "-m", "pytest"]
+    for arguments in sessions.values():  # writes what Python compiles
+        measure_cpu([*pytest, *arguments], folder)
+    taken: dict[str, list[float]] = {name: [] for name in sessions}
+    for _ in range(rounds):
+        for name, arguments in sessions.items():
+            taken[name].append(measure_cpu([*pytest, *arguments], folder))
+    plain = median(taken["plain pytest"])
+    found = []
+    for name, arguments in sessions.items():
+        ours = count_ours(arguments, folder) if name != "plain pytest" else {"modules": [], "files": []}
+        cpu = median(taken[name])
+        found.append(Session(name, cpu, cpu / plain, ours["modules"], ours["files"]))
+    return found
+
+
+def judge(session: Session) -> list[tuple[str, float, float]]:
+    """Return (what, how much, at most) of each promise that the session is about."""
+    if session.name == "a case of a callable":
+        return [
+            ("times plain pytest's CPU", session.times, MOST_TIMES),
+            ("modules of ours", len(session.modules), MOST_MODULES),
+        ]
+    if session.name == "cases/rubric_judge":
+        return [("files of ours whose functions run", len(session.files), MOST_FILES)]
+    return []
+
+
+def main() -> int:
+    """Print the table. The exit status is 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--json", type=Path, metavar="PATH", help="write all figures, with the names of modules and files"
+    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="processes of each session (default: %(default)s)")
+    args = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        sessions = measure_sessions(Path(folder), args.rounds)
+    print("| session | CPU | times plain pytest | modules of ours | files whose functions run |")
+    print("|---|---:|---:|---:|---:|")
+    for each in sessions:
+        counts = f"{len(each.modules)} | {len(each.files)}" if each.modules else " | "
+        print(f"| {each.name} | {each.cpu_seconds:.2f} s | {each.times:.2f} | {counts} |")
+    about = f"CPython {platform.python_version()}, {os.cpu_count()} cores, pytest {version('pytest')}"
+    print(f"\n{about}; median of {args.rounds}.")
+    promised = [(each.name, *promise) for each in sessions for promise in judge(each)]
+    for name, what, much, most in promised:
+        print(f"{'met   ' if much <= most else 'MISSED'} {name}: {much:.4g} {what}, at most {most:g}")
+    if args.json is not None:
+        args.json.write_text(json.dumps({"about": about, "sessions": [asdict(each) for each in sessions]}, indent=1))
+    return int(any(much > most for _, _, much, most in promised))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
