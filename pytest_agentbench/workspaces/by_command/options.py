@@ -19,7 +19,7 @@ from pytest_agentbench.workspaces.containers.making import (
     user_of,
 )
 from pytest_agentbench.workspaces.sandboxes.base import Mount, ResourceLimits
-from pytest_agentbench.workspaces.sandboxes.seccomp import profile_file
+from pytest_agentbench.workspaces.sandboxes.seccomp import write_seccomp_profile
 from pytest_agentbench.workspaces.workspace import WORKSPACE
 
 _KEEP = f"while :; do sleep {KEEPING}; done"
@@ -69,7 +69,7 @@ def _isolation() -> tuple[str, ...]:
 
 
 def _filter(folder: Path) -> tuple[str, ...]:
-    file = profile_file(folder)
+    file = write_seccomp_profile(folder)
     return () if file is None else ("--security-opt", f"seccomp={file}")
 
 

@@ -28,7 +28,7 @@ from pytest_agentbench.workspaces.docker.container import NO_RESOLVER, security_
 from pytest_agentbench.workspaces.docker.daemon import Daemon
 from pytest_agentbench.workspaces.docker.images import Images, build_digest
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.seccomp import profile_file
+from pytest_agentbench.workspaces.sandboxes.seccomp import write_seccomp_profile
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -104,7 +104,7 @@ def start_services(
         own = images.get(spec.image, spec.dockerfile, build_network=spec.build_network, limits=spec.limits)
         _make_volumes(daemon, own, spec.limits, project, {name for each in volumes.values() for name in each.values()})
     with tempfile.TemporaryDirectory(prefix="agentbench-compose-") as folder:
-        made = _document(file, given, volumes, spec, project, daemon.cpus, profile_file(Path(folder)))
+        made = _document(file, given, volumes, spec, project, daemon.cpus, write_seccomp_profile(Path(folder)))
         document = Path(folder, "compose.json")
         document.write_text(json.dumps(made), encoding="utf-8")
         options = ["--project-name", project.name, "--project-directory", folder, "--file", str(document)]
