@@ -104,7 +104,7 @@ def folding_list(head: str, items: Sequence[str], shown: int, rest: str) -> list
 
 
 def join_blocks(blocks: Iterable[Block], last: str, limit: int) -> str:
-    """Join the blocks, `last` at their end, in at most `limit` bytes of UTF-8. A block that does not fit is left out."""
+    """Join the blocks, `last` at their end, in at most `limit` bytes of UTF-8. What does not fit is left out."""
     room = limit - _size(last) - 1 - _NOTE
     texts, dropped = [], 0
     for block in blocks:

@@ -85,7 +85,7 @@ class BubblewrapSandbox(HostSandbox):
 
 
 class BubblewrapProgram(Program):
-    """One `bwrap` with the process namespace that it made: killing the first process in there kills them all.
+    """A `bwrap` with the process namespace that it made: killing the first process in there kills them all.
 
     Bwrap then ends too, and nobody else needs to collect what it leaves. `status` is where bwrap reports: that first
     process, and later the command's exit code.
