@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from pytest_agentbench.workspaces.sandboxes import scoped
+from pytest_agentbench.workspaces.sandboxes import landlock
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
+from pytest_agentbench.workspaces.sandboxes.landlock import has_scopes
 from pytest_agentbench.workspaces.sandboxes.launcher import SPARE_PROCESSES
-from pytest_agentbench.workspaces.sandboxes.scoped import has_scopes
 from pytest_agentbench.workspaces.sandboxes.seccomp import seccomp_filter
 
 _FIRST_PROCESS = 'exec 9>&2 2>/dev/null; (exec "$@" 2>&9 9>&-); exit $?'
@@ -125,7 +125,7 @@ def closes_abstract_sockets() -> bool:
 
 
 def _landlock_command() -> tuple[str, ...]:
-    return (sys.executable, "-I", "-S", scoped.__file__) if closes_abstract_sockets() else ()
+    return (sys.executable, "-I", "-S", landlock.__file__) if closes_abstract_sockets() else ()
 
 
 def user_files(view: SandboxView) -> tuple[bytes, bytes]:
