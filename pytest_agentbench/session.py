@@ -275,12 +275,12 @@ class SessionReport:
         return max(0, session.testscollected - len(self.rows.keys() | reported))
 
     def _gate(self, rows: Sequence[dict[str, Any]], failures: Sequence[str]) -> Gate:
-        from pytest_agentbench.reports.gate import Counts, gate
+        from pytest_agentbench.reports.gate import Counts, apply_gate
 
         idle = self.sharding is not None and self.sharding.is_empty
         fail_under = None if idle else self.settings.fail_under  # there is nothing to decide
         counts, compared = Counts.of(row["outcome"] for row in rows), self.baseline is not None
-        return gate(counts, fail_under, self.settings.min_completion, failures, compared=compared)
+        return apply_gate(counts, fail_under, self.settings.min_completion, failures, compared=compared)
 
     def _regressions(self, report: dict[str, Any]) -> list[str]:
         """Compares with the baseline where there is one: why that fails the gate, in sentences."""

@@ -22,10 +22,10 @@ from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import PythonHook
 from pytest_agentbench.workspaces.sandboxes.base import Killed, ResourceLimits
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
-from pytest_agentbench.workspaces.sandboxes.isolated import Isolated, Isolation, run_isolated
+from pytest_agentbench.workspaces.sandboxes.isolated import IsolatedResult, Isolation, run_isolated
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.template import copy_tree
-from pytest_agentbench.workspaces.workspace import TreeError, Workspace, walk
+from pytest_agentbench.workspaces.workspace import TreeError, Workspace, walk_tree
 
 HOOK_SECONDS = 30.0
 """How long one hook may run."""
@@ -41,7 +41,7 @@ _OUTPUT_BYTES = 64_000
 def require_hooks(case: Case, policy: SecurityPolicy) -> None:
     """Raise UnavailableError, with what to do, where the case has Python hooks that may run, but cannot here."""
     may_run = policy.allow_local_python_hooks and any(check.python_hook is not None for check in case.checks)
-    if may_run and (problem := _problem(policy)) is not None:
+    if may_run and (problem := _network_problem(policy)) is not None:
         raise UnavailableError(problem)
 
 
@@ -57,23 +57,23 @@ async def run_hook(hook: PythonHook, context: CheckContext, policy: SecurityPoli
             "Python hooks are off; to run this one, set security_policy.allow_local_python_hooks: true in the "
             "evaluation profile",
         )
-    if (problem := _problem(policy)) is not None:
+    if (problem := _network_problem(policy)) is not None:
         return Verdict("skipped", problem)
     try:
-        async with _without_ways_out(context) as seen:
+        async with _without_links_out(context) as seen:
             return await _run(hook, seen, policy)
     except TreeError as error:
         return Verdict("failed", f"what the run left cannot be copied for a hook: {error}")
 
 
 @asynccontextmanager
-async def _without_ways_out(context: CheckContext) -> AsyncIterator[CheckContext]:
+async def _without_links_out(context: CheckContext) -> AsyncIterator[CheckContext]:
     """Yield the context with a workspace whose links do not lead to the case's files, which a hook would take for the
     agent's: where one leads elsewhere, or may, a copy without it. Raises TreeError where there is too much to copy.
     """
     unseen: list[str] = []
     if context.workspace is None or not (
-        await context.in_thread(partial(_ways_out, context.workspace, unseen)) or unseen
+        await context.in_thread(partial(_links_out, context.workspace, unseen)) or unseen
     ):
         yield context
         return
@@ -86,26 +86,28 @@ async def _without_ways_out(context: CheckContext) -> AsyncIterator[CheckContext
         await asyncio.to_thread(workspaces.close)
 
 
-def _ways_out(workspace: Workspace, unseen: list[str]) -> list[str]:
+def _links_out(workspace: Workspace, unseen: list[str]) -> list[str]:
     """Return the links in it that lead elsewhere; folders that this user may not list are added to `unseen`."""
     root = os.path.realpath(workspace.path)
-    links = [f"{root}/{found.path}" for found in walk(root, unseen) if found.kind == "link"]
+    links = [f"{root}/{found.path}" for found in walk_tree(root, unseen) if found.kind == "link"]
     return [link for link in links if not f"{os.path.realpath(link)}/".startswith(f"{root}/")]
 
 
 def _copy_without(workspace: Workspace, copy: Workspace) -> None:
+    # Links are copied as links, relative ones may lead elsewhere from here: they are looked at once more in the copy.
     copy_tree(workspace.path, copy)
-    for link in _ways_out(workspace, []):
+    for link in _links_out(workspace, []):
         copy.remove(os.path.relpath(link, os.path.realpath(workspace.path)))
 
 
 async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) -> Verdict:
     isolation = Isolation(
-        readable=tuple(path for path in dict.fromkeys(_readable(hook, context)) if path.exists()),
+        readable=tuple(path for path in dict.fromkeys(_readable_paths(hook, context)) if path.exists()),
         network=policy.network_access == "allow",
         kind="local" if bubblewrap_problem() is not None else "bubblewrap",
         limits=HOOK_LIMITS,
     )
+    # Only the driver is given it: a hook's code, or what that starts, could write a verdict and leave with status 0.
     key = secrets.token_hex(32)
     done = await run_isolated(
         [sys.executable, "-I", "-B", str(_DRIVER)],
@@ -117,7 +119,7 @@ async def _run(hook: PythonHook, context: CheckContext, policy: SecurityPolicy) 
     return _verdict(done, key)
 
 
-def _problem(policy: SecurityPolicy) -> str | None:
+def _network_problem(policy: SecurityPolicy) -> str | None:
     """Return why hooks cannot be kept from the network here, and what to do; None where they can, or need not be."""
     if policy.network_access == "allow" or (problem := bubblewrap_problem()) is None:
         return None
@@ -127,7 +129,7 @@ def _problem(policy: SecurityPolicy) -> str | None:
     )
 
 
-def _readable(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
+def _readable_paths(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
     """Yield what a hook sees beside the system's folders and Python: its case, its own code, the workspace, this
     package."""
     yield _PACKAGE
@@ -135,12 +137,12 @@ def _readable(hook: PythonHook, context: CheckContext) -> Iterator[Path]:
     if hook.path is not None:
         yield _file(hook, context).parent
     elif hook.import_path is not None:
-        yield from _package(hook.import_path)
+        yield from _package_folder(hook.import_path)
     if context.workspace is not None:
         yield context.workspace.path
 
 
-def _package(import_path: str) -> Iterator[Path]:
+def _package_folder(import_path: str) -> Iterator[Path]:
     """Yield where the top-level package or module of an import path lies, as this process finds it."""
     try:
         found = importlib.util.find_spec(import_path.partition(".")[0])
@@ -162,7 +164,7 @@ def _request(hook: PythonHook, context: CheckContext, key: str) -> bytes:
     described = hook.model_dump()
     if hook.path is not None:
         described["path"] = str(_file(hook, context))
-    folders = [] if hook.import_path is None else [str(path.parent) for path in _package(hook.import_path)]
+    folders = [] if hook.import_path is None else [str(path.parent) for path in _package_folder(hook.import_path)]
     request = {
         "key": key,
         "hook": described,
@@ -174,9 +176,9 @@ def _request(hook: PythonHook, context: CheckContext, key: str) -> bytes:
     return json.dumps(request).encode("ascii")
 
 
-def _verdict(done: Isolated, key: str) -> Verdict:
+def _verdict(done: IsolatedResult, key: str) -> Verdict:
     printed = {"printed": excerpt(done.ended.output)} if done.ended.output.strip() else {}
-    reply, problem = _reply(done, key)
+    reply, problem = _read_reply(done, key)
     if reply is None:
         return Verdict("error", f"the hook {problem}", outputs=printed)
     if "error" in reply:
@@ -186,7 +188,7 @@ def _verdict(done: Isolated, key: str) -> Verdict:
     return Verdict(found.outcome, found.message, outputs={**reply.get("outputs", {}), **metadata, **printed})
 
 
-def _reply(done: Isolated, key: str) -> tuple[dict[str, Any] | None, str]:
+def _read_reply(done: IsolatedResult, key: str) -> tuple[dict[str, Any] | None, str]:
     """Return what the driver reported, or what is wrong with it: it counts only where it is one, and the driver ended
     well."""
     if done.ended.killed is not None:
@@ -196,6 +198,7 @@ def _reply(done: Isolated, key: str) -> tuple[dict[str, Any] | None, str]:
     if done.result is None:
         return None, "gave a verdict that is too long"
     try:
+        # Two documents one after the other are no JSON: both sides of a fork have written.
         reply = json.loads(done.result)
     except ValueError:
         return None, "gave more than one verdict: it was copied by a fork, or it wrote where the verdict is reported"

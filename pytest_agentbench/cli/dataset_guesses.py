@@ -107,20 +107,20 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
     columns, count = columns_of(rows), len(rows)
     exchange = first_exchange(columns, count)
     choices = find_choices(columns, count)
-    question = _question(columns, count, exchange, choices)
+    question = _guess_question(columns, count, exchange, choices)
     if question is None:
         return None
     if exchange is not None and question.field != exchange.question:
         exchange = None
-    answer = _answer(columns, count, {question.field}, exchange)
-    answer, chosen = _chosen(columns, answer, choices, {question.field})
+    answer = _guess_answer(columns, count, {question.field}, exchange)
+    answer, chosen = _guess_choice(columns, answer, choices, {question.field})
     taken = {question.field, *([answer.field] if answer is not None else []), *(choices.fields if choices else ())}
-    split = _split(columns, taken)
+    split = _guess_split(columns, taken)
     taken |= {split.field} if split is not None else set()
-    tags = _tags(columns, taken)
-    identifier = _id(columns, count, taken)
+    tags = _guess_tags(columns, taken)
+    identifier = _guess_id(columns, count, taken)
     taken |= {found.field for found in (identifier, tags) if found is not None}
-    context = exchange.system if exchange is not None else _told(columns, count, CONTEXT, taken)
+    context = exchange.system if exchange is not None else _guess_context(columns, count, CONTEXT, taken)
     instructed = plain(last(question.field)) == "instruction"
     return DatasetGuess(
         question=question,
@@ -130,15 +130,15 @@ def guess_dataset(rows: Sequence[Mapping[str, Any]]) -> DatasetGuess | None:
         split=split,
         splits=_splits(columns[split.field]) if split is not None else (),
         context=context,
-        input=_told(columns, count, ("input",), taken) if instructed else None,
-        unshown=_unshown(columns, count, taken) if context is None else None,
+        input=_guess_context(columns, count, ("input",), taken) if instructed else None,
+        unshown=_guess_nested_context(columns, count, taken) if context is None else None,
         choices=choices,
-        tags_from=_groups(columns, taken | below(columns, (*CHOICES, *ANSWER))),
+        tags_from=_guess_groups(columns, taken | below(columns, (*CHOICES, *ANSWER))),
         answers_are="choice" if chosen else _answer_kind(columns[answer.field]) if answer is not None else "short",
     )
 
 
-def _question(
+def _guess_question(
     columns: Mapping[str, Values], count: int, exchange: Exchange | None, choices: Choices | None
 ) -> Found | None:
     def asks(values: Values) -> bool:
@@ -150,7 +150,7 @@ def _question(
         goes_on = "the conversation goes on, only its first question is asked"
         return Found(exchange.question, goes_on if exchange.goes_on else None)
     if own is not None:
-        return Found(own, _gaps(columns[own], count))
+        return Found(own, _count_gaps(columns[own], count))
     texts = [
         path
         for path, values in columns.items()
@@ -163,7 +163,9 @@ def _question(
     return None if longest is None else Found(longest, "no field has a usual name; this one has the longest texts")
 
 
-def _answer(columns: Mapping[str, Values], count: int, taken: set[str], exchange: Exchange | None) -> Found | None:
+def _guess_answer(
+    columns: Mapping[str, Values], count: int, taken: set[str], exchange: Exchange | None
+) -> Found | None:
     def answers(values: Values) -> bool:
         return sum(isinstance(value, str | int | float) for value in values.values()) > len(values) / 2
 
@@ -173,10 +175,10 @@ def _answer(columns: Mapping[str, Values], count: int, taken: set[str], exchange
     parent = columns.get(own.rpartition(".")[0], {})
     if any(isinstance(value, list) and len(value) > 1 for value in parent.values()):
         return Found(own, "some rows have several right answers, only the first one counts")
-    return Found(own, _gaps(columns[own], count))
+    return Found(own, _count_gaps(columns[own], count))
 
 
-def _chosen(
+def _guess_choice(
     columns: Mapping[str, Values], answer: Found | None, choices: Choices | None, taken: Collection[str]
 ) -> tuple[Found | None, bool]:
     """Return the field that says which choice is right, and whether there is one; a letter for lettered choices."""
@@ -189,12 +191,12 @@ def _chosen(
     return (answer if doubt is None else Found(answer.field, doubt)), True
 
 
-def _gaps(values: Values, count: int) -> str | None:
+def _count_gaps(values: Values, count: int) -> str | None:
     filled = sum(not isinstance(value, str) or bool(value.strip()) for value in values.values())
     return None if filled == count else f"{count - filled} of {count} rows have none"
 
 
-def _id(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> Found | None:
+def _guess_id(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> Found | None:
     def identifies(values: Values) -> bool:
         scalars = all(isinstance(value, str | int) and value != "" for value in values.values())
         return scalars and len(set(map(str, values.values()))) == count
@@ -205,7 +207,7 @@ def _id(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> Fo
     return None if own is None else Found(own)
 
 
-def _tags(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
+def _guess_tags(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
     def tags(values: Values) -> bool:
         return all(
             isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
@@ -216,7 +218,7 @@ def _tags(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None
     return None if own is None else Found(own)
 
 
-def _split(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
+def _guess_split(columns: Mapping[str, Values], taken: Collection[str]) -> Found | None:
     def splits(values: Values) -> bool:
         return all(isinstance(value, str) and value.casefold() in _SPLITS for value in values.values())
 
@@ -228,7 +230,9 @@ def _splits(values: Values) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(values.values()), key=lambda split: _SPLITS[split.casefold()]))
 
 
-def _told(columns: Mapping[str, Values], count: int, names: Sequence[str], taken: Collection[str]) -> str | None:
+def _guess_context(
+    columns: Mapping[str, Values], count: int, names: Sequence[str], taken: Collection[str]
+) -> str | None:
     """Return a text that each row has beside its question."""
 
     def tells(values: Values) -> bool:
@@ -237,7 +241,7 @@ def _told(columns: Mapping[str, Values], count: int, names: Sequence[str], taken
     return named(columns, names, tells, taken, inner=False)
 
 
-def _unshown(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> str | None:
+def _guess_nested_context(columns: Mapping[str, Values], count: int, taken: Collection[str]) -> str | None:
     """Return a context of lists or objects, which no prompt shows well."""
 
     def nested(values: Values) -> bool:
@@ -246,7 +250,7 @@ def _unshown(columns: Mapping[str, Values], count: int, taken: Collection[str]) 
     return named(columns, CONTEXT, nested, taken, inner=False)
 
 
-def _groups(columns: Mapping[str, Values], taken: Collection[str]) -> tuple[str, ...]:
+def _guess_groups(columns: Mapping[str, Values], taken: Collection[str]) -> tuple[str, ...]:
     """Return fields with 2 to 20 short values, no more than half as many as rows; known names first, 4 at most."""
     found = []
     for path, values in columns.items():
@@ -318,9 +322,9 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def describe(guess: DatasetGuess, file: str, rows: int) -> str:
+def descriptor_text(guess: DatasetGuess, file: str, rows: int) -> str:
     """Return the text of the descriptor of the data file `file`, guessed from its first `rows` rows."""
-    parts = [f"# Guessed from the first {rows} rows of {shown(file)}: read it, and change what is wrong.\n"]
+    parts = [f"# Guessed from the first {rows} rows of {escape_name(file)}: read it, and change what is wrong.\n"]
     for key, value, comments in _blocks(guess, file):
         parts += [f"# {comment}\n" for comment in comments]
         parts.append(to_yaml({key: value}))
@@ -334,7 +338,7 @@ def to_yaml(value: object) -> str:
     return text
 
 
-def shown(name: str) -> str:
+def escape_name(name: str) -> str:
     """Return a name from the data fit for one line of text: others' line breaks and control characters are escaped."""
     return name if name.isprintable() else repr(name)[1:-1]
 
@@ -369,7 +373,7 @@ def _blocks(guess: DatasetGuess, file: str) -> Iterator[Block]:
     if guess.tags_from:
         yield "tags_from", list(guess.tags_from), ["for -k and -m, and as groups in the report"]
     if guess.split is not None and len(guess.splits) > 1:
-        yield "split", guess.splits[0], [f"seen: {', '.join(map(shown, guess.splits))}"]
+        yield "split", guess.splits[0], [f"seen: {', '.join(map(escape_name, guess.splits))}"]
 
 
 def _prompt(guess: DatasetGuess) -> str | None:
@@ -406,11 +410,11 @@ def _suggestions(guess: DatasetGuess) -> Iterator[str]:
     if guess.answer is None:
         yield "No field looks like the right answer: name it in fields.answer, or let a judge decide."
     if guess.unshown is not None:
-        name = shown(guess.unshown)
+        name = escape_name(guess.unshown)
         yield f"The agent is not shown {name}, which is no text; {{{{ {name} }}}} in a prompt shows it as JSON."
     if guess.split is None:
         return
     if len(guess.splits) == 1:
-        yield f"Only the split {shown(guess.splits[0])} was seen; to run one only: split: <name>"
+        yield f"Only the split {escape_name(guess.splits[0])} was seen; to run one only: split: <name>"
     elif guess.splits[-1].casefold().startswith("train"):
-        yield f"Solved examples before each question: few_shot: {{split: {shown(guess.splits[-1])}, count: 5}}"
+        yield f"Solved examples before each question: few_shot: {{split: {escape_name(guess.splits[-1])}, count: 5}}"

@@ -189,10 +189,10 @@ def run(args: argparse.Namespace) -> int:
     """Prints what it finds. Values of keys are never shown."""
     import asyncio
 
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.store.redaction import Redactor
 
-    (path,) = existing([args.path])
+    (path,) = require_existing([args.path])
     findings = asyncio.run(examine(path, args.profile, args.output, _announce if args.live else None))
     lacking = [finding for finding in findings if finding.lacking]
     if args.json:

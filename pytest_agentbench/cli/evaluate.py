@@ -36,10 +36,10 @@ def scorecard(
     `items` are those that count, `judged` those of them that have a score.
     """
     scores = [[result.score] for result in results if result.score is not None]
-    verdicts = [_passed(result, spec.threshold) for result in results]
+    verdicts = [_row_passed(result, spec.threshold) for result in results]
     judged = [passed for passed in verdicts if passed is not None]
     entries = [
-        _entry(item, result, passed)
+        _breakdown_entry(item, result, passed)
         for item, result, passed in zip(items, results, verdicts, strict=True)
         if not (result.missing and result.score is None)
     ]
@@ -84,7 +84,7 @@ def _print_table(card: dict[str, Any]) -> None:
     if not console.is_terminal:
         console = Console(width=_ANY_WIDTH)
     room = console.width - min(max(map(len, names)), _NARROWEST_NAME) - len("  ")
-    columns = _fitting(_columns(groups, with_rate=card["pass_rate"] is not None), room)
+    columns = _drop_columns(_columns(groups, with_rate=card["pass_rate"] is not None), room)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", overflow="fold")
     for column in columns:
@@ -94,13 +94,13 @@ def _print_table(card: dict[str, Any]) -> None:
     console.print(table)
 
 
-def first_few(texts: Sequence[str]) -> str:
+def list_first(texts: Sequence[str]) -> str:
     """Return the first ten, and how many more there are."""
     more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
     return printable(", ".join(texts[:_SHOWN])) + more
 
 
-def _passed(result: EvaluationResult, threshold: float | None) -> bool | None:
+def _row_passed(result: EvaluationResult, threshold: float | None) -> bool | None:
     """Return whether a row passed: its own evaluator has the last word; what has no score did neither."""
     if result.score is None or threshold is None:
         return None
@@ -108,7 +108,7 @@ def _passed(result: EvaluationResult, threshold: float | None) -> bool | None:
     return bool(own) if own is not None else result.score >= threshold
 
 
-def _entry(item: BenchmarkItem, result: EvaluationResult, passed: bool | None) -> Entry:
+def _breakdown_entry(item: BenchmarkItem, result: EvaluationResult, passed: bool | None) -> Entry:
     metadata = item.metadata or {}
     tags = metadata.get("tags")
     tags = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else ()
@@ -152,7 +152,7 @@ def _columns(groups: Sequence[dict[str, Any]], *, with_rate: bool) -> list[_Colu
     return columns
 
 
-def _fitting(columns: list[_Column], room: int) -> list[_Column]:
+def _drop_columns(columns: list[_Column], room: int) -> list[_Column]:
     while sum(column.width for column in columns) > room and len(columns) > 1:
         columns.remove(max(columns, key=lambda column: column.rank))
     return columns
@@ -182,11 +182,11 @@ def _interval(ends: Sequence[float] | None, scale: float = 1, digits: int = 3) -
 def _problems(card: dict[str, Any]) -> list[str]:
     lines = []
     if card["missing_ids"]:
-        lines.append(f"missing: {first_few(card['missing_ids'])}")
+        lines.append(f"missing: {list_first(card['missing_ids'])}")
     alike: dict[str, list[str]] = defaultdict(list)
     for each in card["failed"]:
         alike[each["error"]].append(each["item_id"])
-    lines += [f"failed: {first_few(ids)}: {printable(error)}" for error, ids in [*alike.items()][:_SHOWN]]
+    lines += [f"failed: {list_first(ids)}: {printable(error)}" for error, ids in [*alike.items()][:_SHOWN]]
     if len(alike) > _SHOWN:
         lines.append(f"failed: {sum(map(len, [*alike.values()][_SHOWN:])):,} more, with other errors")
     if "saved" in card:
@@ -265,9 +265,9 @@ def run(args: argparse.Namespace) -> int:
             print(error, file=sys.stderr)
         if args.model and not any(_asks_model(benchmark, spec) for spec in specs):
             print("agentbench evaluate: warning: --model: no metric here asks a model", file=sys.stderr)
-        cards = [_evaluated(benchmark, spec, predictions, args, alone=len(specs) == 1) for spec in specs]
+        cards = [_evaluate_metric(benchmark, spec, predictions, args, alone=len(specs) == 1) for spec in specs]
     if unmatched := benchmark.unmatched_ids:
-        found = f"{args.predictions}: warning: found ids that no item has: {first_few(unmatched)}"
+        found = f"{args.predictions}: warning: found ids that no item has: {list_first(unmatched)}"
         print(found, file=sys.stderr)
     below = [card for card in cards if _is_below(card, args.fail_under)]
     if args.json:
@@ -280,7 +280,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if benchmark.load_errors or incomplete or below or unsaved else 0
 
 
-def _evaluated(
+def _evaluate_metric(
     benchmark: Benchmark, spec: MetricSpec, predictions: Any, args: argparse.Namespace, *, alone: bool
 ) -> dict[str, Any]:
     """Return the scorecard of one metric, after saving its results where that is asked for."""
@@ -317,17 +317,17 @@ def _print(cards: list[dict[str, Any]], below: list[dict[str, Any]], args: argpa
         print_scorecard(card, counted=args.missing == "zero")
     for card in below:
         what = "mean score" if card["threshold"] is None else "pass rate"
-        value = _gated(card)
+        value = _gated_rate(card)
         found = "unknown" if value is None else f"{value:.4g}"
         print(f"FAILED: {card['metric']}: the {what} is {found}, --fail-under asks for {args.fail_under:g}")
 
 
 def _is_below(card: dict[str, Any], fail_under: float | None) -> bool:
-    value = _gated(card)
+    value = _gated_rate(card)
     return fail_under is not None and (value is None or value < fail_under)
 
 
-def _gated(card: dict[str, Any]) -> float | None:
+def _gated_rate(card: dict[str, Any]) -> float | None:
     """Return the rate that --fail-under looks at."""
     value: float | None = card["average_score"] if card["threshold"] is None else card["pass_rate"]
     return value

@@ -52,9 +52,9 @@ GitHub reads the workflows of a repository's own folder: move .github there, and
 
 
 def begin_project(folder: Path) -> None:
-    """Write the files and prints what to do next. Raises ConfigError where one of them is there already."""
-    texts = _texts(folder)
-    _refuse(folder, texts)
+    """Write the files and print what to do next. Raises ConfigError where one of them is there already."""
+    texts = _project_files(folder)
+    _refuse_existing(folder, texts)
     try:
         for name, text in texts.items():
             path = folder / name
@@ -78,7 +78,7 @@ def _below_repository(folder: Path) -> Path | None:
     return None if above == here else here.relative_to(above)
 
 
-def _refuse(folder: Path, names: Iterable[str]) -> None:
+def _refuse_existing(folder: Path, names: Iterable[str]) -> None:
     """Raise ConfigError where something would be overwritten."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(
@@ -91,7 +91,7 @@ def _refuse(folder: Path, names: Iterable[str]) -> None:
         raise ConfigError(f"{folder}: found {found}, and nothing is overwritten; name a new folder")
 
 
-def _texts(folder: Path) -> dict[str, str]:
+def _project_files(folder: Path) -> dict[str, str]:
     """Return every file of the project, by its place in it."""
     texts = {name: (_TEMPLATES / source).read_text(encoding="utf-8") for name, source in _FILES.items()}
     project = texts["pyproject.toml"].replace("{name}", _project_name(folder))
@@ -148,7 +148,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Begin what is asked for and prints what it says; without anything, prints the help."""
+    """Begin what is asked for and print what it says; without anything, print the help."""
     if args.what is None:
         args.show_help()
     elif args.what == DATASET:
@@ -164,17 +164,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _begin_dataset(given: Path, to: Path | None) -> None:
-    from pytest_agentbench.cli.dataset_guesses import describe
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.dataset_guesses import descriptor_text
+    from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.cli.schema import schema_line
     from pytest_agentbench.errors import ConfigError
 
-    (file,) = existing([given])
+    (file,) = require_existing([given])
     rows = _first_rows(file)
-    guess = _guess(file, rows)
+    guess = _guess_rows(file, rows)
     output = _output(file, to)
     _refuse_second(file)
-    text = schema_line("dataset", output) + describe(guess, os.path.relpath(file, output.parent), len(rows))
+    text = schema_line("dataset", output) + descriptor_text(guess, os.path.relpath(file, output.parent), len(rows))
     try:
         with output.open("x", encoding="utf-8") as target:
             target.write(text)
@@ -205,7 +205,7 @@ def _first_rows(file: Path) -> list[dict[str, Any]]:
     )
 
 
-def _guess(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
+def _guess_rows(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
     """Raise ConfigError where nothing could be a question, or the rows stand below a key."""
     from pytest_agentbench.cli.dataset_guesses import guess_dataset
     from pytest_agentbench.errors import ConfigError
@@ -227,11 +227,11 @@ def _guess(file: Path, rows: list[dict[str, Any]]) -> DatasetGuess:
 
 def _refuse_second(file: Path) -> None:
     """Raise ConfigError where a descriptor lists the file already: with two, none would hold."""
-    from pytest_agentbench.cli.places import root_around
+    from pytest_agentbench.cli.places import enclosing_root
     from pytest_agentbench.errors import ConfigError
     from pytest_agentbench.sources.dataset import open_dataset
 
-    described = open_dataset(file, root_around(file)).recipe
+    described = open_dataset(file, enclosing_root(file)).recipe
     if described is not None:
         raise ConfigError(f"{file}: {described.path} describes it already; edit that, or take the file out of it")
 
@@ -255,20 +255,20 @@ def _output(file: Path, given: Path | None) -> Path:
 
 
 def _print_guess(guess: DatasetGuess, output: Path, rows: int) -> None:
-    from pytest_agentbench.cli.dataset_guesses import metric_of, shown
+    from pytest_agentbench.cli.dataset_guesses import escape_name, metric_of
 
     path = shlex.quote(os.path.relpath(output))
     print(f"{path} written, from {'the first ' if rows == ROWS else ''}{rows} row{'' if rows == 1 else 's'}:")
     for name, found in guess.parts.items():
-        print(f"  {name:<10} {shown(found.field)}{f' (not sure: {found.doubt})' if found.doubt else ''}")
+        print(f"  {name:<10} {escape_name(found.field)}{f' (not sure: {found.doubt})' if found.doubt else ''}")
     if guess.answer is None:
         print("  answer     none found: name it in fields.answer, or let a judge decide")
     if guess.choices is not None:
-        print(f"  choices    {shown(guess.choices.field)}")
+        print(f"  choices    {escape_name(guess.choices.field)}")
     if guess.unshown is not None:
-        print(f"  not shown  {shown(guess.unshown)}: it is no text")
+        print(f"  not shown  {escape_name(guess.unshown)}: it is no text")
     if guess.tags_from:
-        print(f"  tags from  {', '.join(map(shown, guess.tags_from))}")
+        print(f"  tags from  {', '.join(map(escape_name, guess.tags_from))}")
     if (metric := metric_of(guess)) is not None:
         print(f"  metric     {metric['name']} >= {metric['threshold']:g}")
     print(f"read it, then:\n  agentbench validate {path}\n  pytest {path} --model <id>")

@@ -31,10 +31,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the cases; problems go to stderr and make the exit status 1."""
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
 
     problems: list[str] = []
-    rows = (_row(case) for case in cases_below(existing(args.paths), problems))
+    rows = (_row(case) for case in cases_below(require_existing(args.paths), problems))
     if args.json:
         print(json.dumps(list(rows), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():

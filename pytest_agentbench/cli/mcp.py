@@ -15,7 +15,7 @@ from pytest_agentbench.cli.commands import Command, Parts, add_commands, find_co
 from pytest_agentbench.cli.output import printable
 
 if TYPE_CHECKING:
-    from pytest_agentbench.cli.servers import Asked, DeclaredServers
+    from pytest_agentbench.cli.servers import DeclaredServers, ListedServer
     from pytest_agentbench.tools.mcp.servers import Listing, ServerTool
 
 
@@ -51,12 +51,12 @@ def print_tools(args: argparse.Namespace) -> int:
     """Print what the servers offer. Values of keys are never shown."""
     import asyncio
 
-    from pytest_agentbench.cli.servers import declared_servers, is_servers_file, redactor_of, servers_of_file
+    from pytest_agentbench.cli.servers import declared_servers, is_servers_file, make_redactor, read_servers
 
     whole = is_servers_file(args.server)
-    declared = servers_of_file(Path(args.server), args.profile) if whole else declared_servers(args.profile)
+    declared = read_servers(Path(args.server), args.profile) if whole else declared_servers(args.profile)
     asked = asyncio.run(_list_tools(declared, None if whole else args.server, args.output, args.refresh))
-    redactor = redactor_of(declared.servers.values())
+    redactor = make_redactor(declared.servers.values())
     if args.json:
         print(json.dumps(redactor.value([_document(each) for each in asked]), indent=2, ensure_ascii=False))
     else:
@@ -66,48 +66,48 @@ def print_tools(args: argparse.Namespace) -> int:
     return 1 if any(each.problem is not None for each in asked) else 0
 
 
-async def _list_tools(declared: DeclaredServers, name: str | None, output: Path, refresh: bool) -> list[Asked]:
+async def _list_tools(declared: DeclaredServers, name: str | None, output: Path, refresh: bool) -> list[ListedServer]:
     """Return the server of that name; all of them where it is None."""
-    from pytest_agentbench.cli.servers import started_servers
+    from pytest_agentbench.cli.servers import start_servers
 
-    async with started_servers(declared, output) as servers:
+    async with start_servers(declared, output) as servers:
         return await servers.ask_all() if name is None else [await servers.ask(name, refresh=refresh)]
 
 
-def _state(asked: Asked) -> Iterator[str]:
+def _state(asked: ListedServer) -> Iterator[str]:
     if asked.listing is None:
         yield from _failed(asked)
     else:
-        yield printable(f"ok      {asked.name}: {_counted(asked.listing)}, {asked.seconds:.1f} s")
+        yield printable(f"ok      {asked.name}: {_count_tools(asked.listing)}, {asked.seconds:.1f} s")
 
 
-def _failed(asked: Asked) -> Iterator[str]:
+def _failed(asked: ListedServer) -> Iterator[str]:
     said, *more = (asked.problem or "").splitlines()
     yield printable(f"FAILED  {asked.name}: {said}")
     yield from (printable(f"        {line}") for line in more)
 
 
-def _lines(asked: Asked, schemas: bool) -> Iterator[str]:
+def _lines(asked: ListedServer, schemas: bool) -> Iterator[str]:
     if asked.listing is None:
         yield from _failed(asked)
         return
     about = f"{asked.listing.server_name} {asked.listing.server_version}".strip()
     how = "known from before; --refresh asks again" if asked.seconds is None else f"{asked.seconds:.1f} s"
-    yield printable(f"{asked.name}: {_counted(asked.listing)} of {about or 'a server without a name'} ({how})")
+    yield printable(f"{asked.name}: {_count_tools(asked.listing)} of {about or 'a server without a name'} ({how})")
     for tool in asked.listing.tools:
         yield printable(f"  {tool.name}({', '.join(_parameters(tool))})")
         if description := " ".join(tool.description.split()):
-            yield printable(f"      {description if schemas else _shortened(description)}")
+            yield printable(f"      {description if schemas else _shorten_text(description)}")
         if schemas:
             for line in json.dumps(tool.input_schema, indent=2, ensure_ascii=False).splitlines():
                 yield "      " + printable(line)
 
 
-def _counted(listing: Listing) -> str:
+def _count_tools(listing: Listing) -> str:
     return f"{len(listing.tools)} tool{'' if len(listing.tools) == 1 else 's'}"
 
 
-def _shortened(text: str, width: int = 100) -> str:
+def _shorten_text(text: str, width: int = 100) -> str:
     return text if len(text) <= width else text[: width - 3].rstrip() + "..."
 
 
@@ -118,7 +118,7 @@ def _parameters(tool: ServerTool) -> Iterator[str]:
         yield name if isinstance(required, list) and name in required else f"[{name}]"
 
 
-def _document(asked: Asked) -> dict[str, Any]:
+def _document(asked: ListedServer) -> dict[str, Any]:
     tools = asked.listing.tools if asked.listing is not None else ()
     return {
         "server": asked.name,
@@ -133,7 +133,7 @@ _USAGE = "expected SERVER TOOL or SERVER:TOOL, and then a JSON object with the a
 
 
 @dataclass(frozen=True, slots=True)
-class _Called:
+class _CallResult:
     """Result of a call: `text` as an agent would read it. `fit` says how its arguments fit the tool's schema."""
 
     text: str
@@ -165,13 +165,13 @@ def call_tool(args: argparse.Namespace) -> int:
     """Print what the tool answers. Values of keys are never shown."""
     import asyncio
 
-    from pytest_agentbench.cli.servers import declared_servers, redactor_of
+    from pytest_agentbench.cli.servers import declared_servers, make_redactor
     from pytest_agentbench.terminal_text import visible
 
     server, tool, arguments = _read_call(args.words)
     declared = declared_servers(args.profile)
     called = asyncio.run(_call(declared, server, tool, arguments, args.output))
-    shown = redactor_of(declared.servers.values()).text
+    shown = make_redactor(declared.servers.values()).text
     print(visible(shown(called.text)))
     failed = "the call failed; " if called.is_error else ""
     print(shown(f"{failed}{called.fit}; {1000 * called.seconds:.0f} ms"), file=sys.stderr)
@@ -198,11 +198,13 @@ def _read_call(words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     return server, tool, arguments
 
 
-async def _call(declared: DeclaredServers, server: str, name: str, arguments: dict[str, Any], output: Path) -> _Called:
-    from pytest_agentbench.cli.servers import started_servers
+async def _call(
+    declared: DeclaredServers, server: str, name: str, arguments: dict[str, Any], output: Path
+) -> _CallResult:
+    from pytest_agentbench.cli.servers import start_servers
     from pytest_agentbench.errors import McpCallError
 
-    async with started_servers(declared, output) as servers:
+    async with start_servers(declared, output) as servers:
         connection = servers.connect(server)
         tool = _tool(await connection.listing(), server, name)
         begun = time.perf_counter()
@@ -211,7 +213,7 @@ async def _call(declared: DeclaredServers, server: str, name: str, arguments: di
             text, is_error = result.text, result.is_error
         except McpCallError as error:
             text, is_error = str(error), True
-        return _Called(text, is_error, _fit(tool, arguments), time.perf_counter() - begun)
+        return _CallResult(text, is_error, _describe_fit(tool, arguments), time.perf_counter() - begun)
 
 
 def _tool(listing: Listing, server: str, name: str) -> ServerTool:
@@ -224,7 +226,7 @@ def _tool(listing: Listing, server: str, name: str) -> ServerTool:
     return tools[name]
 
 
-def _fit(tool: ServerTool, arguments: dict[str, Any]) -> str:
+def _describe_fit(tool: ServerTool, arguments: dict[str, Any]) -> str:
     from pytest_agentbench.bounded.schemas import UncheckableError, bounded_schema
 
     try:

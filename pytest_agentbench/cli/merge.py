@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, Gate, case_failures, gate
+from pytest_agentbench.reports.gate import MIN_COMPLETION, Counts, Gate, apply_gate, case_failures
 from pytest_agentbench.reports.judge_agreement import family_warnings
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import Row
@@ -106,7 +106,7 @@ def merge_reports(
     min_completion = _agreed(parts, "min_completion", min_completion)
     counts = Counts.of(row["outcome"] for row in rows)
     failures = [*case_failures(report["cases"]), *faults]
-    verdict = gate(counts, fail_under, MIN_COMPLETION if min_completion is None else min_completion, failures)
+    verdict = apply_gate(counts, fail_under, MIN_COMPLETION if min_completion is None else min_completion, failures)
     report["session"].update(
         _facts(parts),
         exit_status=_exit_status(parts, verdict, bool(lost) and not partial),

@@ -24,7 +24,7 @@ _CONFIGURATIONS = {
 _PROJECT = ("pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", ".git")
 
 
-def existing(paths: Iterable[Path]) -> list[Path]:
+def require_existing(paths: Iterable[Path]) -> list[Path]:
     """Return the paths, absolute.
 
     :raises ConfigError: one does not exist, or lies where this user may not look.
@@ -40,7 +40,7 @@ def existing(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def project_of(path: Path) -> Path:
+def project_folder(path: Path) -> Path:
     """Return the folder up to which a config root is looked for: the project's, else the path's own."""
     start = path if path.is_dir() else path.parent
     for folder in (start, *start.parents):
@@ -55,7 +55,7 @@ def session_roots(paths: Sequence[Path]) -> SessionRoots:
     """
     from pytest_agentbench.sources.discovery import has_cases
 
-    project = project_of(paths[0])
+    project = project_folder(paths[0])
     ini = _pytest_ini(project)
     configs = [project / text for text in ini.get("agentbench_configs", [])]
     trust = decide_trust(project, [project / text for text in ini.get("agentbench_trust", [])])
@@ -96,7 +96,7 @@ def _pytest_ini(project: Path) -> dict[str, list[str]]:
     return found
 
 
-def root_around(path: Path) -> ConfigRoot:
+def enclosing_root(path: Path) -> ConfigRoot:
     """Return the config root of a file, or of what lies in a folder, that alone is given."""
     path = path.absolute()
     return session_roots([path]).around(path)

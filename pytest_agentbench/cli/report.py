@@ -63,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
         return 2
     path, report = stored_report(args.source)
     if args.human is not None:
-        from pytest_agentbench.reports.human_agreement import human_results, read_labels
+        from pytest_agentbench.reports.human_agreement import measure_agreement, read_labels
 
-        report["human"] = human_results(report, read_labels(args.human), str(args.human))
+        report["human"] = measure_agreement(report, read_labels(args.human), str(args.human))
     for name, write in _writers(report, args.source, args.runs or _runs(args.source)).items():
         if (target := getattr(args, name)) is not None:
             write(target)
@@ -150,7 +150,7 @@ def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, C
     """What writes the report to a path, by the option that asks for it."""
     from pytest_agentbench.reports import export
     from pytest_agentbench.reports import report as outputs
-    from pytest_agentbench.reports.ci.document import markdown
+    from pytest_agentbench.reports.ci.document import report_markdown
     from pytest_agentbench.reports.ci.jobs import Places
     from pytest_agentbench.reports.html.page import write_page
     from pytest_agentbench.reports.report import write_report
@@ -158,7 +158,7 @@ def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, C
 
     return {
         "html": lambda path: write_page(report, path, output=runs),
-        "markdown": lambda path: write_text(path, markdown(report, Places(_root(source, report)))),
+        "markdown": lambda path: write_text(path, report_markdown(report, Places(_root(source, report)))),
         "csv": lambda path: export.write_csv(report, path),
         "parquet": lambda path: export.write_parquet(report, path),
         "chart": lambda path: outputs.write_chart(report, path),
@@ -168,11 +168,11 @@ def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, C
 
 def _tell_github(report: dict[str, Any], source: Path) -> None:
     from pytest_agentbench.cli.output import Standard
-    from pytest_agentbench.reports.ci.github import job_summary, write_annotations
+    from pytest_agentbench.reports.ci.github import write_annotations, write_job_summary
     from pytest_agentbench.reports.ci.jobs import Places
 
     root = _root(source, report)
-    job_summary(report, Places(root), Path(os.environ["GITHUB_STEP_SUMMARY"]))
+    write_job_summary(report, Places(root), Path(os.environ["GITHUB_STEP_SUMMARY"]))
     with redirect_stdout(getattr(sys.stdout, "heeded", sys.stdout)):  # these are commands, and ours
         write_annotations(Standard(), report, root)
 

@@ -302,11 +302,11 @@ def _name(text: str) -> str:
 def _cases(paths: list[Path]) -> Iterator[Case]:
     """The cases below the paths. What cannot be read is told on stderr: the runs of the others can be reviewed."""
     from pytest_agentbench.cli.list import cases_below
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.terminal_text import visible
 
     problems: list[str] = []
-    yield from cases_below(existing(paths), problems)
+    yield from cases_below(require_existing(paths), problems)
     for problem in problems:
         print(visible(problem), file=sys.stderr)
 

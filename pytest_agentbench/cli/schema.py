@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.cli.places import project_of
+from pytest_agentbench.cli.places import project_folder
 from pytest_agentbench.errors import ConfigError
 
 SCHEMAS = ".schemas"
@@ -21,7 +21,7 @@ def schema_line(kind: str, path: Path) -> str:
     `kind` is the schema's name: dataset, test_case, agent, ...
     """
     folder = path.absolute().parent
-    schema = project_of(folder) / SCHEMAS / f"{kind}.schema.json"
+    schema = project_folder(folder) / SCHEMAS / f"{kind}.schema.json"
     if not schema.is_file():
         return ""
     return f"# yaml-language-server: $schema={Path(os.path.relpath(schema, folder)).as_posix()}\n"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pytest_agentbench.cli.places import existing, root_around
+from pytest_agentbench.cli.places import enclosing_root, require_existing
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.loader import load
@@ -64,16 +64,16 @@ def is_servers_file(given: str) -> bool:
     return given.endswith((".yaml", ".yml", ".json"))
 
 
-def servers_of_file(path: Path, profile: str | None) -> DeclaredServers:
+def read_servers(path: Path, profile: str | None) -> DeclaredServers:
     """Return all servers of a servers.yaml or commands.json. Raises ConfigError where it cannot be read or has none."""
-    (path,) = existing([path])
+    (path,) = require_existing([path])
     servers = read_commands(path) if path.suffix == ".json" else load(path, ServersFile).servers
     if not servers:
         raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or the commands.json of MCP-Bench")
-    root = root_around(path)
+    root = enclosing_root(path)
     if root.guest is not None:
         raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.plea}")
-    return _declared(servers, root, _profile(root, profile))
+    return _declared_in(servers, root, _profile(root, profile))
 
 
 def declared_servers(profile: str | None) -> DeclaredServers:
@@ -85,15 +85,15 @@ def declared_servers(profile: str | None) -> DeclaredServers:
     :raises ConfigError: one of the files is wrong, or there are several roots.
     """
     here = Path.cwd()
-    root = root_around(here)
+    root = enclosing_root(here)
     servers = root.mcp_servers(here / "any")
     if not servers:
         root, servers = _below(here, root)
     settings = _profile(root, profile)
-    return _declared({**servers, **settings.mcp_servers}, root, settings)
+    return _declared_in({**servers, **settings.mcp_servers}, root, settings)
 
 
-def _declared(servers: Mapping[str, McpServer], root: ConfigRoot, profile: RunProfile) -> DeclaredServers:
+def _declared_in(servers: Mapping[str, McpServer], root: ConfigRoot, profile: RunProfile) -> DeclaredServers:
     return DeclaredServers(servers, profile.sandbox_settings, root, profile)
 
 
@@ -101,7 +101,7 @@ def _below(here: Path, around: ConfigRoot) -> tuple[ConfigRoot, Mapping[str, Mcp
     files = [file for depth in _BELOW for name in _FILES for file in sorted(here.glob(f"{depth}{name}"))]
     found: dict[ConfigRoot, dict[str, McpServer]] = {}
     for file in files:
-        root = root_around(file)
+        root = enclosing_root(file)
         if servers := root.mcp_servers(file):
             found.setdefault(root, {}).update(servers)
     if len(found) > 1:
@@ -119,7 +119,7 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListedServer:
     """A server with its tools, or why they are not to be had. `seconds` it took; None where they were known."""
 
     name: str
@@ -134,21 +134,21 @@ class StartedServers:
     def __init__(self, declared: DeclaredServers, output: Path, sandboxes: Sandboxes) -> None:
         refuse_links(output)
         self._declared, self._sandboxes = declared, sandboxes
-        self._catalogues = Catalogues(output / CATALOGUES, redactor_of(declared.servers.values()))
+        self._catalogues = Catalogues(output / CATALOGUES, make_redactor(declared.servers.values()))
         self._running = ServerSandboxes(sandboxes, cache(lambda: sandboxes.workspace(None, "mcp")))
         self._connections: list[Connection] = []
 
-    async def ask_all(self) -> list[Asked]:
+    async def ask_all(self) -> list[ListedServer]:
         """Return what every server says of itself now, in their order."""
         free = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(name: str) -> Asked:
+        async def one(name: str) -> ListedServer:
             async with free:
                 return await self.ask(name, refresh=True)
 
         return await asyncio.gather(*map(one, self._declared.servers))
 
-    async def ask(self, name: str, *, refresh: bool = False) -> Asked:
+    async def ask(self, name: str, *, refresh: bool = False) -> ListedServer:
         """Return the tools of a server, with `refresh` as it lists them now.
 
         Raises ConfigError where it is not declared.
@@ -160,16 +160,14 @@ class StartedServers:
             key = make_catalogue_key(name, server, spec, os.environ)
             kept = None if refresh else self._catalogues.get(key)
             if kept is not None:
-                return Asked(name, kept)
+                return ListedServer(name, kept)
             listing = self._catalogues.put(key, await self._connection(name, server, spec).listing())
         except AgentbenchError as error:
-            return Asked(name, problem=str(error).removeprefix(f"MCP server {name}: "))
-        return Asked(name, listing, seconds=time.perf_counter() - begun)
+            return ListedServer(name, problem=str(error).removeprefix(f"MCP server {name}: "))
+        return ListedServer(name, listing, seconds=time.perf_counter() - begun)
 
     def connect(self, name: str) -> Connection:
         """Connect to the server.
-
-        Raises ConfigError for its name, UnavailableError where something that it needs is missing.
 
         Raises ConfigError for its name, UnavailableError where something that it needs is missing.
         """
@@ -200,7 +198,7 @@ class StartedServers:
 
 
 @asynccontextmanager
-async def started_servers(declared: DeclaredServers, output: Path) -> AsyncIterator[StartedServers]:
+async def start_servers(declared: DeclaredServers, output: Path) -> AsyncIterator[StartedServers]:
     """Start the servers, for as long as they are needed."""
     workspaces = Workspaces()
     sandboxes = Sandboxes(workspaces)
@@ -213,7 +211,7 @@ async def started_servers(declared: DeclaredServers, output: Path) -> AsyncItera
         workspaces.close()
 
 
-def redactor_of(servers: Iterable[McpServer]) -> Redactor:
+def make_redactor(servers: Iterable[McpServer]) -> Redactor:
     """Hide what they get from this process's environment, and their own variables that look like keys."""
     known = list(servers)
     redactor = Redactor({**{name: value for server in known for name, value in server.env.items()}, **os.environ})

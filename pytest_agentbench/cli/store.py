@@ -96,16 +96,16 @@ def run_why(args: argparse.Namespace) -> int:
         print(f"{letter}  {printable(str(path))}")
         print(f"   fingerprint {(artifact.fingerprint or 'none')[:12]}, {artifact.status}, {began}")
     print()
-    found = list(differences(_covered(path_a), _covered(path_b)))
+    found = list(differences(_fingerprint_input(path_a), _fingerprint_input(path_b)))
     for difference in found:
         for line in shown(difference):
             print(line)
-    for line in _conclusion(a, b, bool(found)):
+    for line in _describe_difference(a, b, bool(found)):
         print(line)
     return 0
 
 
-def _conclusion(a: RunArtifact, b: RunArtifact, found: bool) -> Iterator[str]:
+def _describe_difference(a: RunArtifact, b: RunArtifact, found: bool) -> Iterator[str]:
     if found:
         return
     if a.run_id == b.run_id:
@@ -121,7 +121,7 @@ def _conclusion(a: RunArtifact, b: RunArtifact, found: bool) -> Iterator[str]:
         yield "What is stored of the inputs is equal: what differs is a secret, which is not stored."
 
 
-def _covered(run: Path) -> dict[str, Any]:
+def _fingerprint_input(run: Path) -> dict[str, Any]:
     """Return what a run's fingerprint covers, with its run profile's settings: both decide whether it is found."""
     from pytest_agentbench.store.artifacts import PROFILE_FILE
 
@@ -176,7 +176,7 @@ def run_prune(args: argparse.Namespace) -> int:
             break
         found[each.reason] += 1
         files += len(each.paths)
-        size += sum(_size(args.output / path) for path in each.paths)
+        size += sum(_file_size(args.output / path) for path in each.paths)
         if args.dry_run:
             for path in each.paths:
                 print(printable(path))
@@ -192,7 +192,7 @@ def _readable(size: int) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     """Return a file's bytes; 0 for what is gone meanwhile."""
     try:
         return path.lstat().st_size
@@ -245,7 +245,7 @@ def run_export(args: argparse.Namespace) -> int:
         print(printable(str(problem)), file=sys.stderr)
 
     contents = Contents(args.output)
-    with _target(args.to) as target:
+    with _open_target(args.to) as target:
         for line in _lines(contents, complain):
             target.write(line)
     return code
@@ -266,11 +266,11 @@ def _lines(contents: Contents, complain: Callable[[Exception], None]) -> Iterato
             except InfrastructureError as error:
                 complain(error)
                 continue
-            verdicts = ",".join(_verdicts(contents, evaluated, artifact, complain))
+            verdicts = ",".join(_read_verdicts(contents, evaluated, artifact, complain))
             yield f'{{"artifact":{json.dumps(path)},"run":{artifact.model_dump_json()},"evaluations":[{verdicts}]}}\n'
 
 
-def _verdicts(
+def _read_verdicts(
     contents: Contents, folders: list[Folder], artifact: RunArtifact, complain: Callable[[Exception], None]
 ) -> Iterator[str]:
     """Yield those in the folders that are on this run, as JSON."""
@@ -293,7 +293,7 @@ def _verdicts(
 
 
 @contextmanager
-def _target(path: Path | None) -> Iterator[IO[str]]:
+def _open_target(path: Path | None) -> Iterator[IO[str]]:
     """Open where lines go: stdout, or a file that is whole or not there. Raises InfrastructureError."""
     from pytest_agentbench.errors import InfrastructureError
 

@@ -33,13 +33,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """KeyGrants, revokes and lists, in this order; 1 where nothing was granted to a path, or nothing to take back."""
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.config.session_roots import remove_grant
     from pytest_agentbench.errors import ConfigError
 
     if not (args.paths or args.revoke or args.list):
         raise ConfigError("agentbench trust: found no PATH, expected the folder to trust, --revoke PATH or --list")
-    done = [_grant(path) for path in existing(args.paths)]
+    done = [_grant(path) for path in require_existing(args.paths)]
     for path in args.revoke:
         removed = remove_grant(path)
         done.append(removed)
@@ -56,7 +56,7 @@ def _grant(folder: Path) -> bool:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: found a file, expected the folder that it lies in")
     grant = Grant.of(folder)  # of the files that are shown, whatever becomes of them meanwhile
-    for line in _description(folder, grant.files):
+    for line in _describe_folder(folder, grant.files):
         print(printable(line))
     if sys.stdin.isatty() and input("Grant it? [y/N] ").strip().lower() not in ("y", "yes"):
         print("nothing is granted")
@@ -66,7 +66,7 @@ def _grant(folder: Path) -> bool:
     return True
 
 
-def _description(folder: Path, files: Iterable[str]) -> list[str]:
+def _describe_folder(folder: Path, files: Iterable[str]) -> list[str]:
     """Describe what lies there that can act, and what it asks for beyond what any guest may."""
     from pytest_agentbench.cli.places import session_roots
     from pytest_agentbench.cli.validate import Checker
@@ -76,7 +76,7 @@ def _description(folder: Path, files: Iterable[str]) -> list[str]:
     checker = Checker(SessionRoots(around.rootdir, None if around.own == folder else around.own, trust=NO_TRUST))
     checker.check(folder)
     asked = [_ADVICE.split(line)[0] for line in (*checker.errors, *checker.warnings)]
-    acting = [name for name in files if _acts(name)]
+    acting = [name for name in files if _list_actors(name)]
     return [
         f"{folder} holds {checker.cases:,} cases. With a grant these files say what runs, and where keys go:",
         *(f"  {name}" for name in acting or ["none of its own"]),
@@ -85,7 +85,7 @@ def _description(folder: Path, files: Iterable[str]) -> list[str]:
     ]
 
 
-def _acts(name: str) -> bool:
+def _list_actors(name: str) -> bool:
     path = Path(name)
     return name.endswith(_ACTING) or path.stem in _NAMES or any(part in _FOLDERS for part in path.parts)
 

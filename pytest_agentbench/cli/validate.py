@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.checks.verifying.run import canary_problems
 from pytest_agentbench.cli.list import cases_below
-from pytest_agentbench.cli.places import root_around
+from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.config.base import ConfigFile, Known
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
@@ -223,7 +223,7 @@ def _is_described(path: Path) -> bool:
     if path.suffix not in DATA_SUFFIXES:
         return False
     try:
-        return open_dataset(path, root_around(path)).recipe is not None
+        return open_dataset(path, enclosing_root(path)).recipe is not None
     except ConfigError:
         return True  # checking it says the same
 
@@ -319,9 +319,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints every problem, every warning and a summary."""
-    from pytest_agentbench.cli.places import existing, session_roots
+    from pytest_agentbench.cli.places import require_existing, session_roots
 
-    paths, tried = existing(args.paths), ""
+    paths, tried = require_existing(args.paths), ""
     roots = session_roots(paths)
     checker = Checker(roots)
     for path in paths:

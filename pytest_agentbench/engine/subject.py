@@ -136,10 +136,10 @@ async def verify_all(services: Services, job: Job, case: Case, context: CheckCon
     """The results of the case's verifiers. Raises UnavailableError where they cannot run here."""
     if not case.verify:
         return ()
-    from pytest_agentbench.checks.verifying.run import no_workspace, run_verifiers
+    from pytest_agentbench.checks.verifying.run import no_workspace_results, run_verifiers
 
     if job.plan.predictions is not None:
-        return no_workspace(case)
+        return no_workspace_results(case)
     spec = sandbox_spec(services, job, case)
     await services.sandboxes.prepare(spec)
     return await run_verifiers(context, services.sandboxes, spec)

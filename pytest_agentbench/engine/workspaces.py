@@ -21,7 +21,7 @@ from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArti
 from pytest_agentbench.runners.kinds import answers_with_files
 from pytest_agentbench.store.archives import OUTPUT_TYPE, find_whole_archive, find_whole_file
 from pytest_agentbench.store.redaction import Redactor
-from pytest_agentbench.workspaces.archive import ArchiveError, pack, unpack
+from pytest_agentbench.workspaces.archive import ArchiveError, pack_workspace, unpack_workspace
 from pytest_agentbench.workspaces.changes import EMPTY, Snapshot, compare_snapshots, take_snapshot
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.workspace import TreeError, Workspace
@@ -193,7 +193,7 @@ def _store_archive(job: Job, run_id: str, workspace: Workspace) -> tuple[str, li
     left_out: list[str] = []
 
     def write(target: BinaryIO) -> None:
-        left_out.extend(pack(workspace, target, lane.redactor.text if lane.redactor is not None else str))
+        left_out.extend(pack_workspace(workspace, target, lane.redactor.text if lane.redactor is not None else str))
 
     path = lane.write_workspace(job.case_id, job.repetition, run_id, write)
     return path, left_out if len(left_out) <= _MAX_LEFT_OUT else ["."]
@@ -238,7 +238,7 @@ def _unpack(output: Path, path: str, workspace: Workspace) -> None:
     archive = find_whole_archive(output, path)
     if archive is None:
         raise ArchiveError(f"{path} is missing or damaged")
-    unpack(archive, workspace)
+    unpack_workspace(archive, workspace)
 
 
 def _paths_looked_at(job: Job, case: Case) -> Sequence[str] | None:

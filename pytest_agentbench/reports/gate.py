@@ -99,7 +99,7 @@ class Gate:
         return {**asdict(self), "reasons": list(self.reasons)}
 
 
-def gate(
+def apply_gate(
     counts: Counts,
     fail_under: float | None,
     min_completion: float = MIN_COMPLETION,
@@ -153,6 +153,7 @@ def case_failures(cases: Iterable[Mapping[str, Any]]) -> list[str]:
     sentences = []
     for case in cases:
         name, ran = f"{case['case_id']} [{case['model_id']}]", case["repetitions"] - case["skipped"]
+        # Errors count as not passed here: a case that must pass is not passed by an outage.
         if case["must_pass"] and not case["thresholds"] and case["passed"] < ran:
             sentences.append(f"{name} must pass: {case['passed']} of {ran} runs passed.")
         for measure, fact in (case["thresholds"] or {}).items():

@@ -102,7 +102,7 @@ Said = dict[str, list[Label]]
 
 
 @dataclass(slots=True)
-class _Opinion:
+class _PeopleVerdict:
     """Opinions of people on a run that a judge judged."""
 
     row: Mapping[str, Any]
@@ -123,7 +123,7 @@ class _Opinion:
 
 
 @dataclass(slots=True)
-class _Judge:
+class _LabelledJudge:
     """Runs that one judge judged and people have labelled for it."""
 
     by: str
@@ -131,7 +131,7 @@ class _Judge:
     models: set[str] = field(default_factory=set)
     runs: int = 0
     stale: int = 0
-    opinions: list[_Opinion] = field(default_factory=list)
+    opinions: list[_PeopleVerdict] = field(default_factory=list)
 
 
 def add_session_labels(report: Report, folder: Path) -> None:
@@ -140,12 +140,12 @@ def add_session_labels(report: Report, folder: Path) -> None:
     if not path.is_file() or not any("judged" in row for row in report["runs"]):
         return
     try:
-        report["human"] = human_results(report, read_labels(path), HUMAN_FILE)
+        report["human"] = measure_agreement(report, read_labels(path), HUMAN_FILE)
     except ConfigError as error:
         report["session"]["warnings"].append(f"people's labels are not counted: {error}")
 
 
-def human_results(report: Mapping[str, Any], labels: Sequence[Label], file: str) -> dict[str, Any] | None:
+def measure_agreement(report: Mapping[str, Any], labels: Sequence[Label], file: str) -> dict[str, Any] | None:
     """Return how the labels of `file` agree with the judges of a report; None where there is no label.
 
     A label counts where its run is in the report and was judged by a judge and the rubric that it was given for. Of
@@ -156,38 +156,40 @@ def human_results(report: Mapping[str, Any], labels: Sequence[Label], file: str)
         return None
     rows = {row["run_id"]: row for row in report["runs"] if row.get("judged") and row.get("run_id")}
     said: Said = defaultdict(list)
+    # By time, so that the latest of an annotator overwrites those before.
     for label in sorted(labels, key=lambda each: each.at):
         said[label.run_id].append(label)
-    counted = [_counted(row, said[run_id]) for run_id, row in rows.items() if run_id in said]
+    counted = [_counted_labels(row, said[run_id]) for run_id, row in rows.items() if run_id in said]
     all_counted = [label for of_run in counted for label in of_run]
     return {
         "file": file,
         "labels": len(labels),
         "counted": len(all_counted),
-        "left_out": _left_out(rows, said, len(all_counted)),
+        "left_out": _count_left_out(rows, said, len(all_counted)),
         "annotators": dict(sorted(Counter(label.annotator for label in all_counted).items())),
-        "between_annotators": _between(counted),
-        "judges": [_agreement(judge) for judge in _judges(rows, said)],
+        "between_annotators": _between_annotators(counted),
+        "judges": [_agreement(judge) for judge in _labelled_judges(rows, said)],
     }
 
 
-def _counted(row: Mapping[str, Any], labels: Sequence[Label]) -> list[Label]:
+def _counted_labels(row: Mapping[str, Any], labels: Sequence[Label]) -> list[Label]:
     """Return the labels of a run that count for any of its judges."""
-    latest = {id(label) for judged in row["judged"] for label in _latest(judged, labels).values()}
+    latest = {id(label) for judged in row["judged"] for label in _latest_labels(judged, labels).values()}
     return [label for label in labels if id(label) in latest]
 
 
-def _latest(judged: Mapping[str, Any], labels: Sequence[Label]) -> dict[str, Label]:
+def _latest_labels(judged: Mapping[str, Any], labels: Sequence[Label]) -> dict[str, Label]:
     """Return what each annotator said last of a run for one judge, of labels in order of time."""
     return {label.annotator: label for label in labels if label.is_of(judged)}
 
 
-def _left_out(rows: Mapping[str, Mapping[str, Any]], said: Said, counted: int) -> dict[str, int]:
+def _count_left_out(rows: Mapping[str, Mapping[str, Any]], said: Said, counted: int) -> dict[str, int]:
     """Count the labels that do not count, by reason."""
     found = dict.fromkeys(("other_run", "other_judge", "other_rubric", "superseded"), 0)
     for run_id, labels in said.items():
         for label in labels:
             found[_why_left_out(label, rows.get(run_id))] += 1
+    # All labels of the right run, judge and rubric were counted as superseded so far, those that count among them.
     found["superseded"] -= counted
     return found
 
@@ -200,23 +202,23 @@ def _why_left_out(label: Label, row: Mapping[str, Any] | None) -> str:
     return "other_judge" if any(label.rubric == judged["rubric"] for judged in row["judged"]) else "other_rubric"
 
 
-def _judges(rows: Mapping[str, Mapping[str, Any]], said: Said) -> list[_Judge]:
+def _labelled_judges(rows: Mapping[str, Mapping[str, Any]], said: Said) -> list[_LabelledJudge]:
     """Return the judges of the report in its order, with people's opinions."""
-    judges: dict[tuple[str, str], _Judge] = {}
+    judges: dict[tuple[str, str], _LabelledJudge] = {}
     for run_id, row in rows.items():
         labels = said.get(run_id, [])
         for judged in row["judged"]:
             key = judged["by"], judged["judge"]
-            judge = judges.setdefault(key, _Judge(*key))
+            judge = judges.setdefault(key, _LabelledJudge(*key))
             judge.models.update(judged["models"])
             judge.runs += 1
             judge.stale += sum(not label.is_of(judged) for label in labels)
-            if latest := _latest(judged, labels):
-                judge.opinions.append(_Opinion(row, judged, list(latest.values())))
+            if latest := _latest_labels(judged, labels):
+                judge.opinions.append(_PeopleVerdict(row, judged, list(latest.values())))
     return list(judges.values())
 
 
-def _agreement(judge: _Judge) -> dict[str, Any]:
+def _agreement(judge: _LabelledJudge) -> dict[str, Any]:
     by_case: dict[CaseKey, list[Verdicts]] = defaultdict(list)
     disagreements = []
     for opinion in judge.opinions:
@@ -265,7 +267,7 @@ def _why_undefined(table: Table) -> str | None:
     return f"people and the judge say {said} of every run, so chance alone would agree as often"
 
 
-def _scores(opinions: Sequence[_Opinion]) -> dict[str, Any] | None:
+def _scores(opinions: Sequence[_PeopleVerdict]) -> dict[str, Any] | None:
     """Agreement of scores (0-10), where both gave one; None where the judge gives none, or people did not."""
     both = [(opinion.score, opinion.judged["score"]) for opinion in opinions]
     pairs = [(people, judge) for people, judge in both if people is not None and judge is not None]
@@ -281,7 +283,7 @@ def _scores(opinions: Sequence[_Opinion]) -> dict[str, Any] | None:
     }
 
 
-def _between(counted: Sequence[Sequence[Label]]) -> dict[str, Any] | None:
+def _between_annotators(counted: Sequence[Sequence[Label]]) -> dict[str, Any] | None:
     """Return how far annotators agree among themselves, over the runs that several have labelled;
 
     None where none has.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.metrics.scoring import pass_hat_k
 from pytest_agentbench.reports.breakdown import Entry, breakdown
-from pytest_agentbench.reports.gate import CaseKey, Counts, case_key, gate, has_verdict
+from pytest_agentbench.reports.gate import CaseKey, Counts, apply_gate, case_key, has_verdict
 from pytest_agentbench.reports.judge_agreement import judge_results
 from pytest_agentbench.reports.rows import Row
 from pytest_agentbench.reports.sections import model_sections, sections_in
@@ -147,7 +147,7 @@ def build_report(
     by_model: dict[str, list[tuple[list[Row], dict[str, Any]]]] = defaultdict(list)
     for (_, model_id), repetitions, case in zip(by_case, by_case.values(), cases, strict=True):
         by_model[model_id].append((repetitions, case))
-    ungated = gate(Counts.of(row["outcome"] for row in rows), fail_under=None).as_dict()
+    ungated = apply_gate(Counts.of(row["outcome"] for row in rows), fail_under=None).as_dict()
     return {
         "schema_version": 1,
         "session": {**_SESSION, "gate": ungated, **session},
@@ -403,7 +403,7 @@ def write_chart(report: AnyReport, path: Path) -> None:
 
 
 def _writers(report: dict[str, Any], settings: Settings, root: Path) -> Iterator[tuple[str, Path, Callable[[], None]]]:
-    from pytest_agentbench.reports.ci.github import job_summary
+    from pytest_agentbench.reports.ci.github import write_job_summary
     from pytest_agentbench.reports.ci.jobs import Places, on_github
 
     if (html := settings.html) is not None:
@@ -413,4 +413,4 @@ def _writers(report: dict[str, Any], settings: Settings, root: Path) -> Iterator
     if (chart := settings.chart) is not None:
         yield "chart", chart, lambda: write_chart(report, chart)
     if on_github() and (summary := os.environ.get("GITHUB_STEP_SUMMARY")):
-        yield "job summary", Path(summary), lambda: job_summary(report, Places(root), Path(summary))
+        yield "job summary", Path(summary), lambda: write_job_summary(report, Places(root), Path(summary))

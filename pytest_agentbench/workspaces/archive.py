@@ -15,8 +15,8 @@ from typing import IO, BinaryIO
 from pytest_agentbench.bounded.archives import ArchiveRefusedError, read_tar
 from pytest_agentbench.bounded.files import FileRefusedError
 from pytest_agentbench.errors import AgentbenchError, SandboxError
-from pytest_agentbench.workspaces.confined import PathRefusedError, components, give_ownership, open_file, open_folder
-from pytest_agentbench.workspaces.workspace import MAX_DEPTH, MAX_ENTRIES, Found, TreeError, Workspace, walk
+from pytest_agentbench.workspaces.confined import PathRefusedError, give_ownership, open_file, open_folder, split_path
+from pytest_agentbench.workspaces.workspace import MAX_DEPTH, MAX_ENTRIES, Found, TreeError, Workspace, walk_tree
 
 MAX_ARCHIVE_BYTES = 64 * 2**20
 """The largest archive of a workspace, headers included, and the most that one unpacks to."""
@@ -32,7 +32,7 @@ class ArchiveError(AgentbenchError):
     """A workspace that is too large to be kept, or an archive that cannot be unpacked."""
 
 
-def pack(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = str) -> list[str]:
+def pack_workspace(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = str) -> list[str]:
     """Write the files and folders of a workspace, its private `.tmp` too; the paths of all else, which is left out.
 
     `redact` is applied to names and to files that are UTF-8 text. Left out are links, files with several hard links,
@@ -41,35 +41,38 @@ def pack(workspace: Workspace, target: BinaryIO, redact: Callable[[str], str] = 
     """
     left_out: list[str] = []
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:  # noqa: TID251 - it is written
-        for found in _found(workspace, left_out):
+        for found in _walk_workspace(workspace, left_out):
             if len(os.fsencode(found.path)) > _MAX_PATH:
                 left_out.append(found.path)
                 continue
             header, content, there = tarfile.TarInfo(redact(found.path)), None, found.stat
             if found.kind == "folder":
                 header.type = tarfile.DIRTYPE
-            elif (read := _content(found)) is None:
+            elif (read := _read_regular_file(found)) is None:
                 left_out.append(found.path)
                 continue
             else:
-                content, there = _redacted(read[0], redact), read[1]
+                content, there = _redact_content(read[0], redact), read[1]
                 header.size = len(content)
             header.mode = stat.S_IMODE(there.st_mode) & 0o777
             header.mtime = min(max(int(there.st_mtime), 0), _LATEST)
             if target.tell() + 3 * tarfile.BLOCKSIZE + header.size > MAX_ARCHIVE_BYTES:
-                raise _too_large()
+                raise _size_error()
             archive.addfile(header, io.BytesIO(content) if content is not None else None)
     return left_out
 
 
-def unpack(archive: Path, workspace: Workspace) -> None:
-    """Put back what `pack` wrote. Raises ArchiveError for what is no such archive, SandboxError for want of room."""
+def unpack_workspace(archive: Path, workspace: Workspace) -> None:
+    """Put back what `pack_workspace` wrote.
+
+    Raises ArchiveError where it is no such archive, SandboxError for want of room.
+    """
     try:
         for member, content in read_tar(archive, MAX_ARCHIVE_BYTES, MAX_ENTRIES):
             if member.name.count("/") > MAX_DEPTH:
                 raise ArchiveError(f"{archive}: {member.name!r} lies in more than {MAX_DEPTH} folders")
             _put_back(member, content, workspace)
-        _give_all(workspace)
+        _restore_ownership(workspace)
     except ArchiveRefusedError as error:
         raise ArchiveError(str(error)) from error
     except FileRefusedError as error:
@@ -86,10 +89,8 @@ def _put_back(member: tarfile.TarInfo, content: IO[bytes] | None, workspace: Wor
     """Put back one folder or file, through the confined opens: no name leads out.
 
     Raises PathRefusedError where one would.
-
-    Raises PathRefusedError where one would.
     """
-    names = components(member.name.lstrip("/"))
+    names = split_path(member.name.lstrip("/"))
     if not names:
         raise PathRefusedError(f"{member.name!r} names no file or folder")
     folders = names if member.isdir() else names[:-1]
@@ -104,11 +105,11 @@ def _put_back(member: tarfile.TarInfo, content: IO[bytes] | None, workspace: Wor
             os.utime(file.fileno(), (member.mtime, member.mtime))
 
 
-def _give_all(workspace: Workspace) -> None:
+def _restore_ownership(workspace: Workspace) -> None:
     """Make all that a workspace holds its owner's."""
     if workspace.owner is None:
         return
-    for found in walk(str(workspace.path), []):
+    for found in walk_tree(str(workspace.path), []):
         if found.kind == "folder":
             give_ownership(found.folder, workspace.owner)
         else:
@@ -116,14 +117,14 @@ def _give_all(workspace: Workspace) -> None:
             os.chown(found.names[-1], owner, owner, dir_fd=found.folder, follow_symlinks=False)
 
 
-def _found(workspace: Workspace, left_out: list[str]) -> Iterator[Found]:
+def _walk_workspace(workspace: Workspace, left_out: list[str]) -> Iterator[Found]:
     try:
-        yield from walk(str(workspace.path), left_out)
+        yield from walk_tree(str(workspace.path), left_out)
     except TreeError as error:
         raise ArchiveError(str(error)) from error
 
 
-def _content(found: Found) -> tuple[bytes, os.stat_result] | None:
+def _read_regular_file(found: Found) -> tuple[bytes, os.stat_result] | None:
     """Return a regular file with its facts; None for anything else. Raises ArchiveError for one that is too large."""
     try:
         file = os.fdopen(open_file(found.folder, found.names[-1]), "rb")
@@ -132,14 +133,14 @@ def _content(found: Found) -> tuple[bytes, os.stat_result] | None:
     with file:
         there = os.fstat(file.fileno())
         if there.st_size > MAX_ARCHIVE_BYTES:
-            raise _too_large()
+            raise _size_error()
         content = file.read(MAX_ARCHIVE_BYTES + 1)
     if len(content) > MAX_ARCHIVE_BYTES:
-        raise _too_large()
+        raise _size_error()
     return content, there
 
 
-def _redacted(content: bytes, redact: Callable[[str], str]) -> bytes:
+def _redact_content(content: bytes, redact: Callable[[str], str]) -> bytes:
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -148,5 +149,5 @@ def _redacted(content: bytes, redact: Callable[[str], str]) -> bytes:
     return content if shown is text else shown.encode()
 
 
-def _too_large() -> ArchiveError:
+def _size_error() -> ArchiveError:
     return ArchiveError(f"it is larger than {MAX_ARCHIVE_BYTES // 2**20} MB")

@@ -17,7 +17,15 @@ from typing import Literal
 
 from pytest_agentbench.records.run import FileChange, FileFacts
 from pytest_agentbench.workspaces.confined import PathRefusedError, open_file, open_folder
-from pytest_agentbench.workspaces.workspace import MAX_TREE_BYTES, PRIVATE_TMP, Found, Names, Workspace, kind_of, walk
+from pytest_agentbench.workspaces.workspace import (
+    MAX_TREE_BYTES,
+    PRIVATE_TMP,
+    Found,
+    Names,
+    Workspace,
+    kind_of,
+    walk_tree,
+)
 
 _CHUNK = 2**20
 
@@ -45,18 +53,20 @@ def take_snapshot(folder: str) -> Snapshot:
     facts: dict[Names, FileFacts] = {}
     unseen: list[str] = []
     room = MAX_TREE_BYTES
-    for found in walk(folder, unseen, skip=PRIVATE_TMP):
+    for found in walk_tree(folder, unseen, skip=PRIVATE_TMP):
         mode = stat.S_IMODE(found.stat.st_mode)
         if found.kind == "file":
             size, sha256 = found.stat.st_size, None
+            # Whole files only: a hash of a part would make two that differ behind it the same.
             if size <= room:
-                size, sha256 = _hashed(found, room)
+                size, sha256 = _hash_file(found, room)
                 room -= size
             facts[found.names] = FileFacts(kind="file", mode=mode, size=size, sha256=sha256)
         elif found.kind == "link":
-            facts[found.names] = FileFacts(kind="link", mode=mode, target=_target(found))
+            facts[found.names] = FileFacts(kind="link", mode=mode, target=_link_target(found))
         else:
             facts[found.names] = FileFacts(kind=found.kind, mode=mode)
+    # A folder that could not be looked into is there all the same: else it would count as removed.
     for path in filter(None, unseen):
         with suppress(FileNotFoundError, NotADirectoryError):
             there = os.lstat(f"{folder}/{path}")
@@ -81,7 +91,7 @@ def storable_text(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _hashed(found: Found, room: int) -> tuple[int, str | None]:
+def _hash_file(found: Found, room: int) -> tuple[int, str | None]:
     """Return how many bytes there were to read, and their hash: None for what cannot be read, or grew beyond `room`."""
     try:
         file = os.fdopen(open_file(found.folder, found.names[-1], linked=True), "rb", buffering=0)
@@ -97,7 +107,7 @@ def _hashed(found: Found, room: int) -> tuple[int, str | None]:
     return size, hashed.hexdigest()
 
 
-def _target(found: Found) -> str | None:
+def _link_target(found: Found) -> str | None:
     try:
         return storable_text(os.readlink(found.names[-1], dir_fd=found.folder))
     except OSError:  # it is none any more
@@ -131,63 +141,64 @@ def compare_snapshots(
     `new` is the workspace and `old` the folder it was a copy of: their texts are read where they are as the snapshots
     say.
     """
-    found = sorted(_changes(before, after), key=lambda change: (change[1].path not in wanted, change[0]))
+    found = sorted(_find_changes(before, after), key=lambda change: (change[1].path not in wanted, change[0]))
     room = MAX_DIFFS
     changes: list[FileChange] = []
     for names, change in found[:MAX_CHANGES]:
         if change.change in ("added", "removed", "modified"):
-            change = _with_diff("/".join(names), change, old, new, min(room, MAX_DIFF))
+            change = _add_diff("/".join(names), change, old, new, min(room, MAX_DIFF))
             room -= len(change.diff or "")
         changes.append(change)
     return sorted(changes, key=lambda change: change.path.split("/")), len(found) - len(changes)
 
 
-def _changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[Names, FileChange]]:
+def _find_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[Names, FileChange]]:
     removed = {names: facts for names, facts in before.facts.items() if names not in after.facts}
     added = {names: facts for names, facts in after.facts.items() if names not in before.facts}
+    # A folder whose contents are listed says nothing more by itself.
     parents = {names[:-1] for names in (*removed, *added)}
-    for old, names in _renamed(removed, added):
-        yield names, _change("renamed", names, removed.pop(old), added.pop(names), renamed_from=_path(old))
+    for old, names in _find_renames(removed, added):
+        yield names, _make_change("renamed", names, removed.pop(old), added.pop(names), renamed_from=_stored_path(old))
     for names, facts in removed.items():
-        if names not in parents and not any(_path(names).startswith(f"{folder}/") for folder in after.unseen):
-            yield names, _change("removed", names, facts, None)
+        if names not in parents and not any(_stored_path(names).startswith(f"{folder}/") for folder in after.unseen):
+            yield names, _make_change("removed", names, facts, None)
     for names, facts in added.items():
         if names not in parents:  # what it holds says that it was made
-            yield names, _change("added", names, None, facts)
+            yield names, _make_change("added", names, None, facts)
     for names, old_facts in before.facts.items():
         new_facts = after.facts.get(names)
-        if new_facts is not None and (kind := _kind(old_facts, new_facts)) is not None:
-            yield names, _change(kind, names, old_facts, new_facts)
+        if new_facts is not None and (kind := _change_kind(old_facts, new_facts)) is not None:
+            yield names, _make_change(kind, names, old_facts, new_facts)
 
 
-def _change(
+def _make_change(
     kind: Change, names: Names, before: FileFacts | None, after: FileFacts | None, renamed_from: str | None = None
 ) -> FileChange:
-    return FileChange(path=_path(names), change=kind, before=before, after=after, renamed_from=renamed_from)
+    return FileChange(path=_stored_path(names), change=kind, before=before, after=after, renamed_from=renamed_from)
 
 
-def _path(names: Names) -> str:
+def _stored_path(names: Names) -> str:
     return storable_text("/".join(names))
 
 
-def _renamed(removed: Facts, added: Facts) -> list[tuple[Names, Names]]:
+def _find_renames(removed: Facts, added: Facts) -> list[tuple[Names, Names]]:
     """Return where files that are gone turned up again, each once.
 
     Empty files are all the same, so they tell nothing.
     """
     gone: dict[str, list[Names]] = defaultdict(list)
-    for names, facts in sorted(removed.items(), key=_first, reverse=True):
+    for names, facts in sorted(removed.items(), key=_names_of, reverse=True):
         if facts.sha256 is not None and facts.size:
             gone[facts.sha256].append(names)
-    found = ((gone.get(facts.sha256 or ""), names) for names, facts in sorted(added.items(), key=_first))
+    found = ((gone.get(facts.sha256 or ""), names) for names, facts in sorted(added.items(), key=_names_of))
     return [(olds.pop(), names) for olds, names in found if olds]
 
 
-def _first(item: tuple[Names, FileFacts]) -> Names:
+def _names_of(item: tuple[Names, FileFacts]) -> Names:
     return item[0]
 
 
-def _kind(old: FileFacts, new: FileFacts) -> Change | None:
+def _change_kind(old: FileFacts, new: FileFacts) -> Change | None:
     """Return how one path differs. A file without a hash may hold anything, so it counts as modified."""
     unknown = new.kind == "file" and new.sha256 is None
     if unknown or (old.kind, old.size, old.sha256, old.target) != (new.kind, new.size, new.sha256, new.target):
@@ -199,15 +210,15 @@ class _NoDiffError(Exception):
     """Reason why there is no diff of a text."""
 
 
-def _with_diff(path: str, change: FileChange, old: Path | None, new: Workspace, room: int) -> FileChange:
+def _add_diff(path: str, change: FileChange, old: Path | None, new: Workspace, room: int) -> FileChange:
     """Return the change with its diff in at most `room` characters; links, folders and the like have none."""
     if not any(facts is not None and facts.kind == "file" for facts in (change.before, change.after)):
         return change
     if room <= 0:
         return change.model_copy(update={"note": "not shown: too much text was changed"})
     try:
-        were = _lines(path, change.before, old, linked=True)  # the template is as its author wants it
-        lines = _unified(were, _lines(path, change.after, new.path, linked=False))
+        were = _read_lines(path, change.before, old, linked=True)  # the template is as its author wants it
+        lines = _diff_lines(were, _read_lines(path, change.after, new.path, linked=False))
     except _NoDiffError as reason:
         return change.model_copy(update={"note": str(reason)})
     kept = list(takewhile(lambda end: end <= room, accumulate(map(len, lines))))
@@ -216,10 +227,10 @@ def _with_diff(path: str, change: FileChange, old: Path | None, new: Workspace, 
     return change.model_copy(update={"diff": "".join(lines[: len(kept)]) or None, "note": note})
 
 
-def _lines(path: str, facts: FileFacts | None, root: Path | None, *, linked: bool) -> list[str]:
+def _read_lines(path: str, facts: FileFacts | None, root: Path | None, *, linked: bool) -> list[str]:
     """Return the lines of a text with their ends; with `linked` also of a file with several hard links.
 
-    Raises _Untold for what is none, or not to be shown.
+    Raises _NoDiffError for what is none, or not to be shown.
     """
     if facts is None or facts.kind != "file":
         return []
@@ -228,7 +239,7 @@ def _lines(path: str, facts: FileFacts | None, root: Path | None, *, linked: boo
     if facts.size is None or facts.size > MAX_TEXT:
         raise _NoDiffError(f"over {MAX_TEXT // 1024} kB")
     try:
-        content = b"" if root is None else _content(root, path, linked=linked)
+        content = b"" if root is None else _read_content(root, path, linked=linked)
         text = content.decode()
     except UnicodeDecodeError:
         raise _NoDiffError("binary") from None
@@ -241,7 +252,7 @@ def _lines(path: str, facts: FileFacts | None, root: Path | None, *, linked: boo
     return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
 
 
-def _content(root: Path, path: str, *, linked: bool) -> bytes:
+def _read_content(root: Path, path: str, *, linked: bool) -> bytes:
     *folders, name = path.split("/")
     with (
         open_folder(str(root), folders) as folder,
@@ -250,12 +261,12 @@ def _content(root: Path, path: str, *, linked: bool) -> bytes:
         return file.read(MAX_TEXT + 1)
 
 
-def _unified(old: list[str], new: list[str]) -> list[str]:
-    """Return the lines of a unified diff. Raises _Untold where finding it takes too long."""
-    before = _common(old, new)
-    after = _common(old[before:][::-1], new[before:][::-1])
+def _diff_lines(old: list[str], new: list[str]) -> list[str]:
+    """Return the lines of a unified diff. Raises _NoDiffError where finding it takes too long."""
+    before = _count_common_lines(old, new)
+    after = _count_common_lines(old[before:][::-1], new[before:][::-1])
     ours, theirs = old[before : len(old) - after], new[before : len(new) - after]
-    if _steps(ours, theirs) > _MAX_STEPS:
+    if _count_diff_steps(ours, theirs) > _MAX_STEPS:
         raise _NoDiffError(f"not compared: {len(ours):,} lines became {len(theirs):,} others")
     aligned = difflib.SequenceMatcher[str]()
     aligned.opcodes = [  # type: ignore[attr-defined]  # those of the middle: what surrounds it is equal
@@ -266,12 +277,12 @@ def _unified(old: list[str], new: list[str]) -> list[str]:
         ),
         ("equal", len(old) - after, len(old), len(new) - after, len(new)),
     ]
-    return [line for group in aligned.get_grouped_opcodes(_CONTEXT) for line in _hunk(group, old, new)]
+    return [line for group in aligned.get_grouped_opcodes(_CONTEXT) for line in _hunk_lines(group, old, new)]
 
 
-def _hunk(group: Sequence[tuple[str, int, int, int, int]], old: list[str], new: list[str]) -> Iterator[str]:
+def _hunk_lines(group: Sequence[tuple[str, int, int, int, int]], old: list[str], new: list[str]) -> Iterator[str]:
     (_, old_start, _, new_start, _), (_, _, old_stop, _, new_stop) = group[0], group[-1]
-    yield f"@@ -{_range(old_start, old_stop)} +{_range(new_start, new_stop)} @@\n"
+    yield f"@@ -{_hunk_range(old_start, old_stop)} +{_hunk_range(new_start, new_stop)} @@\n"
     for tag, old_start, old_stop, new_start, new_stop in group:
         if tag == "equal":
             yield from (_mark_missing_newline(f" {line}") for line in old[old_start:old_stop])
@@ -280,13 +291,13 @@ def _hunk(group: Sequence[tuple[str, int, int, int, int]], old: list[str], new: 
             yield from (_mark_missing_newline(f"+{line}") for line in new[new_start:new_stop])
 
 
-def _range(start: int, stop: int) -> str:
+def _hunk_range(start: int, stop: int) -> str:
     """Return lines as a hunk's header counts them, from 1; of none it names the line before."""
     lines = stop - start
     return f"{start + 1}" if lines == 1 else f"{start + 1 if lines else start},{lines}"
 
 
-def _steps(old: list[str], new: list[str]) -> int:
+def _count_diff_steps(old: list[str], new: list[str]) -> int:
     """Return the most steps that difflib takes: for each block in common all pairs of equal lines, without popular
     ones.
     """
@@ -296,7 +307,7 @@ def _steps(old: list[str], new: list[str]) -> int:
     return min(len(old), len(new)) * pairs
 
 
-def _common(one: list[str], other: list[str]) -> int:
+def _count_common_lines(one: list[str], other: list[str]) -> int:
     """Return how many lines two texts have in common at their beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 

@@ -29,7 +29,7 @@ class PathRefusedError(AgentbenchError):
     """A path that leads, or could lead, out of the workspace, or to something that is no plain file."""
 
 
-def components(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """Return the names along a relative path, without `.` and empty ones.
 
     Raises PathRefusedError for a path that climbs.
@@ -39,6 +39,7 @@ def components(path: str) -> list[str]:
     if path.startswith("/"):
         raise PathRefusedError(f"{path!r}: found an absolute path, expected one relative to the workspace")
     try:
+        # A model's JSON may hold lone surrogates, which `open` would answer with a UnicodeEncodeError.
         os.fsencode(path)
     except UnicodeEncodeError as error:
         raise PathRefusedError(f"{path!r}: not a usable path (characters that no file name can hold)") from error
@@ -54,10 +55,12 @@ def open_folder(root: str, names: Sequence[str], *, create: bool = False, owner:
 
     Raises PathRefusedError for a link on the way, FileNotFoundError and NotADirectoryError as usual.
     """
+    # One component at a time, each by the descriptor of the one above and without following links: what an agent swaps
+    # in meanwhile is either the folder that was opened or refused.
     here = os.open(root, _FOLDER)
     try:
         for name in names:
-            below = _enter(here, name, create=create, owner=owner)
+            below = _open_subfolder(here, name, create=create, owner=owner)
             os.close(here)
             here = below
         yield here
@@ -76,9 +79,9 @@ def open_file(folder: int, name: str, *, write: bool = False, owner: int | None 
         file = os.open(name, flags, 0o600, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
-            raise _link(name) from error
+            raise _link_error(name) from error
         if error.errno == errno.ENXIO:
-            raise _special(name) from error
+            raise _not_regular_error(name) from error
         raise
     try:
         _check_regular(name, os.fstat(file), linked=linked)
@@ -97,7 +100,7 @@ def give_ownership(opened: int, owner: int | None) -> None:
         os.fchown(opened, owner, owner)
 
 
-def _enter(here: int, name: str, *, create: bool, owner: int | None = None) -> int:
+def _open_subfolder(here: int, name: str, *, create: bool, owner: int | None = None) -> int:
     try:
         return os.open(name, _FOLDER, dir_fd=here)
     except FileNotFoundError:
@@ -105,11 +108,11 @@ def _enter(here: int, name: str, *, create: bool, owner: int | None = None) -> i
             raise
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK) and _is_link(here, name):
-            raise _link(name) from error
+            raise _link_error(name) from error
         raise
     with suppress(FileExistsError):  # made by another call meanwhile: the open below decides what it is
         os.mkdir(name, 0o700, dir_fd=here)
-    made = _enter(here, name, create=False)
+    made = _open_subfolder(here, name, create=False)
     try:
         give_ownership(made, owner)
     except BaseException:
@@ -126,16 +129,16 @@ def _check_regular(name: str, found: os.stat_result, *, linked: bool) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     if not stat.S_ISREG(found.st_mode):
-        raise _special(name)
+        raise _not_regular_error(name)
     if found.st_nlink > 1 and not linked:
         raise PathRefusedError(f"{name!r}: a file with several hard links is not opened, copy it instead")
 
 
-def _link(name: str) -> PathRefusedError:
+def _link_error(name: str) -> PathRefusedError:
     return PathRefusedError(f"{name!r}: links are not followed, use the file's own path in the workspace")
 
 
-def _special(name: str) -> PathRefusedError:
+def _not_regular_error(name: str) -> PathRefusedError:
     return PathRefusedError(f"{name!r}: found a FIFO, socket or device, expected a regular file")
 
 
@@ -157,18 +160,18 @@ def _remove_tree(parent: int, name: str) -> None:
 
     Folders in it are moved up before they are emptied, so that no depth needs more than three descriptors.
     """
-    with _opened(parent, name) as root:
-        while waiting := _folders_left(root):
+    with _open_for_owner(parent, name) as root:
+        while waiting := _remove_all_but_folders(root):
             for each in waiting:
-                with _opened(root, each) as folder:
-                    for below in _folders_left(folder):
-                        with _opened(folder, below):  # only what may be written to can be moved
+                with _open_for_owner(root, each) as folder:
+                    for below in _remove_all_but_folders(folder):
+                        with _open_for_owner(folder, below):  # only what may be written to can be moved
                             os.rename(below, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=root)
                 os.rmdir(each, dir_fd=root)
     os.rmdir(name, dir_fd=parent)
 
 
-def _folders_left(folder: int) -> list[str]:
+def _remove_all_but_folders(folder: int) -> list[str]:
     """Remove all but the folders in a folder, and return their names."""
     return [name for name in os.listdir(folder) if not _unlink(folder, name)]
 
@@ -182,12 +185,12 @@ def _unlink(folder: int, name: str) -> bool:
 
 
 @contextmanager
-def _opened(parent: int, name: str) -> Iterator[int]:
+def _open_for_owner(parent: int, name: str) -> Iterator[int]:
     """Open a folder, in which its owner may do everything from now on."""
     try:
         folder = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
     except PermissionError:
-        _open_up(parent, name)
+        _make_accessible(parent, name)
         folder = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
     try:
         if os.fstat(folder).st_mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -197,7 +200,7 @@ def _opened(parent: int, name: str) -> Iterator[int]:
         os.close(folder)
 
 
-def _open_up(parent: int, name: str) -> None:
+def _make_accessible(parent: int, name: str) -> None:
     """Make a folder readable that even its owner may not open; `chmod` by its name would follow a link."""
     folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:

@@ -33,7 +33,7 @@ class Owners:
     """The ids of one session's workspaces. Sessions beside it have others, but for a rare chance."""
 
     def __init__(self) -> None:
-        first, end = _range()
+        first, end = _owner_ids()
         self._first, self._size = first, min(_EACH, end - first)
         if end - first > _EACH:
             self._first += _EACH * secrets.randbelow((end - first) // _EACH)
@@ -43,17 +43,17 @@ class Owners:
         return self._first + number % self._size if self._size else None
 
 
-def _range() -> tuple[int, int]:
+def _owner_ids() -> tuple[int, int]:
     """Return the ids to take from, empty where this process cannot give files to others."""
     if os.getuid() != 0:
         return 0, 0
     for first, end in ((_FIRST, 2**31), (_SMALL_FIRST, _SMALL_END)):
-        if all(_maps(name, first, end) for name in ("uid_map", "gid_map")):
+        if all(_are_ids_mapped(name, first, end) for name in ("uid_map", "gid_map")):
             return first, end
     return 0, 0
 
 
-def _maps(name: str, first: int, end: int) -> bool:
+def _are_ids_mapped(name: str, first: int, end: int) -> bool:
     """Return whether this process's user namespace has all of these ids."""
     try:
         lines = Path(f"/proc/self/{name}").read_text(encoding="ascii").splitlines()
@@ -95,7 +95,7 @@ class Workspaces:
             if self._parent is None:
                 base = os.path.realpath(self._base or tempfile.gettempdir())
                 self._parent, self._held = _make_session(base)
-                self._sweep = threading.Thread(target=_sweep, args=(base, self._parent), daemon=True)
+                self._sweep = threading.Thread(target=_remove_dead_sessions, args=(base, self._parent), daemon=True)
                 self._sweep.start()
             return self._parent
 
@@ -136,7 +136,7 @@ class Workspaces:
         if sweep is not None:
             sweep.join()
         if parent is not None:
-            _clear(parent)
+            _remove_session(parent)
         if held is not None:
             os.close(held)
 
@@ -150,7 +150,7 @@ def session_is_dead(folder: str) -> bool:
         return True
     with _TAKING:
         try:
-            held = _take(folder)
+            held = _take_session(folder)
         except FileNotFoundError:
             return not os.path.lexists(folder)
         except OSError:
@@ -185,14 +185,15 @@ def _make_session(base: str) -> tuple[str, int]:
     folder = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
     held = os.open(f"{folder}/{_LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        _lock(held)
+        _lock_session(held)
     except OSError as error:
         _logger.warning("%s: has no locks (%s): what a killed session leaves there is yours to remove", base, error)
+    # Only now has the lock its name: another session that sweeps never finds it unheld while this one lives.
     os.rename(f"{folder}/{_LOCK}.new", f"{folder}/{_LOCK}")
     return folder, held
 
 
-def _take(folder: str) -> int | None:
+def _take_session(folder: str) -> int | None:
     """Take a dead session's lock and return its descriptor; None for one that lives.
 
     Raises OSError where there is none.
@@ -201,7 +202,7 @@ def _take(folder: str) -> int | None:
     """
     held = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW)
     try:
-        if os.fstat(held).st_uid == os.getuid() and _lock(held):
+        if os.fstat(held).st_uid == os.getuid() and _lock_session(held):
             os.close(os.open(f"{folder}/{_DEAD}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
             return held
     except BaseException:
@@ -211,33 +212,34 @@ def _take(folder: str) -> int | None:
     return None
 
 
-def _lock(descriptor: int) -> bool:
+def _lock_session(descriptor: int) -> bool:
     from filelock import lock_descriptor  # 30 ms that a session without workspaces does not pay
 
     return lock_descriptor(descriptor, blocking=False)
 
 
-def _sweep(base: str, own: str) -> None:
+def _remove_dead_sessions(base: str, own: str) -> None:
     """Remove what this user's dead sessions left in a temporary folder."""
-    for folder in _sessions(base):
+    for folder in _list_sessions(base):
         if folder == own:
             continue
         try:
             with _TAKING:
-                held = _take(folder)
+                held = _take_session(folder)
         except OSError:  # it is another user's, no session's, or gone
             continue
         if held is not None:
-            _end_left(folder)
-            _clear(folder)
+            _end_leftover_programs(folder)
+            _remove_session(folder)
             os.close(held)
 
 
-def _end_left(folder: str) -> None:
+def _end_leftover_programs(folder: str) -> None:
     """End what a dead session was about to start: bwrap ends with its parent, but for a moment while it sets up."""
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):  # it ended meanwhile, or is another user's
+                # By a descriptor: between the look and the signal the number may have gone to another process.
                 held = os.pidfd_open(int(pid))
                 try:
                     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -248,7 +250,7 @@ def _end_left(folder: str) -> None:
                     os.close(held)
 
 
-def _sessions(base: str) -> Iterator[str]:
+def _list_sessions(base: str) -> Iterator[str]:
     user = os.getuid()
     with os.scandir(base) as entries:
         for entry in entries:
@@ -258,12 +260,12 @@ def _sessions(base: str) -> Iterator[str]:
                         yield entry.path
 
 
-def _clear(folder: str) -> None:
+def _remove_session(folder: str) -> None:
     """Remove a session's folder with all workspaces but those to keep. The lock goes last: a stop here is made up."""
     if os.path.islink(folder) or not os.path.isdir(folder):
         _remove_tree(folder)
         return
-    kept = _kept(folder)
+    kept = _kept_names(folder)
     for name in os.listdir(folder):
         if name not in kept and name not in (_LOCK, _KEPT, _DEAD):
             _remove_tree(f"{folder}/{name}")
@@ -271,7 +273,7 @@ def _clear(folder: str) -> None:
         _remove_tree(folder)
 
 
-def _kept(folder: str) -> set[str]:
+def _kept_names(folder: str) -> set[str]:
     """Return the names of the workspaces to keep that are still there."""
     try:
         with open(f"{folder}/{_KEPT}", encoding="utf-8") as file:

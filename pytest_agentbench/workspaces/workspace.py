@@ -15,10 +15,10 @@ from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.workspaces.confined import (
     MAX_FILE_BYTES,
     PathRefusedError,
-    components,
     open_file,
     open_folder,
     remove_entry,
+    split_path,
 )
 
 Kind = Literal["file", "folder", "link", "other"]
@@ -59,12 +59,12 @@ class Workspace:
         """Open a regular file for reading bytes."""
         names = self._names(relative)
         with open_folder(str(self.path), names[:-1]) as folder:
-            return os.fdopen(open_file(folder, _last(names, relative)), "rb")
+            return os.fdopen(open_file(folder, _split_last(names, relative)), "rb")
 
     def open_write(self, relative: str) -> BinaryIO:
         """Open a regular file, emptied, for writing bytes; it and its folders are made where missing."""
         names = self._names(relative)
-        name = _last(names, relative)
+        name = _split_last(names, relative)
         with open_folder(str(self.path), names[:-1], create=True, owner=self.owner) as folder:
             return os.fdopen(open_file(folder, name, write=True, owner=self.owner), "wb")
 
@@ -94,7 +94,7 @@ class Workspace:
     def remove(self, relative: str) -> None:
         """Remove a file, link or tree; nothing where it is missing. A link is removed, never what it leads to."""
         names = self._names(relative)
-        name = _last(names, relative)
+        name = _split_last(names, relative)
         try:
             with open_folder(str(self.path), names[:-1]) as folder:
                 remove_entry(folder, name)
@@ -116,7 +116,7 @@ class Workspace:
         """Return the entries of one folder, sorted by name (the first 10,000), without the private temporary folder."""
         names = self._names(relative)
         with open_folder(str(self.path), names) as folder, os.scandir(folder) as found:
-            items = [_entry(item) for item in islice(found, _MAX_ENTRIES) if names or item.name != PRIVATE_TMP]
+            items = [_make_entry(item) for item in islice(found, _MAX_ENTRIES) if names or item.name != PRIVATE_TMP]
         return sorted(items, key=lambda entry: entry.name)
 
     def private_tmp(self) -> Path:
@@ -129,17 +129,17 @@ class Workspace:
         if path.startswith("/"):
             for own in (f"{self.path}/", f"{WORKSPACE}/"):
                 if f"{path}/" == own or path.startswith(own):
-                    return components(path[len(own) :].lstrip("/"))
+                    return split_path(path[len(own) :].lstrip("/"))
             if path == "/tmp" or path.startswith("/tmp/"):  # noqa: S108 - the agent's name for its private folder
                 with open_folder(str(self.path), [PRIVATE_TMP], create=True, owner=self.owner):
-                    return [PRIVATE_TMP, *components(path[len("/tmp/") :].lstrip("/"))]  # noqa: S108
+                    return [PRIVATE_TMP, *split_path(path[len("/tmp/") :].lstrip("/"))]  # noqa: S108
             raise PathRefusedError(
                 f"{path!r}: outside the workspace; use a relative path, or one below {WORKSPACE} or /tmp"
             )
-        return components(path)
+        return split_path(path)
 
 
-def _last(names: list[str], path: str) -> str:
+def _split_last(names: list[str], path: str) -> str:
     if not names:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     return names[-1]
@@ -154,7 +154,7 @@ def kind_of(found: os.stat_result) -> Kind:
     return "link" if stat.S_ISLNK(found.st_mode) else "other"
 
 
-def _entry(item: os.DirEntry[str]) -> Entry:
+def _make_entry(item: os.DirEntry[str]) -> Entry:
     found = item.stat(follow_symlinks=False)
     kind = kind_of(found)
     return Entry(item.name, kind, found.st_size if kind == "file" else None)
@@ -195,7 +195,7 @@ class Found:
         return "/".join(self.names)
 
 
-def walk(root: str, unseen: list[str], skip: str | None = None) -> Iterator[Found]:
+def walk_tree(root: str, unseen: list[str], skip: str | None = None) -> Iterator[Found]:
     """Everything below `root`, sorted within each folder, a folder before what it holds; `skip` is no part of it.
 
     The paths of folders that cannot be looked into are added to `unseen`, "" for the root. Raises TreeError.

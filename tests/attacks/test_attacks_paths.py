@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from attacks_support import SECRET, attack, shell, started
 
-from pytest_agentbench.workspaces.archive import pack
+from pytest_agentbench.workspaces.archive import pack_workspace
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import Sandbox
 
@@ -67,7 +67,7 @@ def test_links_to_elsewhere(kind: str, isolated: bool, tmp_path: Path, outside: 
             await touch(sandbox, "file", "folder/secret.txt", "folder/new.txt", f"root{outside}/secret.txt", "new")
             await touch(sandbox, "/tmp/secret.txt", "/tmp/new.txt")
             collected = io.BytesIO()
-            left_out = await asyncio.to_thread(pack, sandbox.workspace, collected)
+            left_out = await asyncio.to_thread(pack_workspace, sandbox.workspace, collected)
             assert {"file", "folder", "root"} <= set(left_out)
             return collected.getvalue()
 
@@ -132,7 +132,7 @@ def test_hard_links(kind: str, isolated: bool, tmp_path: Path, outside: Path) ->
             with pytest.raises(PathRefusedError, match="hard links"):
                 await sandbox.get("twin.txt", 1000)
             collected = io.BytesIO()
-            await asyncio.to_thread(pack, sandbox.workspace, collected)
+            await asyncio.to_thread(pack_workspace, sandbox.workspace, collected)
             return collected.getvalue()
 
     assert (SECRET.encode() not in asyncio.run(attempt())) == isolated
@@ -153,6 +153,6 @@ def test_no_plain_files(kind: str, isolated: bool, tmp_path: Path) -> None:
                     await sandbox.get(name, 1000)
                 with pytest.raises(PathRefusedError, match="expected a regular file"):
                     await sandbox.put(name, b"x")
-            return set(await asyncio.to_thread(pack, sandbox.workspace, io.BytesIO())) == made
+            return set(await asyncio.to_thread(pack_workspace, sandbox.workspace, io.BytesIO())) == made
 
     assert asyncio.run(asyncio.wait_for(attempt(), 60)) == isolated

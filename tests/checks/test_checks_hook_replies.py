@@ -9,13 +9,13 @@ import pytest
 
 from pytest_agentbench.checks.hooks import HOOK_LIMITS, _verdict
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult
-from pytest_agentbench.workspaces.sandboxes.isolated import Isolated
+from pytest_agentbench.workspaces.sandboxes.isolated import IsolatedResult
 
 KEY = "k" * 64
 
 
-def done(result: bytes | None, *, code: int | None = 0, output: str = "", killed: Any = None) -> Isolated:
-    return Isolated(ExecResult(code, output, killed, truncated=False, seconds=1.0), result)
+def done(result: bytes | None, *, code: int | None = 0, output: str = "", killed: Any = None) -> IsolatedResult:
+    return IsolatedResult(ExecResult(code, output, killed, truncated=False, seconds=1.0), result)
 
 
 def reply(**fields: Any) -> bytes:

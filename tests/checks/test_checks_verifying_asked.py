@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.started_sandbox import started
 
-from pytest_agentbench.checks.verifying.apart import Asked
+from pytest_agentbench.checks.verifying.apart import SolutionServer
 
 SOLUTION = """
 import json, sys, time
@@ -34,7 +34,7 @@ def answers(folder: Path, *requests: Mapping[str, Any], seconds: float = 20.0) -
     async def ask() -> list[Mapping[str, Any]]:
         async with started("local", folder) as solution:
             solution.workspace.write_text("solution.py", SOLUTION)
-            asked = Asked(solution, sys.executable, seconds)
+            asked = SolutionServer(solution, sys.executable, seconds)
             return [await asked._reply(request) for request in requests]
 
     return asyncio.run(ask())
@@ -89,7 +89,7 @@ def test_a_file_is_read_and_a_link_is_not(tmp_path):
         async with started("local", tmp_path) as solution:
             solution.workspace.write_text("answer.txt", "42\n")
             (solution.workspace.path / "link.txt").symlink_to("answer.txt")
-            asked = Asked(solution, sys.executable, 20.0)
+            asked = SolutionServer(solution, sys.executable, 20.0)
             return [await asked._reply({"do": "read", "path": path}) for path in ("answer.txt", "gone", "link.txt")]
 
     held, gone, link = asyncio.run(ask())

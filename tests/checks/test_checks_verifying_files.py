@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.checks.verifying.run import _changed
-from pytest_agentbench.checks.verifying.staging import hidden_content, source_digest, stage
+from pytest_agentbench.checks.verifying.run import _find_tampering
+from pytest_agentbench.checks.verifying.staging import hidden_content, source_digest, stage_workspace
 from pytest_agentbench.records.case import Case, HiddenFile, RunnerSpec, Verifier
 from pytest_agentbench.workspaces.workspace import Workspace
 
@@ -41,7 +41,7 @@ class Staging:
         template = self.template if self.template.exists() else None
         runner = RunnerSpec(type="llm_probe")
         case = Case(case_id="c", title="c", path=Path("test.yaml"), runner=runner, workspace=template)
-        return stage(case, verifier, self.left if left else None, self.target)
+        return stage_workspace(case, verifier, self.left if left else None, self.target)
 
     def staged(self) -> dict[str, str]:
         root = self.target.path
@@ -187,15 +187,15 @@ def test_a_hidden_file_that_changed_is_told(staging):
     fill(staging.hidden, {"a.txt": "hidden", "folder/b.txt": "hidden"})
     verifier = staging.verifier({"a.txt": "a.txt", "folder": "folder"})
     content = staging.stage(verifier)
-    assert _changed(verifier, staging.target, content) is None
+    assert _find_tampering(verifier, staging.target, content) is None
     assert set(content) == {"a.txt", "folder/b.txt"}
     (staging.target.path / "folder" / "__pycache__").mkdir()
     (staging.target.path / "folder" / "__pycache__" / "b.pyc").write_text("compiled")
-    assert _changed(verifier, staging.target, content) is None
+    assert _find_tampering(verifier, staging.target, content) is None
     (staging.target.path / "folder" / "b.txt").write_text("changed")
-    assert _changed(verifier, staging.target, content) == "the hidden file folder/b.txt was changed"
+    assert _find_tampering(verifier, staging.target, content) == "the hidden file folder/b.txt was changed"
     (staging.target.path / "a.txt").unlink()
-    assert _changed(verifier, staging.target, content) == "the hidden file a.txt was changed"
+    assert _find_tampering(verifier, staging.target, content) == "the hidden file a.txt was changed"
     assert hidden_content(verifier, staging.target)["a.txt"] == "missing"
 
 

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from pytest_agentbench.checks.verifying.verifiers import _compare, _judged, _no_reply, _said, is_named, python_of
+from pytest_agentbench.checks.verifying.verifiers import (
+    _compare,
+    _judge_reply,
+    _missing_reply_verdict,
+    _read_reply,
+    choose_python,
+    is_named,
+)
 from pytest_agentbench.records.case import Verifier
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, SandboxSpec
 
@@ -25,7 +32,7 @@ def judged(tests: dict[str, Any], *, wanted: tuple[str, ...] = ("t.py",), **fiel
     assert deciding.pytest is not None
     said = {name: {"outcome": each, "message": ""} if isinstance(each, str) else each for name, each in tests.items()}
     reply = {"loaded": True, "stopped": None, "ended": 0, "exit": 0, "problems": [], "output": "", "tests": said}
-    return _judged(deciding.pytest, deciding, {**reply, **fields})
+    return _judge_reply(deciding.pytest, deciding, {**reply, **fields})
 
 
 def test_all_that_ran_and_passed_passes():
@@ -103,10 +110,10 @@ def test_a_pytest_that_cannot_be_loaded_is_no_fault_of_the_agent():
 
 def test_the_reply_is_the_second_line_with_the_token():
     begun, reply = json.dumps({"token": TOKEN}), json.dumps({"token": TOKEN, "tests": {}})
-    assert _said(f"noise\n{begun}\nnoise\n{reply}\n", TOKEN) == (True, {"token": TOKEN, "tests": {}})
-    assert _said(f"{begun}\n", TOKEN) == (True, None)
-    assert _said(f"{begun}\n{reply[:-3]}", TOKEN) == (True, None)
-    assert _said("noise\n", TOKEN) == (False, None)
+    assert _read_reply(f"noise\n{begun}\nnoise\n{reply}\n", TOKEN) == (True, {"token": TOKEN, "tests": {}})
+    assert _read_reply(f"{begun}\n", TOKEN) == (True, None)
+    assert _read_reply(f"{begun}\n{reply[:-3]}", TOKEN) == (True, None)
+    assert _read_reply("noise\n", TOKEN) == (False, None)
 
 
 def ended(code: int | None, output: str = "", killed: Any = None) -> ExecResult:
@@ -115,19 +122,19 @@ def ended(code: int | None, output: str = "", killed: Any = None) -> ExecResult:
 
 def test_without_a_reply_the_code_under_test_ended_it_or_the_sandbox_lacks_python():
     tests = verifier(pytest={"tests": ["t.py"]})
-    found = _no_reply(ended(3), tests, begun=True)
+    found = _missing_reply_verdict(ended(3), tests, begun=True)
     assert (found.outcome, found.message) == (
         "failed",
         "what runs the tests was ended before it could tell: exit code 3",
     )
-    found = _no_reply(ended(None, killed="time-out"), tests, begun=True)
+    found = _missing_reply_verdict(ended(None, killed="time-out"), tests, begun=True)
     assert found.message.endswith("the verifier had not ended after 60 s")
-    found = _no_reply(ended(None, killed="memory"), tests, begun=True)
+    found = _missing_reply_verdict(ended(None, killed="memory"), tests, begun=True)
     assert found.message.endswith("the verifier was killed: it broke the sandbox's limit of memory")
-    found = _no_reply(ended(127, "python3: not found"), tests, begun=False)
+    found = _missing_reply_verdict(ended(127, "python3: not found"), tests, begun=False)
     assert (found.outcome, found.outputs) == ("error", {"printed": "python3: not found"})
     assert found.message == "the tests could not be run, for which the sandbox needs python3: python3: not found"
-    assert _no_reply(ended(127), tests, begun=False).message.endswith("python3: exit code 127")
+    assert _missing_reply_verdict(ended(127), tests, begun=False).message.endswith("python3: exit code 127")
 
 
 @pytest.mark.parametrize(
@@ -146,17 +153,17 @@ def test_a_name_is_that_of_a_test_or_of_what_it_lies_in(test, name, named):
 
 
 def test_the_python_of_a_sandbox():
-    assert python_of(SandboxSpec("docker", network=True))[0] == "python3"
-    python, spec = python_of(SandboxSpec("local", network=True))
+    assert choose_python(SandboxSpec("docker", network=True))[0] == "python3"
+    python, spec = choose_python(SandboxSpec("local", network=True))
     assert (python, spec.network, spec.mounts) == (sys.executable, False, ())
 
 
 def test_a_python_that_the_sandbox_hides_is_mounted(monkeypatch):
     monkeypatch.setattr(sys, "prefix", "/tmp/environment")
-    python, spec = python_of(SandboxSpec("bubblewrap"))
+    python, spec = choose_python(SandboxSpec("bubblewrap"))
     assert python == "/verifier-python/bin/python"
     assert [(each.source, each.target) for each in spec.mounts] == [(Path("/tmp/environment"), "/verifier-python")]
-    assert python_of(SandboxSpec("local"))[1].mounts == ()
+    assert choose_python(SandboxSpec("local"))[1].mounts == ()
 
 
 @pytest.mark.parametrize(

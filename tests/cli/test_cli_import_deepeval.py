@@ -11,8 +11,8 @@ import pytest
 from support.importing import FOREIGN, Importing, importing
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import Draft, Gathered, Place
-from pytest_agentbench.packs.importers.writer import write
+from pytest_agentbench.packs.importers.drafts import Draft, FileContents, Place
+from pytest_agentbench.packs.importers.writer import write_drafts
 
 __all__ = ["importing"]
 
@@ -161,7 +161,7 @@ def test_an_interrupted_import_leaves_nothing(tmp_path: Path, is_there: bool):
     asked = ({"role": "user", "content": "Why?"},)
     drafts = [Draft(Place("g.json"), name, asked, files=files) for name, files in (("a", {}), ("b", _Interrupted()))]
     with pytest.raises(KeyboardInterrupt):
-        write(Gathered(drafts), folder, "it")
+        write_drafts(FileContents(drafts), folder, "it")
     assert list(tmp_path.rglob("*")) == [folder] * is_there
 
 
@@ -171,7 +171,7 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     try:
         with pytest.raises(ConfigError, match="it: cannot be written: File too large"):
-            write(Gathered([Draft(Place("g.json"), "a", asked)]), tmp_path / "it", "it")
+            write_drafts(FileContents([Draft(Place("g.json"), "a", asked)]), tmp_path / "it", "it")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(tmp_path.iterdir()) == []

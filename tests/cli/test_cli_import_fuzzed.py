@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.engine.registry import build_registry
 from pytest_agentbench.packs.importers import deepeval, inspect, promptfoo
-from pytest_agentbench.packs.importers.drafts import Gathered
-from pytest_agentbench.packs.importers.writer import write
+from pytest_agentbench.packs.importers.drafts import FileContents
+from pytest_agentbench.packs.importers.writer import write_drafts
 from pytest_agentbench.sources.dataset import open_dataset
 from pytest_agentbench.sources.discovery import find_cases
 from pytest_agentbench.sources.rows import Row, read_rows, row_case
@@ -101,11 +101,11 @@ def loaded(folder: Path) -> int:
     return count
 
 
-def check(gathered: Gathered, top: Path, rows: int) -> None:
+def check(gathered: FileContents, top: Path, rows: int) -> None:
     """Every row is a draft or lost, and every draft is a case, unless it is named."""
     assert len(gathered.drafts) + len(gathered.lost) == rows, (gathered.drafts, gathered.lost)
     if gathered.drafts:
-        write(gathered, top / "it", "it")
+        write_drafts(gathered, top / "it", "it")
         assert loaded(top / "it") == len(gathered.drafts)
         assert len(gathered.drafts) + len(gathered.lost) == rows
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_agentbench.cli import main
-from pytest_agentbench.cli.dataset_guesses import describe, guess_dataset
+from pytest_agentbench.cli.dataset_guesses import descriptor_text, guess_dataset
 from pytest_agentbench.config.dataset_file import DatasetDescriptor
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "datasets"
@@ -291,7 +291,7 @@ def test_whatever_the_keys_the_result_is_a_sound_descriptor(rows, file):
     rows = [row | {"problem\n: {}": f"q{at}"} for at, row in enumerate(rows)]
     guess = guess_dataset(rows)
     assert guess is not None
-    data = yaml.safe_load(describe(guess, file, len(rows)))
+    data = yaml.safe_load(descriptor_text(guess, file, len(rows)))
     assert data["files"] == [file]
     assert data["fields"] == {name: found.field for name, found in guess.parts.items()}
     DatasetDescriptor.model_validate(data | {"files": None, "source": "hf:x/y"})
@@ -304,7 +304,7 @@ def test_a_prompt_never_shows_what_the_answer_is_part_of():
         "question": "problem",
         "answer": "question.answer",
     }
-    data = yaml.safe_load(describe(guess, "rows.jsonl", len(rows)))
+    data = yaml.safe_load(descriptor_text(guess, "rows.jsonl", len(rows)))
     assert "prompt" not in data
     DatasetDescriptor.model_validate(data | {"files": None, "source": "hf:x/y"})
 

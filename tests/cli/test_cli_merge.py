@@ -18,7 +18,7 @@ from pytest_agentbench.cli.merge import Part, merge_reports
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.case import Case, Model, RunnerSpec, Thresholds
 from pytest_agentbench.records.evaluation import Evaluation, MetricResult
-from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report, report_schema
 from pytest_agentbench.reports.rows import run_row
 
@@ -51,7 +51,7 @@ def session(rows, *, fail_under=None, status=None, spent=0.25, **facts):
     counts = Counts.of(each["outcome"] for each in rows)
     status = int(counts.passed < counts.runs) if status is None else status
     given = {"started_at": "2026-01-01T10:00:00+00:00", "duration_seconds": 5.0, "exit_status": status, **facts}
-    verdict = gate(counts, fail_under).as_dict()
+    verdict = apply_gate(counts, fail_under).as_dict()
     return build_report(rows, {**given, "gate": verdict}, {"run": spent, "judge": 0.0})
 
 

@@ -11,9 +11,9 @@ from reports_samples import DEMO, MODEL, make_row
 from support.github_runner import KNOWN, Command, commands
 
 from pytest_agentbench.errors import UnwritableError
-from pytest_agentbench.reports.ci.github import job_summary, write_annotations
-from pytest_agentbench.reports.ci.jobs import CommandFreeTerminal, Places, command
-from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.ci.github import write_annotations, write_job_summary
+from pytest_agentbench.reports.ci.jobs import CommandFreeTerminal, Places, workflow_command
+from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.terminal_text import visible
 
@@ -42,7 +42,7 @@ class Lines:
 
 
 def report(rows, *, fail_under=None, status=1):
-    verdict = gate(Counts.of(row["outcome"] for row in rows), fail_under)
+    verdict = apply_gate(Counts.of(row["outcome"] for row in rows), fail_under)
     return build_report(rows, {"exit_status": status, "gate": verdict.as_dict()})
 
 
@@ -56,7 +56,7 @@ def annotated(found, monkeypatch) -> list[Command]:
 
 @given(st.text(max_size=60) | steering, st.text(max_size=60) | steering)
 def test_a_command_says_what_it_is_given_and_is_one(message, title):
-    (found,) = commands(command("error", message, title=title, line=3, file=None) + "\n")
+    (found,) = commands(workflow_command("error", message, title=title, line=3, file=None) + "\n")
     assert (found.name, set(found.properties)) == ("error", {"title", "line"})
     assert found.properties["line"] == "3"
     if message.isascii() and message.isprintable():
@@ -128,8 +128,8 @@ def test_the_summary_is_added_to_what_the_step_wrote(tmp_path):
     path = tmp_path / "summary.md"
     path.write_text("# Mine\n", encoding="utf-8")
     places = Places(tmp_path, {})
-    job_summary(report([make_row()], status=0), places, path)
-    job_summary(report([make_row("failed")]), places, path)
+    write_job_summary(report([make_row()], status=0), places, path)
+    write_job_summary(report([make_row("failed")]), places, path)
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# Mine\n")
     assert text.index("✅ agentbench: 1 run: 1 passed") < text.index("❌ agentbench: 1 run: 1 failed")
@@ -140,13 +140,13 @@ def test_a_large_summary_stays_below_githubs_limit(tmp_path):
     path = tmp_path / "summary.md"
     rows = [make_row("failed", f"c{n}", message="<b>" * 300) for n in range(2_000)]
     path.write_text("x" * 900_000, encoding="utf-8")
-    job_summary(report(rows), Places(tmp_path, {}), path)
+    write_job_summary(report(rows), Places(tmp_path, {}), path)
     assert 990_000 < path.stat().st_size <= 2**20
     with pytest.raises(UnwritableError, match="GitHub takes 1 MiB"):
-        job_summary(report(rows), Places(tmp_path, {}), path)
+        write_job_summary(report(rows), Places(tmp_path, {}), path)
     assert path.stat().st_size <= 2**20
 
 
 def test_a_summary_that_cannot_be_written_says_where(tmp_path):
     with pytest.raises(UnwritableError, match=r"nowhere/summary\.md: the job summary cannot be written: No such"):
-        job_summary(report([make_row()]), Places(tmp_path, {}), tmp_path / "nowhere" / "summary.md")
+        write_job_summary(report([make_row()]), Places(tmp_path, {}), tmp_path / "nowhere" / "summary.md")

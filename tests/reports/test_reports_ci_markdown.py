@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from reports_samples import DEMO, make_row
 
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.reports.ci.document import MARKER, comparison_markdown, markdown
+from pytest_agentbench.reports.ci.document import MARKER, comparison_markdown, report_markdown
 from pytest_agentbench.reports.ci.jobs import Places
 from pytest_agentbench.reports.ci.sections import code
 from pytest_agentbench.reports.comparison.campaigns import campaign
 from pytest_agentbench.reports.comparison.comparing import compare
-from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.terminal_text import visible_line
 
@@ -69,7 +69,7 @@ def shown(text: str) -> _Page:
 
 
 def report(rows, *, fail_under=None, **session):
-    verdict = gate(Counts.of(row["outcome"] for row in rows), fail_under)
+    verdict = apply_gate(Counts.of(row["outcome"] for row in rows), fail_under)
     passed = verdict.passed if verdict.passed is not None else all(row["outcome"] == "passed" for row in rows)
     return build_report(rows, {"exit_status": int(not passed), "gate": verdict.as_dict(), **session})
 
@@ -106,7 +106,7 @@ def test_names_and_messages_of_others_are_text_in_every_part():
     found["session"]["gate"]["reasons"].append(NASTY)
     found["comparison"] = compare(campaign(found, NASTY), campaign(found)).as_dict()
     found["comparison"]["notes"].append(NASTY)
-    text = markdown(found, NOWHERE)
+    text = report_markdown(found, NOWHERE)
     page = shown(text)
     assert set(page.tags) <= OURS
     assert [pair for pair in page.attributes if pair[0] != "align"] == []
@@ -131,7 +131,7 @@ def test_names_and_messages_of_others_are_text_in_every_part():
     ],
 )
 def test_the_first_line_is_the_verdict(rows, options, first):
-    text = markdown(report(rows, **options), NOWHERE)
+    text = report_markdown(report(rows, **options), NOWHERE)
     assert text.splitlines()[1].startswith(f"## {first}")
     for reason in report(rows, **options)["session"]["gate"]["reasons"]:
         assert reason in words(text)
@@ -145,7 +145,7 @@ def test_what_failed_is_named_with_its_reason_its_place_and_its_run():
     for row in rows:
         row["line"] = 7
     environ = {"GITHUB_REPOSITORY": "me/bench", "GITHUB_SHA": "abc", "GITHUB_WORKSPACE": "/src"}
-    text = markdown(report(rows), Places(Path("/src/sub folder"), environ))
+    text = report_markdown(report(rows), Places(Path("/src/sub folder"), environ))
     link = "https://github.com/me/bench/blob/abc/sub%20folder/cases/test.yaml#L7"
     assert ("href", link) in shown(text).attributes
     said = "capital in sub folder/cases/test.yaml:7 gpt4o (2 of 3 runs): no answer 2, run outputs/runs/run_1.json"
@@ -156,7 +156,7 @@ def test_what_failed_is_named_with_its_reason_its_place_and_its_run():
 
 def test_a_case_that_failed_on_several_models_is_one_entry():
     rows = [make_row("failed", model=model, message=f"wrong on {model}") for model in ("one", "two")]
-    text = words(markdown(report(rows), NOWHERE))
+    text = words(report_markdown(report(rows), NOWHERE))
     assert "1 case failed ❌ capital in cases/test.yaml one: wrong on one, run" in text
     assert "run_1.json two: wrong on two" in text
 
@@ -175,7 +175,7 @@ def test_a_comparison_names_what_is_worse_first():
     before = report([make_row("passed", f"c{n}") for n in range(12)])
     now = report([make_row("failed" if n < 9 else "passed", f"c{n}", message="wrong") for n in range(12)])
     now["comparison"] = compare(campaign(before, "baseline.json"), campaign(now)).as_dict()
-    text = words(markdown(now, NOWHERE))
+    text = words(report_markdown(now, NOWHERE))
     assert "Compared with baseline.json" in text
     assert "100.0 % 25.0 % -75.0 points" in text
     assert "❌ worse" in text
@@ -200,7 +200,7 @@ def test_what_is_in_one_report_only_is_told_behind_a_line_that_opens():
 def test_a_large_report_fits_and_says_what_it_leaves_out(limit):
     text = "🙂" * 200 + "<" * 100
     rows = [make_row("failed", f"case-{n}", message=text, score=1.0) for n in range(1_000)]
-    found = markdown(report(rows), NOWHERE, limit)
+    found = report_markdown(report(rows), NOWHERE, limit)
     assert limit * 0.5 < len(found.encode()) <= limit
     assert re.search(r"… and [\d,]+ more, see the report\.|More would not fit here", found)
     page = shown(found)
@@ -211,7 +211,7 @@ def test_a_large_report_fits_and_says_what_it_leaves_out(limit):
 def test_many_models_many_reasons_and_many_warnings_leave_room_for_the_failures():
     models = [Model(model_id=f"m{n}", requested_model="m") for n in range(60)]
     found = report([make_row("failed", "c", model, message="wrong") for model in models], warnings=["w"] * 5_000)
-    text = markdown(found, NOWHERE)
+    text = report_markdown(found, NOWHERE)
     assert len(text.encode()) <= 65_000
     assert text.count("⚠️ <code>w</code>") >= 10
     assert "4,990 more warnings" in text

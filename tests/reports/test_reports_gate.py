@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_samples import make_row
 
-from pytest_agentbench.reports.gate import Counts, case_failures, gate
+from pytest_agentbench.reports.gate import Counts, apply_gate, case_failures
 from pytest_agentbench.reports.report import build_report
 
 small = st.integers(0, 50)
@@ -13,7 +13,7 @@ small = st.integers(0, 50)
 
 @given(small, small, small, small, st.floats(0, 1), st.floats(0, 1))
 def test_passes_exactly_where_rate_and_completion_reach_what_is_wanted(passed, failed, errors, skipped, under, least):
-    verdict = gate(Counts(passed, failed, errors, skipped), under, least)
+    verdict = apply_gate(Counts(passed, failed, errors, skipped), under, least)
     if passed + failed == 0:
         assert verdict.passed is False
     else:
@@ -24,12 +24,14 @@ def test_passes_exactly_where_rate_and_completion_reach_what_is_wanted(passed, f
 
 
 def test_without_a_threshold_there_is_no_verdict():
-    verdict = gate(Counts(passed=1, failed=3), None, other_failures=["tests/test_x.py failed."])
+    verdict = apply_gate(Counts(passed=1, failed=3), None, other_failures=["tests/test_x.py failed."])
     assert (verdict.passed, verdict.pass_rate, verdict.reasons) == (None, 0.25, ())
 
 
 def test_says_why_in_sentences():
-    verdict = gate(Counts(passed=6, failed=2, errors=4), 0.8, other_failures=["cases/bad/test.yaml was not collected."])
+    verdict = apply_gate(
+        Counts(passed=6, failed=2, errors=4), 0.8, other_failures=["cases/bad/test.yaml was not collected."]
+    )
     assert verdict.reasons == (
         "Pass rate 0.750 is below 0.800: 6 of 8 judged runs passed.",
         "Completion 0.667 is below 0.950: 4 of 12 runs ended in infrastructure errors and were not judged.",
@@ -38,18 +40,18 @@ def test_says_why_in_sentences():
 
 
 def test_an_outage_fails_the_gate_instead_of_passing_it():
-    verdict = gate(Counts(errors=12, skipped=1), 0.0)
+    verdict = apply_gate(Counts(errors=12, skipped=1), 0.0)
     assert verdict.passed is False
     assert "12 ended in infrastructure errors, 1 were skipped" in verdict.reasons[0]
 
 
 def test_near_misses_are_printed_with_enough_digits():
-    verdict = gate(Counts(passed=79999, failed=20001), 0.8)
+    verdict = apply_gate(Counts(passed=79999, failed=20001), 0.8)
     assert verdict.reasons[0].startswith("Pass rate 0.79999 is below 0.80000:")
 
 
 def test_exact_fractions_reach_the_gate():
-    assert all(gate(Counts(passed=n, failed=100 - n), float(f"0.{n:02d}")).passed for n in range(100))
+    assert all(apply_gate(Counts(passed=n, failed=100 - n), float(f"0.{n:02d}")).passed for n in range(100))
 
 
 def cases(*rows):

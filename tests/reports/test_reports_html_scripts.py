@@ -9,7 +9,7 @@ from importlib.resources import files
 import pytest
 
 from pytest_agentbench.reports.charts import chart_library
-from pytest_agentbench.reports.html.page import joined, live_page, page_data, page_text
+from pytest_agentbench.reports.html.page import join_modules, live_page, page_data, page_text
 from pytest_agentbench.reports.report import build_report
 
 MODULES = {
@@ -21,14 +21,14 @@ MODULES = {
 
 def test_every_module_is_in_the_page_once_and_after_what_it_imports():
     places = {
-        name: [match.start() for match in re.finditer(rf"^const module_{name} =", joined(), re.MULTILINE)]
+        name: [match.start() for match in re.finditer(rf"^const module_{name} =", join_modules(), re.MULTILINE)]
         for name in MODULES
     }
     assert {name: len(found) for name, found in places.items()} == dict.fromkeys(MODULES, 1)
     for name, text in MODULES.items():
         for imported in re.findall(r'from "\./(\w+)\.js"', text):
             assert places[imported] < places[name], f"{name} imports {imported}"
-    assert not re.search(r"^(import|export) ", joined(), re.MULTILINE)
+    assert not re.search(r"^(import|export) ", join_modules(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -12,7 +12,7 @@ from reports_samples import make_row
 
 from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.reports.human_agreement import Label, human_results, read_labels
+from pytest_agentbench.reports.human_agreement import Label, measure_agreement, read_labels
 from pytest_agentbench.reports.report import build_report, report_schema
 from pytest_agentbench.reports.terminal import write_summary
 
@@ -41,7 +41,7 @@ def label(run_id, verdict, score=None, *, annotator="ann", judge=JUDGE, rubric=R
 
 def results(rows, labels):
     report = build_report(rows, {"started_at": None})
-    report["human"] = human_results(report, labels, "human.jsonl")
+    report["human"] = measure_agreement(report, labels, "human.jsonl")
     SCHEMA.validate(json.loads(json.dumps(report, allow_nan=False)))
     return report
 

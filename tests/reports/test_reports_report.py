@@ -13,7 +13,7 @@ from reports_samples import DEMO, MODEL, USAGE, make_row
 from pytest_agentbench.errors import InfrastructureError
 from pytest_agentbench.records.case import Thresholds
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report, report_schema, suite_properties, write_report
 
 SCHEMA = jsonschema.Draft202012Validator(report_schema(), format_checker=jsonschema.FormatChecker())
@@ -55,7 +55,7 @@ rows_strategy = st.lists(
 @pytest.mark.slow
 @given(rows_strategy)
 def test_every_report_keeps_the_published_schema_and_adds_up(rows):
-    verdict = gate(Counts.of(row["outcome"] for row in rows), 0.5)
+    verdict = apply_gate(Counts.of(row["outcome"] for row in rows), 0.5)
     report = json.loads(json.dumps(build_report(rows, {**SESSION, "gate": verdict.as_dict()}), allow_nan=False))
     SCHEMA.validate(report)
     totals, models, cases = report["totals"], report["models"], report["cases"]
@@ -131,7 +131,7 @@ def test_the_same_case_on_two_models_or_in_two_files_is_two_cases():
 
 def test_suite_properties_tell_totals_gate_and_means():
     rows = [make_row(score=8.0, model=DEMO), make_row("failed", "b", score=2.0, model=DEMO)]
-    verdict = gate(Counts.of(row["outcome"] for row in rows), 0.9)
+    verdict = apply_gate(Counts.of(row["outcome"] for row in rows), 0.9)
     properties = dict(suite_properties(build_report(rows, {**SESSION, "gate": verdict.as_dict()})))
     assert properties["agentbench.pass_rate"] == 0.5
     assert properties["agentbench.completion"] == 1.0

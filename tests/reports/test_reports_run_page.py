@@ -25,7 +25,7 @@ from support.stored_runs import (
     verdict,
 )
 
-from pytest_agentbench.reports.html.page import static, write_page
+from pytest_agentbench.reports.html.page import read_static, write_page
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.slow]
 
@@ -250,7 +250,7 @@ def test_a_run_offers_to_be_laid_beside_another(program, page):
 
 
 def test_two_lists_are_aligned_as_well_as_can_be(program):
-    source = re.sub("^export ", "", static("linediff.js"), flags=re.MULTILINE)
+    source = re.sub("^export ", "", read_static("linediff.js"), flags=re.MULTILINE)
     rng = random.Random(5)
     pairs = [["".join(rng.choices("abc", k=rng.randint(0, 14))) for _ in range(2)] for _ in range(400)]
     with new_page(program) as shown:

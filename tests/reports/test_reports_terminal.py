@@ -11,7 +11,7 @@ from reports_samples import DEMO, MODEL, make_row
 
 from pytest_agentbench.cli.output import Standard
 from pytest_agentbench.records.run import Usage
-from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.terminal import write_summary
 from pytest_agentbench.reports.text import cells
@@ -48,7 +48,7 @@ def many_rows():
 
 
 def save(folder, rows, fail_under=None, warnings=()):
-    verdict = gate(Counts.of(row["outcome"] for row in rows), fail_under)
+    verdict = apply_gate(Counts.of(row["outcome"] for row in rows), fail_under)
     report = build_report(rows, {"gate": verdict.as_dict(), "warnings": list(warnings)})
     (folder / "data.json").write_text(json.dumps(report), encoding="utf-8")
 

@@ -11,7 +11,7 @@ from typing import Any
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
 from pytest_agentbench.records.run import RunArtifact, RunError, Usage
-from pytest_agentbench.reports.gate import Counts, gate
+from pytest_agentbench.reports.gate import Counts, apply_gate
 from pytest_agentbench.reports.report import build_report
 from pytest_agentbench.reports.rows import run_row
 
@@ -50,7 +50,7 @@ def random_report(
 ) -> dict[str, Any]:
     """A report of `cases` x models x repetitions runs; the same for the same arguments."""
     rows = list(random_rows(cases, models, repetitions, seed))
-    verdict = gate(Counts.of(row["outcome"] for row in rows), 0.8)
+    verdict = apply_gate(Counts.of(row["outcome"] for row in rows), 0.8)
     return build_report(rows, {**SESSION, "gate": verdict.as_dict()}, {"run": 1.82, "judge": None})
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from synthesis_samples import GIT, TIME, tool
 
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue
-from pytest_agentbench.packs.mcp_bench.synthesis.checks import named_in, words_of
+from pytest_agentbench.packs.mcp_bench.synthesis.checks import find_names, split_words
 
 PARKS = Catalogue("National Parks", (tool("National Parks", "findParks", "Search for national parks by state"),))
 MATH = Catalogue(
@@ -43,7 +43,7 @@ ALL = (NIXOS, EVERYTHING, TIME, GIT, PARKS, MATH, REDDIT, HUB)
     ],
 )
 def test_a_name_is_found(text: str, found: str) -> None:
-    reasons = list(named_in(text, ALL))
+    reasons = list(find_names(text, ALL))
     assert any(repr(found) in reason.text for reason in reasons), reasons
     assert {reason.kind for reason in reasons} == {"name"}
 
@@ -62,12 +62,12 @@ def test_a_name_is_found(text: str, found: str) -> None:
     ],
 )
 def test_ordinary_words_are_no_names(text: str) -> None:
-    assert list(named_in(text, ALL)) == []
+    assert list(find_names(text, ALL)) == []
 
 
 @pytest.mark.parametrize("name", ["get_current_time", "getCurrentTime", "GetCurrentTime", "get-current-time"])
 def test_the_words_of_a_name(name: str) -> None:
-    assert words_of(name) == ["get", "current", "time"]
+    assert split_words(name) == ["get", "current", "time"]
 
 
 names = st.from_regex(r"[a-z]{2,8}(_[a-z]{2,8}){1,3}", fullmatch=True)
@@ -78,17 +78,17 @@ names = st.from_regex(r"[a-z]{2,8}(_[a-z]{2,8}){1,3}", fullmatch=True)
 @given(names, st.text(), st.text())
 def test_a_tool_that_is_named_is_found_in_any_text(name: str, before: str, after: str) -> None:
     catalogue = Catalogue("Zz Server", (tool("Zz Server", name),))
-    assert any(reason.kind == "name" for reason in named_in(f"{before} {name.upper()} {after}", [catalogue]))
+    assert any(reason.kind == "name" for reason in find_names(f"{before} {name.upper()} {after}", [catalogue]))
 
 
 @settings(max_examples=40)
 @given(names, st.text(alphabet="ABCDEFXYZ0123456789_", min_size=1))
 def test_a_name_within_a_longer_word_is_none(name: str, more: str) -> None:
     catalogue = Catalogue("Zz Server", (tool("Zz Server", name),))
-    assert list(named_in(name + more, [catalogue])) == []
+    assert list(find_names(name + more, [catalogue])) == []
 
 
 @pytest.mark.slow
 @given(st.text(min_size=1), st.text(min_size=1), st.text())
 def test_any_name_and_any_text_can_be_checked(server: str, name: str, text: str) -> None:
-    list(named_in(text, [Catalogue(server, (tool(server, name, text),))]))
+    list(find_names(text, [Catalogue(server, (tool(server, name, text),))]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from synthesis_samples import DATA, real_catalogues, real_tasks
 
-from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, calculates
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, is_calculator
 from pytest_agentbench.packs.mcp_bench.synthesis.checks import detailed_problems, fuzzy_problems
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the data of MCP-Bench does not lie beside this checkout")
@@ -30,7 +30,7 @@ def test_most_real_tasks_pass() -> None:
         own = [catalogues[server]]
         detailed, fuzzy = task["task_description"], task["fuzzy_description"]
         generated = Generated(task_description=detailed, dependency_analysis=task["dependency_analysis"])
-        exact = calculates(own[0], None)
+        exact = is_calculator(own[0], None)
         found = [
             *(detailed_problems(generated, own, ()) if own[0].tools else ()),
             *fuzzy_problems(detailed, fuzzy, own, (), exact=exact),
@@ -42,4 +42,4 @@ def test_most_real_tasks_pass() -> None:
 
 
 def test_which_of_its_servers_calculate() -> None:
-    assert {name for name, catalogue in real_catalogues().items() if calculates(catalogue, None)} == CALCULATING
+    assert {name for name, catalogue in real_catalogues().items() if is_calculator(catalogue, None)} == CALCULATING

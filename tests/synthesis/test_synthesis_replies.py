@@ -16,10 +16,10 @@ from pytest_agentbench.models.replies import InvalidReply
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, Quality
 from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
     WORDINGS,
+    find_shortcomings,
     read_fuzzy,
     read_generated,
     read_quality,
-    shortcomings,
 )
 
 anything = st.text() | st.recursive(
@@ -70,12 +70,12 @@ def test_any_reply_is_read_or_refused(reply: str) -> None:
 @given(st.floats(1, 10), st.floats(1, 10))
 def test_the_gate_lets_through_from_nine_and_five(solvability: float, utility: float) -> None:
     reply = json.dumps({"solvability_score": solvability, "utility_score": utility})
-    found = {reason.kind for reason in shortcomings(read_quality(f"```json\n{reply}\n```"))}
+    found = {reason.kind for reason in find_shortcomings(read_quality(f"```json\n{reply}\n```"))}
     assert found == {name for name, low in (("solvability", solvability < 9), ("utility", utility < 5)) if low}
 
 
 def test_a_quality_on_both_thresholds_passes() -> None:
-    assert list(shortcomings(Quality(solvability=9, utility=5))) == []
+    assert list(find_shortcomings(Quality(solvability=9, utility=5))) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from support.small_disk import small_disk
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces import archive
 from pytest_agentbench.workspaces import workspace as walking
-from pytest_agentbench.workspaces.archive import MAX_ARCHIVE_BYTES, ArchiveError, pack, unpack
+from pytest_agentbench.workspaces.archive import MAX_ARCHIVE_BYTES, ArchiveError, pack_workspace, unpack_workspace
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace
 
@@ -37,7 +37,7 @@ def back(workspaces) -> Workspace:
 
 def packed(workspace: Workspace, path: Path, redact=str) -> list[str]:
     with path.open("w+b") as target:
-        return pack(workspace, target, redact)
+        return pack_workspace(workspace, target, redact)
 
 
 def tree(workspace: Workspace) -> dict[str, bytes | None]:
@@ -55,7 +55,7 @@ def test_files_and_folders_come_back(there, back, tmp_path):
     (there.path / "run.sh").write_text("#!/bin/sh\n")
     (there.path / "run.sh").chmod(0o755)
     assert packed(there, tmp_path / "a.tar") == []
-    unpack(tmp_path / "a.tar", back)
+    unpack_workspace(tmp_path / "a.tar", back)
     assert tree(back) == tree(there)
     assert (back.path / "run.sh").stat().st_mode & 0o777 == 0o755
     assert back.read_text("/tmp/notes") == "scratch"
@@ -74,7 +74,7 @@ def test_whatever_an_agent_wrote_comes_back(workspaces, tmp_path, written):
     for (folder, name), content in written.items():
         there.write_bytes(f"{folder}/{name}", content)
     assert packed(there, tmp_path / "a.tar") == []
-    unpack(tmp_path / "a.tar", back)
+    unpack_workspace(tmp_path / "a.tar", back)
     assert tree(back) == tree(there)
 
 
@@ -82,7 +82,7 @@ def test_names_that_are_no_unicode_come_back(there, back, tmp_path):
     with open(os.fsencode(there.path) + b"/caf\xe9", "wb") as file:
         file.write(b"x")
     assert packed(there, tmp_path / "a.tar") == []
-    unpack(tmp_path / "a.tar", back)
+    unpack_workspace(tmp_path / "a.tar", back)
     assert os.listdir(os.fsencode(back.path)) == [b"caf\xe9"]
 
 
@@ -95,7 +95,7 @@ def test_what_leads_elsewhere_is_left_out(there, back, tmp_path):
     os.link(secret, there.path / "hard")
     os.mkfifo(there.path / "pipe")
     assert sorted(packed(there, tmp_path / "a.tar")) == ["folder", "hard", "kept/link", "pipe"]
-    unpack(tmp_path / "a.tar", back)
+    unpack_workspace(tmp_path / "a.tar", back)
     assert tree(back) == {"kept": None, "kept/a": b"a"}
     assert b"hunter2" not in (tmp_path / "a.tar").read_bytes()
 
@@ -112,7 +112,7 @@ def test_secrets_are_removed_from_text_and_names(there, back, tmp_path):
     there.write_text("hunter2.txt", "the key is hunter2, really")
     there.write_bytes("binary", b"\xff hunter2")
     packed(there, tmp_path / "a.tar", lambda text: text.replace("hunter2", "[redacted]"))
-    unpack(tmp_path / "a.tar", back)
+    unpack_workspace(tmp_path / "a.tar", back)
     assert tree(back) == {"[redacted].txt": b"the key is [redacted], really", "binary": b"\xff hunter2"}
 
 
@@ -177,7 +177,7 @@ def test_paths_that_nobody_can_open_are_left_out(there, back, tmp_path):
     os.close(folder)
     left_out = packed(there, tmp_path / "a.tar")
     assert [path.count("/") for path in left_out] == [15, 16, 17, 18, 19]
-    unpack(tmp_path / "a.tar", back)
+    unpack_workspace(tmp_path / "a.tar", back)
     assert len(tree(back)) == 15
 
 
@@ -222,14 +222,14 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
 def test_nothing_is_unpacked_outside_or_as_anything_but_a_file(back, tmp_path, header):
     archive = made_tar(tmp_path / "a.tar", (header, b""))
     with pytest.raises(ArchiveError, match=r"a\.tar"):
-        unpack(archive, back)
+        unpack_workspace(archive, back)
     assert tree(back) == {}
     assert not (tmp_path / "out").exists()
     assert not (back.path.parent / "out").exists()
 
 
 def test_an_absolute_name_stays_inside(back, tmp_path):
-    unpack(made_tar(tmp_path / "a.tar", (member("/a"), b"x")), back)
+    unpack_workspace(made_tar(tmp_path / "a.tar", (member("/a"), b"x")), back)
     assert tree(back) == {"a": b"x"}
 
 
@@ -243,12 +243,12 @@ def test_what_is_no_archive_is_a_clear_error(back, tmp_path, there, content):
     else:
         path.write_bytes(content)
     with pytest.raises(ArchiveError, match=r"a\.tar: cannot be unpacked"):
-        unpack(path, back)
+        unpack_workspace(path, back)
 
 
 def test_a_missing_archive_is_a_clear_error(back, tmp_path):
     with pytest.raises(ArchiveError, match="No such file"):
-        unpack(tmp_path / "a.tar", back)
+        unpack_workspace(tmp_path / "a.tar", back)
 
 
 def test_an_archive_that_unpacks_to_more_than_it_may_is_refused(back, tmp_path):
@@ -261,23 +261,23 @@ def test_an_archive_that_unpacks_to_more_than_it_may_is_refused(back, tmp_path):
     block[148:156] = b"%06o\0 " % sum(block)
     path.write_bytes(bytes(block) + bytes(10_240 - 512))
     with pytest.raises(ArchiveError):
-        unpack(path, back)
+        unpack_workspace(path, back)
     assert not any(each.stat().st_size for each in back.path.iterdir())
 
 
 def test_an_archive_of_folders_without_end_is_refused(back, tmp_path):
     with pytest.raises(ArchiveError):
-        unpack(made_tar(tmp_path / "a.tar", (member("a/" * 1_900 + "b"), b"x")), back)
+        unpack_workspace(made_tar(tmp_path / "a.tar", (member("a/" * 1_900 + "b"), b"x")), back)
 
 
 def test_an_archive_of_files_without_end_is_refused(back, tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "MAX_ENTRIES", 1_000)
     with pytest.raises(ArchiveError):
-        unpack(made_tar(tmp_path / "a.tar", *((member(str(number)), b"") for number in range(1_001))), back)
+        unpack_workspace(made_tar(tmp_path / "a.tar", *((member(str(number)), b"") for number in range(1_001))), back)
 
 
 def test_no_room_is_no_damaged_archive(there, tmp_path):
     there.write_bytes("big", b"x" * 500_000)
     packed(there, tmp_path / "a.tar")
     with small_disk(tmp_path / "small", "64k"), pytest.raises(SandboxError, match="TMPDIR"):
-        unpack(tmp_path / "a.tar", Workspace(tmp_path / "small"))
+        unpack_workspace(tmp_path / "a.tar", Workspace(tmp_path / "small"))

@@ -15,7 +15,7 @@ import pytest
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
-from pytest_agentbench.workspaces.sessions import Workspaces, _take, host_mark, session_is_dead
+from pytest_agentbench.workspaces.sessions import Workspaces, _take_session, host_mark, session_is_dead
 from pytest_agentbench.workspaces.workspace import Workspace
 
 SESSION = """
@@ -173,7 +173,7 @@ def test_of_a_killed_session_the_kept_workspaces_stay(tmp_path, session):
 def test_a_dead_session_is_dead_while_its_lock_is_held_to_remove_its_folder(session):
     """Its containers are looked for meanwhile, and must not pass for those of one that lives."""
     dead = str(session("a").kill())
-    held = _take(dead)
+    held = _take_session(dead)
     assert session_is_dead(dead)
     os.close(held)
 

@@ -39,7 +39,7 @@ class _Refused(Exception):
     """Text that the verifier is told in place of a result."""
 
 
-class Asked:
+class SolutionServer:
     """Answers the requests of one verifier. `trouble` is what the solution's sandbox failed at, which is no verdict."""
 
     def __init__(self, solution: Sandbox, python: str, seconds: float) -> None:
@@ -83,6 +83,7 @@ class Asked:
             return {"error": str(error)}
 
     async def _call(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        # What the solution prints by itself comes before the mark: no line of it is taken for the result.
         mark = secrets.token_hex(16)
         request = {name: asked[name] for name in ("function", "arguments", "named", "pythonpath")}
         given = json.dumps({"mark": mark, **request}).encode("ascii") + b"\n"
@@ -124,7 +125,7 @@ class Asked:
 
 
 @asynccontextmanager
-async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[str, str]]:
+async def serve_solution(asked: SolutionServer, verifier: Sandbox) -> AsyncIterator[Mapping[str, str]]:
     """Answer what the verifier asks, until the block's end; yield the variables by which its programs find the way.
 
     Raises SandboxError where no socket can be had.
@@ -134,7 +135,7 @@ async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[st
     opened = os.open(folder, os.O_RDONLY)
     try:
         try:
-            listening = _listening(folder, opened, verifier.workspace.owner)
+            listening = _open_socket(folder, opened, verifier.workspace.owner)
         except OSError as error:
             raise SandboxError(
                 f"a verifier that is apart needs a socket in {folder}: {error}; set TMPDIR to another folder"
@@ -150,7 +151,7 @@ async def answering(asked: Asked, verifier: Sandbox) -> AsyncIterator[Mapping[st
         os.close(opened)  # not before: Python 3.13 looks up the socket's name when it is served, and when it is closed
 
 
-def _listening(folder: Path, opened: int, owner: int | None) -> socket.socket:
+def _open_socket(folder: Path, opened: int, owner: int | None) -> socket.socket:
     """Return a socket in the folder, which is `opened` and may have a longer path than a socket's name can be."""
     listening = socket.socket(socket.AF_UNIX)
     try:

@@ -40,14 +40,16 @@ _WORST_LAST = ("passed", "xpassed", "xfailed", "skipped", "failed")
 
 def main() -> None:
     """Answer the request on stdin."""
-    _shut_off()
+    _protect_pipes()
     wake, wakened = os.pipe()
     os.set_blocking(wakened, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    # Wakes `select` when the child ends: the ends of the other pipes may be held by what it started.
     signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
     asked, asking = os.pipe()
     events, reporting = os.pipe()
     output, printing = os.pipe()
+    # Before the request is read: the child never has the token of the reply in its memory.
     child = os.fork()
     if child == 0:
         signal.set_wakeup_fd(-1)
@@ -61,11 +63,11 @@ def main() -> None:
     key = secrets.token_bytes(32)
     _send(asking, {**request, "key": key.hex()})
     os.close(asking)
-    reply = _watch(child, (events, output, wake), time.monotonic() + request["seconds"], _Heard(key))
+    reply = _follow_tests(child, (events, output, wake), time.monotonic() + request["seconds"], _TestsReport(key))
     _send(1, {"token": token, **reply})
 
 
-def _shut_off() -> None:
+def _protect_pipes() -> None:
     """Keep this user's other processes from reading this one's memory and taking its open files: Linux can."""
     if sys.platform == "linux":
         import ctypes
@@ -77,7 +79,7 @@ def _shut_off() -> None:
 # -- the process that the caller started
 
 
-def _watch(child: int, sources: tuple[int, int, int], deadline: float, heard: _Heard) -> dict[str, Any]:
+def _follow_tests(child: int, sources: tuple[int, int, int], deadline: float, heard: _TestsReport) -> dict[str, Any]:
     """Return what the tests' process reports until it has ended.
 
     It is killed at the deadline, and where it says too much.
@@ -111,7 +113,7 @@ def _watch(child: int, sources: tuple[int, int, int], deadline: float, heard: _H
     return {**heard.told(), "exit": _exit_code(status), "stopped": stopped}
 
 
-class _Heard:
+class _TestsReport:
     """Report of the tests' process so far. Nothing of it is trusted to have a form, or an end."""
 
     def __init__(self, key: bytes) -> None:
@@ -161,14 +163,14 @@ class _Heard:
             elif kind == "report":
                 self._report(event)
             elif kind == "problem":
-                self._problem(_text(event["where"]), event["message"])
+                self._problem(_require_text(event["where"]), event["message"])
             elif kind == "ended":
                 self._ended = int(event["value"])
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             self._problem("", "the tests' process reported something that cannot be read")
 
     def _test(self, name: Any) -> dict[str, Any]:
-        name = _text(name)
+        name = _require_text(name)
         if name not in self._tests:
             self._names += len(name)
             self._tests[name] = {"outcome": "not run", "phases": set(), "message": ""}
@@ -188,10 +190,10 @@ class _Heard:
 
     def _message(self, message: Any) -> str:
         self._messages += 1
-        return _text(message)[-_MESSAGE:] if self._messages <= _MAX_MESSAGES else ""
+        return _require_text(message)[-_MESSAGE:] if self._messages <= _MAX_MESSAGES else ""
 
 
-def _text(value: Any) -> str:
+def _require_text(value: Any) -> str:
     """Return the value as a text that UTF-8 can carry. Raises TypeError for another thing."""
     if not isinstance(value, str):
         raise TypeError(value)
@@ -257,6 +259,7 @@ class _Reports:
 def _become_tests(asked: int, reporting: int, printing: int, others: tuple[int, ...]) -> NoReturn:
     reports: _Reports | None = None
     try:
+        # A group of its own, so that all that tests start is killed with them.
         os.setpgid(0, 0)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for standard in (1, 2):
@@ -295,6 +298,8 @@ def _run_tests(options: dict[str, Any], reports: _Reports) -> int:
         *(name for name in files if os.path.exists(name)),
     ]
     wanted = tuple(options["tests"])
+    # The solution's folders come after the standard library and before what is installed: its `json.py` shadows
+    # nothing that pytest needs.
     installed = next((at for at, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
 
     class Reporter:

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from pytest_agentbench.checks.base import CheckContext, Verdict
-from pytest_agentbench.checks.verifying.apart import Asked, answering
-from pytest_agentbench.checks.verifying.staging import Content, copy_left, hidden_content, stage
-from pytest_agentbench.checks.verifying.verifiers import plain_environment, python_of, run_command, run_tests
+from pytest_agentbench.checks.verifying.apart import SolutionServer, serve_solution
+from pytest_agentbench.checks.verifying.staging import Content, copy_workspace, hidden_content, stage_workspace
+from pytest_agentbench.checks.verifying.verifiers import choose_python, plain_environment, run_command, run_tests
 from pytest_agentbench.errors import AgentbenchError
 from pytest_agentbench.records.case import Case, Verifier
 from pytest_agentbench.records.evaluation import CheckResult
@@ -36,7 +36,7 @@ async def run_verifiers(context: CheckContext, sandboxes: Sandboxes, spec: Sandb
     return tuple([_result(each, await _verify(context, sandboxes, spec, each)) for each in context.case.verify])
 
 
-def no_workspace(case: Case) -> tuple[CheckResult, ...]:
+def no_workspace_results(case: Case) -> tuple[CheckResult, ...]:
     """Return the results where the answers are predictions."""
     found = Verdict("error", "predictions are answers only: there is no workspace to verify")
     return tuple(_result(verifier, found) for verifier in case.verify)
@@ -52,7 +52,7 @@ async def _verify(context: CheckContext, sandboxes: Sandboxes, spec: SandboxSpec
             except (TreeError, PathRefusedError) as error:
                 return Verdict("failed", f"what the run left cannot be copied for a verifier: {error}")
             found = await _run(verifier, sandboxes, spec, target, solution)
-            changed = await context.in_thread(partial(_changed, verifier, target, hidden))
+            changed = await context.in_thread(partial(_find_tampering, verifier, target, hidden))
     except (AgentbenchError, OSError) as error:
         return Verdict("error", f"{type(error).__name__}: {error}")
     if changed is None or found.outcome != "passed":
@@ -70,29 +70,29 @@ def _folder(context: CheckContext, sandboxes: Sandboxes, folders: AsyncExitStack
 def _fill(context: CheckContext, verifier: Verifier, target: Workspace, solution: Workspace | None) -> Content:
     """Fill the verifier's folder and, where it has one of its own, the solution's; return what hidden files hold."""
     if solution is None:
-        return stage(context.case, verifier, context.workspace, target)
+        return stage_workspace(context.case, verifier, context.workspace, target)
     if context.workspace is not None:
-        copy_left(context.workspace, solution)
-    return stage(context.case, verifier, None, target)
+        copy_workspace(context.workspace, solution)
+    return stage_workspace(context.case, verifier, None, target)
 
 
 async def _run(
     verifier: Verifier, sandboxes: Sandboxes, spec: SandboxSpec, target: Workspace, solution: Workspace | None
 ) -> Verdict:
     """Return what the verifier finds; nothing of it runs any more. Raises SandboxError."""
-    python, spec = python_of(spec)
+    python, spec = choose_python(spec)
     async with AsyncExitStack() as running:
-        asked: Asked | None = None
+        asked: SolutionServer | None = None
         if solution is not None:
             apart = await sandboxes.start(spec, solution)
             running.push_async_callback(apart.stop)
-            asked = Asked(apart, python, verifier.timeout_seconds)
+            asked = SolutionServer(apart, python, verifier.timeout_seconds)
             spec = replace(spec, compose=None)  # its services are beside the solution
         sandbox = await sandboxes.start(spec, target)
         running.push_async_callback(sandbox.stop)
         environment = plain_environment(sandbox)
         if asked is not None:
-            environment |= await running.enter_async_context(answering(asked, sandbox))
+            environment |= await running.enter_async_context(serve_solution(asked, sandbox))
         if verifier.pytest is not None:
             found = await run_tests(verifier, sandbox, python, environment)
         else:
@@ -102,7 +102,7 @@ async def _run(
     return found
 
 
-def _changed(verifier: Verifier, target: Workspace, hidden: Content) -> str | None:
+def _find_tampering(verifier: Verifier, target: Workspace, hidden: Content) -> str | None:
     """Return what became of a hidden file that is not what it was, None where all are."""
     try:
         now = hidden_content(verifier, target)
@@ -121,11 +121,11 @@ def _result(verifier: Verifier, found: Verdict) -> CheckResult:
         message=found.message,
         expected=found.expected,
         actual=found.actual,
-        outputs={"graded": _graded(verifier), **found.outputs},
+        outputs={"graded": _grading_note(verifier), **found.outputs},
     )
 
 
-def _graded(verifier: Verifier) -> str:
+def _grading_note(verifier: Verifier) -> str:
     """Return where the solution is while it is graded: apart, beside what grades it, or in the process of the tests."""
     if verifier.apart:
         return "apart"

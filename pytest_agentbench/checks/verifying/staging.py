@@ -16,7 +16,7 @@ from pytest_agentbench.records.case import Case, HiddenFile, Verifier
 from pytest_agentbench.workspaces.changes import take_snapshot
 from pytest_agentbench.workspaces.confined import PathRefusedError, open_folder
 from pytest_agentbench.workspaces.template import copy_tree
-from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, TreeError, Workspace, walk
+from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, TreeError, Workspace, walk_tree
 
 _STEERING = re.compile(
     r"(conftest|sitecustomize|usercustomize)(\..*)?|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml"
@@ -37,7 +37,7 @@ Content = Mapping[str, str]
 """Paths below the workspace, and what says whether they have changed."""
 
 
-def stage(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> Content:
+def stage_workspace(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> Content:
     """Fill the empty folder `target` from what the run has `left`, None for nothing. Takes its time: for a thread.
 
     Files that steer Python or pytest, and tests that the verifier names, are as in the case's template, or gone; the
@@ -45,15 +45,18 @@ def stage(case: Case, verifier: Verifier, left: Workspace | None, target: Worksp
     links that lead to them are removed; what they hold is returned. Raises TreeError where what the run has left cannot
     be copied, PathRefusedError and OSError for want of room, or of a hidden file.
     """
-    _take_over(case, verifier, left, target)
-    for hidden in sorted(verifier.files, key=lambda each: _normal(each.target).count("/")):
-        _put(hidden.source, _normal(hidden.target), target)
+    _copy_allowed(case, verifier, left, target)
+    for hidden in sorted(verifier.files, key=lambda each: _normalize_path(each.target).count("/")):
+        _put_in_place(hidden.source, _normalize_path(hidden.target), target)
     _cut_links(verifier, target)
     return hidden_content(verifier, target)
 
 
-def copy_left(left: Workspace, target: Workspace) -> None:
-    """Copy what a run has left, but for its private /tmp, into the empty folder `target`. Raises as `stage` does."""
+def copy_workspace(left: Workspace, target: Workspace) -> None:
+    """Copy what a run has left, but for its private /tmp, into the empty folder `target`.
+
+    Raises like `stage_workspace`.
+    """
     try:
         copy_tree(left.path, target)
         _unlock(target.path)
@@ -68,9 +71,9 @@ def hidden_content(verifier: Verifier, target: Workspace) -> Content:
     """Return what lies now where the hidden files were put."""
     found: dict[str, str] = {}
     for hidden in verifier.files:
-        path = _normal(hidden.target)
+        path = _normalize_path(hidden.target)
         if stat.S_ISDIR(_mode(target.path / path)):
-            found |= {f"{path}/{below}": told for below, told in _held(target.path / path).items()}
+            found |= {f"{path}/{below}": told for below, told in _list_files(target.path / path).items()}
             continue
         try:
             with target.open_read(path) as file:
@@ -83,14 +86,14 @@ def hidden_content(verifier: Verifier, target: Workspace) -> Content:
 def source_digest(hidden: HiddenFile) -> str:
     """SHA-256 of a hidden file, or of all that a hidden folder holds, and of what of it is executable."""
     if hidden.source.is_dir():
-        held = sorted(_held(hidden.source).items())
+        held = sorted(_list_files(hidden.source).items())
         return hashlib.sha256(repr(held).encode("utf-8", "surrogateescape")).hexdigest()
     with open_file(hidden.source, MAX_DOCUMENT) as file:
         executable = bool(os.fstat(file.fileno()).st_mode & stat.S_IXUSR)
         return f"{hashlib.file_digest(file, 'sha256').hexdigest()}{' executable' if executable else ''}"
 
 
-def _held(folder: Path) -> Content:
+def _list_files(folder: Path) -> Content:
     """Return the files and links below a folder; not the caches that Python makes."""
     facts = take_snapshot(str(folder)).facts
     return {
@@ -100,30 +103,30 @@ def _held(folder: Path) -> Content:
     }
 
 
-def _take_over(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> None:
+def _copy_allowed(case: Case, verifier: Verifier, left: Workspace | None, target: Workspace) -> None:
     """Copy what the run has left, but for what the agent has no say in."""
     if left is not None:
-        copy_left(left, target)
-    template = () if case.workspace is None else tuple(_steering(case.workspace))
-    kept = {_normal(path) for path in verifier.keep}
-    for path in dict.fromkeys((*_steering(target.path), *template, *_decisive(verifier, target.path))):
+        copy_workspace(left, target)
+    template = () if case.workspace is None else tuple(_find_steering(case.workspace))
+    kept = {_normalize_path(path) for path in verifier.keep}
+    for path in dict.fromkeys((*_find_steering(target.path), *template, *_deciding_paths(verifier, target.path))):
         if path in kept:
             continue
-        _make_way(path, target)
+        _clear_path(path, target)
         source = None if case.workspace is None else case.workspace / path
         if source is not None and source.exists() and not _COMPILED.fullmatch(source.name):
-            _put(source, path, target)
+            _put_in_place(source, path, target)
 
 
-def _decisive(verifier: Verifier, root: Path) -> Iterator[str]:
+def _deciding_paths(verifier: Verifier, root: Path) -> Iterator[str]:
     """Yield the paths of the tests that the verifier names, of its configuration, and of packages that only tests
     import."""
     if verifier.pytest is None:
         return
-    tests = {_normal(name.partition("::")[0]) for name in verifier.pytest.ids}
+    tests = {_normalize_path(name.partition("::")[0]) for name in verifier.pytest.ids}
     yield from sorted(tests)
     if verifier.pytest.config is not None:
-        yield _normal(verifier.pytest.config)
+        yield _normalize_path(verifier.pytest.config)
     if verifier.pytest.pythonpath:
         return
     for folder in sorted({above for path in tests for above in PurePosixPath(path).parents}):
@@ -131,7 +134,7 @@ def _decisive(verifier: Verifier, root: Path) -> Iterator[str]:
             yield str(package.relative_to(root))
 
 
-def _normal(path: str) -> str:
+def _normalize_path(path: str) -> str:
     return "/".join(name for name in path.split("/") if name not in ("", "."))
 
 
@@ -144,18 +147,19 @@ def _unlock(root: Path) -> None:
                 os.chmod(path, 0o700 | stat.S_IMODE(os.lstat(path).st_mode))
 
 
-def _steering(root: Path) -> Iterator[str]:
+def _find_steering(root: Path) -> Iterator[str]:
     """Yield the paths below `root` of all that has such a name, outermost only. Links are not followed."""
     for folder, folders, files in os.walk(root):
         below = os.path.relpath(folder, root)
         named = [name for name in [*folders, *files] if _STEERING.fullmatch(name) or _COMPILED.fullmatch(name)]
-        yield from (_normal(f"{below}/{name}") for name in named)
+        yield from (_normalize_path(f"{below}/{name}") for name in named)
+        # Outermost only: what lies below such a folder goes with it.
         folders[:] = [name for name in folders if name not in named]
 
 
-def _put(source: Path, path: str, target: Workspace) -> None:
+def _put_in_place(source: Path, path: str, target: Workspace) -> None:
     """Put a file or folder in place of whatever lies at the path; what is no folder on the way becomes one."""
-    _make_way(path, target)
+    _clear_path(path, target)
     names = path.split("/")
     if source.is_dir():
         with open_folder(str(target.path), names, create=True, owner=target.owner):
@@ -168,16 +172,19 @@ def _put(source: Path, path: str, target: Workspace) -> None:
 
 def _cut_links(verifier: Verifier, target: Workspace) -> None:
     """Remove the links that make a hidden file the agent's: its answer would be what is expected of it."""
-    hidden = tuple(f"{WORKSPACE}/{_normal(each.target)}/" for each in verifier.files)
-    links = [found.path for found in walk(str(target.path), []) if hidden and found.kind == "link"]
+    hidden = tuple(f"{WORKSPACE}/{_normalize_path(each.target)}/" for each in verifier.files)
+    links = [found.path for found in walk_tree(str(target.path), []) if hidden and found.kind == "link"]
     for path in links:
         seen = f"{WORKSPACE}/{path}"
-        if not seen.startswith(hidden) and f"{_end_of(seen, target.path)}/".startswith((*hidden, *_PROCESSES)):
+        if not seen.startswith(hidden) and f"{_resolve_in_sandbox(seen, target.path)}/".startswith(
+            (*hidden, *_PROCESSES)
+        ):
             _remove(target.path / path)
 
 
-def _end_of(path: str, root: Path) -> str:
+def _resolve_in_sandbox(path: str, root: Path) -> str:
     """Return where a path of the sandbox ends when the links of the workspace at `root` are followed, and no others."""
+    # By hand: `realpath` would follow links by this machine's folders, and end where the sandbox's do not.
     at: list[str] = []
     ahead, links = path.split("/")[::-1], 0
     while ahead:
@@ -197,7 +204,7 @@ def _end_of(path: str, root: Path) -> str:
     return "/" + "/".join(at)
 
 
-def _make_way(path: str, target: Workspace) -> None:
+def _clear_path(path: str, target: Workspace) -> None:
     """Remove what lies at the path, and on the way to it what is no folder: a link is never followed."""
     names = path.split("/")
     for depth in range(1, len(names)):

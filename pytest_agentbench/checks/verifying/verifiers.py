@@ -47,6 +47,7 @@ def private_path(sandbox: Sandbox, name: str) -> str:
 async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping[str, str]) -> Verdict:
     """Return the verdict of the verifier's command. Raises SandboxError where the sandbox fails."""
     assert verifier.command is not None
+    # A name that cannot be guessed: code under test cannot leave a result of its own in its place.
     name = f"result-{secrets.token_hex(16)}.json"
     ended = await sandbox.exec(
         verifier.command,
@@ -54,9 +55,9 @@ async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping
         output_limit=_OUTPUT,
         environment={**environment, "PYTHONSAFEPATH": "1", RESULT_VARIABLE: private_path(sandbox, name)},
     )
-    outputs: dict[str, Any] = {"exit_code": ended.exit_code, **printed(ended.output)}
+    outputs: dict[str, Any] = {"exit_code": ended.exit_code, **printed_evidence(ended.output)}
     try:
-        result = await _result(sandbox, name)
+        result = await _read_result(sandbox, name)
     except _Unreadable as error:
         return Verdict("failed", str(error), outputs=outputs)
     if result is not None:
@@ -65,19 +66,19 @@ async def run_command(verifier: Verifier, sandbox: Sandbox, environment: Mapping
     return Verdict(found.outcome, found.message, found.expected, found.actual, outputs)
 
 
-def printed(output: str) -> dict[str, str]:
+def printed_evidence(output: str) -> dict[str, str]:
     """Return what a verifier printed, as evidence: nothing is read from it but what the case asks for."""
     return {"printed": output} if output.strip() else {}
 
 
-def killed_for(ended: ExecResult, verifier: Verifier) -> str:
+def describe_kill(ended: ExecResult, verifier: Verifier) -> str:
     """Return the sentence for a verifier that was killed."""
     if ended.killed == "time-out":
         return f"the verifier had not ended after {verifier.timeout_seconds:g} s"
     return f"the verifier was killed: it broke the sandbox's limit of {ended.killed}"
 
 
-async def _result(sandbox: Sandbox, name: str) -> dict[str, Any] | None:
+async def _read_result(sandbox: Sandbox, name: str) -> dict[str, Any] | None:
     """Return what the command wrote to its file, None where it wrote none."""
     try:
         found = loads((await sandbox.get(f"/tmp/{name}", _MAX_RESULT)).decode("utf-8"))  # noqa: S108 - the sandbox's
@@ -93,7 +94,7 @@ async def _result(sandbox: Sandbox, name: str) -> dict[str, Any] | None:
 def _compare(verifier: Verifier, ended: ExecResult, result: dict[str, Any] | None) -> Verdict:
     expected = verifier.expected
     if ended.killed is not None:
-        return verdict(False, killed_for(ended, verifier), actual=excerpt(ended.output))
+        return verdict(False, describe_kill(ended, verifier), actual=excerpt(ended.output))
     if ended.exit_code != expected.exit_code:
         message = f"the verifier's command ended with exit code {ended.exit_code}, expected {expected.exit_code}"
         return verdict(False, message, actual=excerpt(ended.output))
@@ -116,11 +117,12 @@ _NAMED = 5
 _FAULT = 300
 
 
-def python_of(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
+def choose_python(spec: SandboxSpec) -> tuple[str, SandboxSpec]:
     """Return the Python that runs tests in such a sandbox, the image's or else this one, and the sandbox showing it."""
     plain = replace(spec, network=False)
     if spec.kind == "docker":
         return "python3", plain
+    # bubblewrap lays its own /tmp and workspace over this machine's: a Python below these has to be shown elsewhere.
     if spec.kind == "local" or not sys.prefix.startswith(_HIDDEN):
         return sys.executable, plain
     mounts = (*spec.mounts, Mount(Path(sys.prefix), _PYTHON_PLACE))
@@ -137,23 +139,25 @@ async def run_tests(verifier: Verifier, sandbox: Sandbox, python: str, environme
     token = secrets.token_hex(32)
     request = {
         "token": token,
-        "tests": [_normal(name) for name in wanted.ids],
+        "tests": [_normalize_test_id(name) for name in wanted.ids],
         "pythonpath": [*wanted.pythonpath, *filter(None, [environment.get("PYTHONPATH")])],
         "plugins": wanted.plugins,
         "config": wanted.config,
         "seconds": verifier.timeout_seconds,
     }
     ended = await sandbox.exec(
+        # As text: the sandbox shows no file of this package, and none that the agent left can take its place.
         [python, "-I", "-B", "-c", _driver()],
+        # The driver ends the tests at their limit and tells which were done; this limit is for a driver that cannot.
         seconds=verifier.timeout_seconds + _SPARE_SECONDS,
         stdin=json.dumps(request).encode("ascii") + b"\n",
         output_limit=_REPLY_BYTES,
         environment=environment,
     )
-    begun, reply = _said(ended.output, token)
+    begun, reply = _read_reply(ended.output, token)
     if reply is None:
-        return _no_reply(ended, verifier, begun=begun)
-    return _judged(wanted, verifier, reply)
+        return _missing_reply_verdict(ended, verifier, begun=begun)
+    return _judge_reply(wanted, verifier, reply)
 
 
 @cache
@@ -161,8 +165,9 @@ def _driver() -> str:
     return _DRIVER.read_text(encoding="utf-8")
 
 
-def _said(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
+def _read_reply(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
     """Return whether the driver has begun, and its reply: only lines that have the token count."""
+    # Only the driver knows the token: it says it first before any code of the agent's is imported.
     lines = [line for line in output.split("\n") if token in line]
     try:
         found = [json.loads(line) for line in lines]
@@ -171,29 +176,31 @@ def _said(output: str, token: str) -> tuple[bool, dict[str, Any] | None]:
     return bool(lines), found[1] if len(found) > 1 else None
 
 
-def _no_reply(ended: ExecResult, verifier: Verifier, *, begun: bool) -> Verdict:
+def _missing_reply_verdict(ended: ExecResult, verifier: Verifier, *, begun: bool) -> Verdict:
     """Return the verdict where a driver ended without reply: the code under test ends one that has begun, all else is
     the sandbox's fault.
     """
-    how = killed_for(ended, verifier) if ended.killed is not None else f"exit code {ended.exit_code}"
+    how = describe_kill(ended, verifier) if ended.killed is not None else f"exit code {ended.exit_code}"
     if begun:
         return Verdict("failed", f"what runs the tests was ended before it could tell: {how}")
     message = f"the tests could not be run, for which the sandbox needs python3: {excerpt(ended.output) or how}"
-    return Verdict("error", message, outputs=printed(ended.output[-_EVIDENCE:]))
+    return Verdict("error", message, outputs=printed_evidence(ended.output[-_EVIDENCE:]))
 
 
-def _judged(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Verdict:
+def _judge_reply(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Verdict:
     tests: dict[str, dict[str, Any]] = reply["tests"]
     outputs = {
         "tests": {name: each["outcome"] for name, each in tests.items()},
-        **printed(reply["output"]),
+        **printed_evidence(reply["output"]),
     }
     if not reply["loaded"] and reply["stopped"] is None:
         why = "; ".join(message for _, message in reply["problems"]) or excerpt(reply["output"])
         message = f"pytest cannot be run in the sandbox: {why}; install it in the image, or use a command"
         return Verdict("error", message, outputs=outputs)
     passed = sum(each["outcome"] == "passed" for each in tests.values())
-    faults = [fault if len(fault) <= _FAULT else f"…{fault[-_FAULT:]}" for fault in _faults(wanted, verifier, reply)]
+    faults = [
+        fault if len(fault) <= _FAULT else f"…{fault[-_FAULT:]}" for fault in _find_faults(wanted, verifier, reply)
+    ]
     said = f"{passed} of {len(tests)} test{'' if len(tests) == 1 else 's'} passed"
     if not faults:
         return Verdict("passed", said, outputs=outputs)
@@ -201,7 +208,7 @@ def _judged(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -
     return Verdict("failed", f"{said}: {shown}", actual=_evidence(reply), outputs=outputs)
 
 
-def _faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Iterator[str]:
+def _find_faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -> Iterator[str]:
     """Yield every reason not to count what was reported as passed."""
     tests: dict[str, dict[str, Any]] = reply["tests"]
     if reply["stopped"] == "time-out":
@@ -213,11 +220,12 @@ def _faults(wanted: PytestTests, verifier: Verifier, reply: Mapping[str, Any]) -
         yield f"their process ended before pytest did ({how})"
     for where, _ in reply["problems"]:
         yield f"{where or 'pytest'} could not be collected"
-    for name in map(_normal, wanted.ids):
+    for name in map(_normalize_test_id, wanted.ids):
         found = [test for test in tests if is_named(test, name)]
         if not found:
             yield f"{name} did not run"
         yield from (f"{test} {tests[test]['outcome']}" for test in found if tests[test]["outcome"] != "passed")
+    # Where a test failed, pytest's own status says no more than that.
     all_passed = bool(tests) and all(each["outcome"] == "passed" for each in tests.values())
     if all_passed and reply["ended"] is not None and (reply["ended"], reply["exit"]) != (0, 0):
         yield f"pytest ended with exit status {reply['ended']}, its process with {reply['exit']}"
@@ -239,7 +247,7 @@ def _evidence(reply: Mapping[str, Any]) -> str | None:
     return excerpt(" ".join(marked) or message)
 
 
-def _normal(name: str) -> str:
+def _normalize_test_id(name: str) -> str:
     """Return a test's name as pytest says it: its path without `.` and needless slashes."""
     path, colons, rest = name.partition("::")
     return "/".join(part for part in path.split("/") if part not in ("", ".")) + colons + rest

@@ -33,18 +33,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Write the cases; what did not come along goes to stderr."""
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.errors import ConfigError
-    from pytest_agentbench.packs.importers.drafts import Gathered
-    from pytest_agentbench.packs.importers.writer import slug, write
+    from pytest_agentbench.packs.importers.drafts import FileContents
+    from pytest_agentbench.packs.importers.writer import make_slug, write_drafts
     from pytest_agentbench.terminal_text import visible
 
-    (path,) = existing([args.file])
-    gathered: Gathered = import_module(f"pytest_agentbench.packs.importers.{args.tool}").read(path)
-    stem = slug(path.name.partition(".")[0])
+    (path,) = require_existing([args.file])
+    gathered: FileContents = import_module(f"pytest_agentbench.packs.importers.{args.tool}").read(path)
+    stem = make_slug(path.name.partition(".")[0])
     folder = (args.output if args.output is not None else Path("cases", stem)).absolute()
     try:
-        written = write(gathered, folder, stem) if gathered.drafts else None
+        written = write_drafts(gathered, folder, stem) if gathered.drafts else None
     finally:
         lost, notes = gathered.lost, list(dict.fromkeys(gathered.notes))
         for line in (*lost, *notes):

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.packs.importers.drafts import Draft, Gathered, Place, Row, filled, from_cell, read_rows
+from pytest_agentbench.packs.importers.drafts import (
+    Draft,
+    FileContents,
+    Place,
+    Row,
+    nonblank_text,
+    parse_cell,
+    read_rows,
+)
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STRUCTURED = ("expected_tools", "tools_called", "additional_metadata", "custom_column_key_values", "expectations")
@@ -19,15 +27,15 @@ _MEDIA = re.compile(r"\[DEEPEVAL:(?:IMAGE|PDF):")
 _USED = {"input", "expected_output", "actual_output", "expected_tools", "expectations", "additional_metadata", "name"}
 
 
-def read(path: Path) -> Gathered:
+def read(path: Path) -> FileContents:
     """Return the goldens of a file. Raises ConfigError where it cannot be read at all."""
-    gathered = Gathered()
+    gathered = FileContents()
     for number, row in enumerate(read_rows(path, gathered), 1):
         _golden(row, number, gathered)
     return gathered
 
 
-def _golden(row: Row, number: int, gathered: Gathered) -> None:
+def _golden(row: Row, number: int, gathered: FileContents) -> None:
     golden: dict[str, Any] = {}
     for spelled, value in row.value.items():
         name = _CAMEL.sub("_", spelled).lower()
@@ -37,7 +45,7 @@ def _golden(row: Row, number: int, gathered: Gathered) -> None:
         golden[name] = value if golden.get(name) in (None, "") else golden[name]
     for name in _STRUCTURED:
         try:
-            golden[name] = from_cell(golden.get(name))
+            golden[name] = parse_cell(golden.get(name))
         except (ValueError, RecursionError) as error:
             gathered.lose(row.place, f"{name}: not valid JSON: {error}")
             return
@@ -45,11 +53,11 @@ def _golden(row: Row, number: int, gathered: Gathered) -> None:
     if reason is not None:
         gathered.lose(row.place, reason)
         return
-    expected = filled(golden.get("expected_output"))
-    answer = filled(golden.get("actual_output"))
+    expected = nonblank_text(golden.get("expected_output"))
+    answer = nonblank_text(golden.get("actual_output"))
     draft = Draft(
         place=row.place,
-        name=filled(golden.get("name")) or f"golden-{number}",
+        name=nonblank_text(golden.get("name")) or f"golden-{number}",
         messages=({"role": "user", "content": golden["input"]},),
         reference=expected,
         compared=not golden["expectations"],
@@ -67,9 +75,9 @@ def _golden(row: Row, number: int, gathered: Gathered) -> None:
 
 def _reason_against(golden: Mapping[str, Any]) -> str | None:
     """Return why a golden becomes no case; None where it does."""
-    if filled(golden.get("scenario")) is not None:
+    if nonblank_text(golden.get("scenario")) is not None:
         return "scenario: a conversation with a simulated user; there is none here, write its messages to a test.yaml"
-    if filled(golden.get("input")) is None:
+    if nonblank_text(golden.get("input")) is None:
         return f"input: found {golden.get('input')!r}, expected a text"
     if _MEDIA.search(golden["input"]):
         return "input: found an image or PDF; messages of cases are texts"
@@ -77,10 +85,14 @@ def _reason_against(golden: Mapping[str, Any]) -> str | None:
         if not isinstance(golden.get(name), str | None):
             return f"{name}: found {golden[name]!r}, expected a text"
     tools = golden["expected_tools"]
-    if tools is not None and not _is_list_of(tools, lambda tool: isinstance(tool, dict) and filled(tool.get("name"))):
+    if tools is not None and not _is_list_of(
+        tools, lambda tool: isinstance(tool, dict) and nonblank_text(tool.get("name"))
+    ):
         return "expected_tools: expected a list of objects with a name"
     said = golden["expectations"]
-    if said is not None and not (isinstance(said, dict) and all(_is_list_of(said.get(k), filled) for k in _said(said))):
+    if said is not None and not (
+        isinstance(said, dict) and all(_is_list_of(said.get(k), nonblank_text) for k in _statement_keys(said))
+    ):
         return "expectations: expected must and must_not with lists of texts"
     if not isinstance(golden["additional_metadata"], dict | None):
         return "additional_metadata: expected an object"
@@ -91,7 +103,7 @@ def _is_list_of(value: Any, fits: Any) -> bool:
     return isinstance(value, list) and all(map(fits, value))
 
 
-def _said(expectations: Mapping[str, Any]) -> list[str]:
+def _statement_keys(expectations: Mapping[str, Any]) -> list[str]:
     """Return the keys of an `expectations` object that hold statements."""
     return [name for name in ("must", "must_not", "mustNot") if expectations.get(name)]
 
@@ -104,12 +116,12 @@ def _tool_checks(tools: list[dict[str, Any]] | None) -> Iterator[dict[str, Any]]
 
 
 def _expectations(said: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
-    for key in _said(said or {}):
+    for key in _statement_keys(said or {}):
         for text in (said or {})[key]:
             yield {"text": text if key == "must" else f"It must not be so that: {text}"}
 
 
-def _note_judge(said: Mapping[str, Any] | None, place: Place, gathered: Gathered) -> None:
+def _note_judge(said: Mapping[str, Any] | None, place: Place, gathered: FileContents) -> None:
     for name in ("model", "eval_mode"):
         if said and said.get(name) is not None:
             gathered.note(place, f"expectations.{name}: left out; an evaluation profile says who judges, and how")

@@ -66,7 +66,7 @@ class Draft:
 
 
 @dataclass
-class Gathered:
+class FileContents:
     """Contents of a file: `drafts`, rows that become no case (`lost`), and what cases come without (`notes`)."""
 
     drafts: list[Draft] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Row:
 
 
 def read_rows(
-    path: Path, gathered: Gathered, inside: str = "items", only: Collection[str] | None = None
+    path: Path, gathered: FileContents, inside: str = "items", only: Collection[str] | None = None
 ) -> Iterator[Row]:
     """Yield every object of the file, with the keys `only`; what is none goes to `gathered` as lost.
 
@@ -107,7 +107,7 @@ def read_rows(
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"{path}: expected a file that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if path.suffix == ".csv":
-        yield from _table(path, gathered)
+        yield from _read_table(path, gathered)
         return
     for item in read_items(path, inside):
         if isinstance(item, BadItem):
@@ -116,18 +116,18 @@ def read_rows(
         yield from fit_row(Place(str(path), item.line, item.column), item.value, gathered, only)
 
 
-def fit_row(place: Place, value: Any, gathered: Gathered, only: Collection[str] | None = None) -> Iterator[Row]:
+def fit_row(place: Place, value: Any, gathered: FileContents, only: Collection[str] | None = None) -> Iterator[Row]:
     """Yield the row of a value, or none where it can be no row: that is lost."""
     if only is not None and isinstance(value, dict):
         value = {key: each for key, each in value.items() if key in only}
-    reason = _unfit(value)
+    reason = _row_problem(value)
     if reason is None:
         yield Row(place, value)
     else:
         gathered.lose(place, reason)
 
 
-def _unfit(value: Any) -> str | None:
+def _row_problem(value: Any) -> str | None:
     """Return why a value cannot be a row that is written again; None where it can."""
     if not isinstance(value, dict):
         return f"found {json.dumps(value)[:40]}, expected an object"
@@ -142,7 +142,7 @@ def _unfit(value: Any) -> str | None:
     return None
 
 
-def _table(path: Path, gathered: Gathered) -> Iterator[Row]:
+def _read_table(path: Path, gathered: FileContents) -> Iterator[Row]:
     """Yield the rows of a CSV file by its header."""
     try:
         text = read_bytes(path, MAX_TABLE).decode("utf-8-sig")
@@ -188,12 +188,12 @@ def _large_cells() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def whole(path: Path, limit: int) -> Any:
+def read_document(path: Path, limit: int) -> Any:
     """Return a JSON document's value. Raises ConfigError where it is none, or larger than `limit` bytes."""
-    return parsed(read_bytes(path, limit), str(path))
+    return parse_document(read_bytes(path, limit), str(path))
 
 
-def parsed(content: bytes, file: str) -> Any:
+def parse_document(content: bytes, file: str) -> Any:
     """Parse the bytes of a file as JSON. Raises ConfigError where they are none."""
     try:
         return json.loads(content)
@@ -203,12 +203,12 @@ def parsed(content: bytes, file: str) -> Any:
         raise ConfigError(f"{file}:1:1: not valid JSON: {error}") from error
 
 
-def filled(value: Any) -> str | None:
+def nonblank_text(value: Any) -> str | None:
     """Return a text that is not blank; None for everything else."""
     return value if isinstance(value, str) and value.strip() else None
 
 
-def from_cell(value: Any) -> Any:
+def parse_cell(value: Any) -> Any:
     """Return the JSON value of a table's cell, None for an empty one; everything else as it is.
 
     Raises ValueError.

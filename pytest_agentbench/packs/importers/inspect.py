@@ -10,8 +10,17 @@ from typing import Any
 
 from pytest_agentbench.bounded.archives import ArchiveRefusedError, ZipReader
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import Gathered, Place, Row, filled, fit_row, parsed, read_rows, whole
-from pytest_agentbench.packs.importers.inspect_samples import Task, Unfit, add_sample, left_out
+from pytest_agentbench.packs.importers.drafts import (
+    FileContents,
+    Place,
+    Row,
+    fit_row,
+    nonblank_text,
+    parse_document,
+    read_document,
+    read_rows,
+)
+from pytest_agentbench.packs.importers.inspect_samples import Task, UnfitError, add_sample, unsupported_options
 
 MAX_LOG = 1024**3
 """Bytes of a log in JSON."""
@@ -24,12 +33,12 @@ _OF_A_CASE = ("input", "target", "choices", "id", "metadata", "files", "setup", 
 _OF_A_LOG = (*_OF_A_CASE, "output", "error", "attachments")
 
 
-def read(path: Path) -> Gathered:
+def read(path: Path) -> FileContents:
     """Return the samples of a file. Raises ConfigError where it cannot be read at all."""
-    gathered = Gathered()
+    gathered = FileContents()
     if path.suffix == ".eval":
         _add_archive(path, gathered)
-    elif path.suffix == ".json" and isinstance(header := whole(path, MAX_LOG), dict) and "eval" in header:
+    elif path.suffix == ".json" and isinstance(header := read_document(path, MAX_LOG), dict) and "eval" in header:
         _add_log(header, read_rows(path, gathered, "samples", _OF_A_LOG), path, gathered)
     else:
         for number, row in enumerate(read_rows(path, gathered, inside="samples"), 1):
@@ -42,7 +51,7 @@ def _name(sample: Mapping[str, Any], number: int) -> str:
     return str(identifier) if identifier not in (None, "") else f"sample-{number}"
 
 
-def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gathered: Gathered) -> None:
+def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gathered: FileContents) -> None:
     """Add one draft for each sample, with the answers of all its epochs."""
     task = _task(header, Place(str(path)), gathered)
     answers: dict[str, list[str]] = {}
@@ -53,8 +62,8 @@ def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gath
             gathered.note(row.place, "error: its run ended with one, so it leaves no answer to score")
         try:
             answers.setdefault(name, []).extend(_answers(row.value))
-            sample = {key: _attached(row.value.get(key), row.value) for key in _OF_A_CASE}
-        except Unfit as error:
+            sample = {key: _restore_attachments(row.value.get(key), row.value) for key in _OF_A_CASE}
+        except UnfitError as error:
             gathered.lose(row.place, str(error))
             continue
         if not known:
@@ -62,16 +71,16 @@ def _add_log(header: Mapping[str, Any], samples: Iterable[Row], path: Path, gath
     gathered.drafts[:] = [replace(draft, answers=tuple(answers[draft.name])) for draft in gathered.drafts]
 
 
-def _task(header: Mapping[str, Any], place: Place, gathered: Gathered) -> Task:
+def _task(header: Mapping[str, Any], place: Place, gathered: FileContents) -> Task:
     """Scorer and system messages; what else the task did is named."""
-    scorers = [scorer for scorer in _objects(header, "eval", "scorers", place) if filled(scorer.get("name"))]
+    scorers = [scorer for scorer in _objects(header, "eval", "scorers", place) if nonblank_text(scorer.get("name"))]
     for other in scorers[1:]:
         gathered.note(place, f"eval.scorers: {other['name']!r} is left out; the first, {scorers[0]['name']!r}, decides")
     before = []
     for step in _objects(header, "plan", "steps", place):
         name, params = str(step.get("solver")).rpartition("/")[2], step.get("params")
         params = params if isinstance(params, dict) else {}
-        template = filled(params.get("template"))
+        template = nonblank_text(params.get("template"))
         if name == "system_message" and template is not None and "{" not in template:
             before.append({"role": "system", "content": template})
         elif name not in _PLAIN_SOLVERS:
@@ -82,7 +91,7 @@ def _task(header: Mapping[str, Any], place: Place, gathered: Gathered) -> Task:
     scorer = str(first["name"]).rpartition("/")[2] if first else None
     options = first.get("options")
     task = Task(scorer, options if isinstance(options, dict) else None, tuple(before))
-    for said in left_out(task):
+    for said in unsupported_options(task):
         gathered.note(place, f"eval.scorers: {said}")
     return task
 
@@ -103,24 +112,26 @@ def _objects(header: Mapping[str, Any], part: str, name: str, place: Place) -> l
 
 def _answers(sample: Mapping[str, Any]) -> tuple[str, ...]:
     output = sample.get("output")
-    answer = filled(_attached(output.get("completion"), sample)) if isinstance(output, dict) else None
+    answer = nonblank_text(_restore_attachments(output.get("completion"), sample)) if isinstance(output, dict) else None
     return () if answer is None or sample.get("error") else (answer,)
 
 
-def _attached(value: Any, sample: Mapping[str, Any]) -> Any:
-    """Put the texts back that the log keeps apart from a value. Raises Unfit where one is missing."""
+def _restore_attachments(value: Any, sample: Mapping[str, Any]) -> Any:
+    """Put the texts back that the log keeps apart from a value. Raises UnfitError where one is missing."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         attachments = sample.get("attachments")
         text = attachments.get(value.removeprefix(_ATTACHMENT)) if isinstance(attachments, dict) else None
         if not isinstance(text, str):
-            raise Unfit(f"attachments: found no text for {value!r:.60}")
+            raise UnfitError(f"attachments: found no text for {value!r:.60}")
         return text
     if isinstance(value, list):
-        return [_attached(each, sample) for each in value]
-    return {key: _attached(each, sample) for key, each in value.items()} if isinstance(value, dict) else value
+        return [_restore_attachments(each, sample) for each in value]
+    return (
+        {key: _restore_attachments(each, sample) for key, each in value.items()} if isinstance(value, dict) else value
+    )
 
 
-def _add_archive(path: Path, gathered: Gathered) -> None:
+def _add_archive(path: Path, gathered: FileContents) -> None:
     """Add the drafts of an .eval file, which is a zip archive: one sample after the other is held whole."""
     try:
         archive = ZipReader(path, MAX_LOG)
@@ -130,22 +141,22 @@ def _add_archive(path: Path, gathered: Gathered) -> None:
         if "header.json" not in archive.names:
             raise ConfigError(f"{path}:1:1: found no header.json in it, expected the log of a finished evaluation")
         samples = [name for name in archive.names if name.startswith("samples/") and name.endswith(".json")]
-        header = _member(archive, "header.json", path)
+        header = _read_member(archive, "header.json", path)
         _add_log(header, _samples(archive, samples, path, gathered), path, gathered)
 
 
-def _samples(archive: ZipReader, names: Iterable[str], path: Path, gathered: Gathered) -> Iterator[Row]:
+def _samples(archive: ZipReader, names: Iterable[str], path: Path, gathered: FileContents) -> Iterator[Row]:
     for name in names:
         place = Place(f"{path}!{name}")
         try:
-            value = _member(archive, name, path)
+            value = _read_member(archive, name, path)
         except ConfigError as error:
             gathered.lose(place, str(error))
         else:
             yield from fit_row(place, value, gathered, _OF_A_LOG)
 
 
-def _member(archive: ZipReader, name: str, path: Path) -> dict[str, Any]:
+def _read_member(archive: ZipReader, name: str, path: Path) -> dict[str, Any]:
     """Return a JSON object of the archive."""
     file = f"{path}!{name}"
     try:
@@ -157,7 +168,7 @@ def _member(archive: ZipReader, name: str, path: Path) -> dict[str, Any]:
         ) from error
     except ArchiveRefusedError as error:
         raise ConfigError(f"{file}:1:1: {str(error).removeprefix(f'{file}: ')}") from error
-    value = parsed(content, file)
+    value = parse_document(content, file)
     if not isinstance(value, dict):
         raise ConfigError(f"{file}:1:1: found {json.dumps(value)[:40]}, expected an object")
     return value

@@ -17,7 +17,7 @@ import regex
 
 from pytest_agentbench.config.documents import read_bytes
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import Draft, Gathered, Place, filled, from_cell
+from pytest_agentbench.packs.importers.drafts import Draft, FileContents, Place, nonblank_text, parse_cell
 
 MAX_FILE = 64 * 1024 * 1024
 """Bytes of a file that a sample brings along."""
@@ -35,7 +35,7 @@ _LETTERS = re.compile(r"[A-Z](?:[\s,]*[A-Z])+")
 _GRADED = ("model_graded_qa", "model_graded_fact")
 
 
-class Unfit(Exception):
+class UnfitError(Exception):
     """Reason why a sample becomes no case."""
 
 
@@ -48,7 +48,7 @@ class Task:
     before: tuple[Mapping[str, str], ...] = ()
 
 
-def left_out(task: Task) -> Iterator[str]:
+def unsupported_options(task: Task) -> Iterator[str]:
     """Yield what the scorer does that its counterpart here does not."""
     options = task.options or {}
     if task.scorer is None:
@@ -69,26 +69,28 @@ def add_sample(
     place: Place,
     name: str,
     folder: Path,
-    gathered: Gathered,
+    gathered: FileContents,
     task: Task = Task(),
 ) -> Draft | None:
     """Add the draft of a sample, whose files may lie in or below `folder`. None where it becomes no case."""
     try:
         draft = _draft(sample, place, name, folder, gathered, task)
-    except Unfit as error:
+    except UnfitError as error:
         gathered.lose(place, str(error))
         return None
     gathered.drafts.append(draft)
     return draft
 
 
-def _draft(sample: Mapping[str, Any], place: Place, name: str, folder: Path, gathered: Gathered, task: Task) -> Draft:
+def _draft(
+    sample: Mapping[str, Any], place: Place, name: str, folder: Path, gathered: FileContents, task: Task
+) -> Draft:
     choices = _choices(sample.get("choices"))
     targets = _targets(sample.get("target"))
     files = {path: _content(path, text, folder) for path, text in _files(sample.get("files")).items()}
     metadata = _object("metadata", sample.get("metadata"))
     dockerfile, sandboxed = _sandbox(sample.get("sandbox"), folder)
-    setup = filled(sample.get("setup"))
+    setup = nonblank_text(sample.get("setup"))
     if setup is not None:
         gathered.note(place, "setup: a script is not run before a case; let the workspace or sandbox.dockerfile do it")
     if isinstance(sandboxed, str):
@@ -97,8 +99,8 @@ def _draft(sample: Mapping[str, Any], place: Place, name: str, folder: Path, gat
     others = {key: value for key, value in sample.items() if key not in _USED and value not in (None, "", [], {})}
     several = len(targets) > 1 or any(_LETTERS.fullmatch(each) and each not in choices for each in targets)
     if choices and several:
-        raise Unfit(f"target: found several choices ({', '.join(targets)}), which multiple_choice cannot ask for")
-    title = filled(sample.get("description"))
+        raise UnfitError(f"target: found several choices ({', '.join(targets)}), which multiple_choice cannot ask for")
+    title = nonblank_text(sample.get("description"))
     return Draft(
         place=place,
         name=name,
@@ -110,11 +112,11 @@ def _draft(sample: Mapping[str, Any], place: Place, name: str, folder: Path, gat
         dockerfile=dockerfile,
         metadata={**others, **({} if setup is None else {"setup": setup}), **metadata},
         unfinished=unfinished,
-        **_decided(targets, choices, task),
+        **_decide_case(targets, choices, task),
     )
 
 
-def _decided(targets: tuple[str, ...], choices: tuple[str, ...], task: Task) -> dict[str, Any]:
+def _decide_case(targets: tuple[str, ...], choices: tuple[str, ...], task: Task) -> dict[str, Any]:
     """Reference, metric and checks of a sample."""
     if not targets:
         return {}
@@ -124,7 +126,7 @@ def _decided(targets: tuple[str, ...], choices: tuple[str, ...], task: Task) -> 
     name = "multiple_choice" if choices else _OF_SCORERS.get(task.scorer or "")
     if task.scorer == "match" and options.get("numeric"):
         if len(targets) > 1:
-            raise Unfit(f"target: found several numbers ({', '.join(targets)}), of which numeric_match takes one")
+            raise UnfitError(f"target: found several numbers ({', '.join(targets)}), of which numeric_match takes one")
         name = "numeric_match"
     if task.scorer in _GRADED:
         return {"reference": "\n".join(targets), "metric": {"name": "llm_judgement", "threshold": 1.0}}
@@ -137,7 +139,7 @@ def _decided(targets: tuple[str, ...], choices: tuple[str, ...], task: Task) -> 
 
 def _pattern(targets: tuple[str, ...], location: str, task: Task) -> dict[str, Any]:
     """Return what `match` and `includes` look for: one of the targets, at an end but for punctuation, or anywhere."""
-    any_of = "|".join(regex.escape(_inner(target, task.scorer), literal_spaces=True) for target in targets)
+    any_of = "|".join(regex.escape(_compared_part(target, task.scorer), literal_spaces=True) for target in targets)
     pattern = {
         "begin": rf"\A{_SKIPPED}(?:{any_of})",
         "end": rf"(?:{any_of}){_SKIPPED}\Z",
@@ -147,7 +149,7 @@ def _pattern(targets: tuple[str, ...], location: str, task: Task) -> dict[str, A
     return {"declarative": {"kind": "regex_match", "pattern": pattern, **({"ignore_case": True} if ignored else {})}}
 
 
-def _inner(target: str, scorer: str | None) -> str:
+def _compared_part(target: str, scorer: str | None) -> str:
     """Return what of a target the scorer compares."""
     if scorer == "includes":
         return target
@@ -158,34 +160,34 @@ def _messages(given: Any) -> tuple[dict[str, str], ...]:
     if isinstance(given, str) and given.strip():
         return ({"role": "user", "content": given},)
     if not isinstance(given, list) or not given:
-        raise Unfit(f"input: found {given!r:.40}, expected a text or a list of messages")
+        raise UnfitError(f"input: found {given!r:.40}, expected a text or a list of messages")
     messages = tuple(_message(at, message) for at, message in enumerate(given))
     if not any(message["role"] == "user" and message["content"].strip() for message in messages):
-        raise Unfit("input: found no text of a user in it")
+        raise UnfitError("input: found no text of a user in it")
     return messages
 
 
 def _message(at: int, message: Any) -> dict[str, str]:
     where = f"input[{at}]"
     if not isinstance(message, dict) or message.get("role") not in _ROLES or message.get("tool_calls"):
-        raise Unfit(f"{where}: found a tool's message or call, expected texts of {', '.join(_ROLES)}")
+        raise UnfitError(f"{where}: found a tool's message or call, expected texts of {', '.join(_ROLES)}")
     content = message.get("content")
     if isinstance(content, list):
         parts = [
             part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content
         ]
         if not all(isinstance(part, str) for part in parts):
-            raise Unfit(f"{where}: found an image, sound or file; messages of cases are texts")
+            raise UnfitError(f"{where}: found an image, sound or file; messages of cases are texts")
         content = "\n".join(str(part) for part in parts)
     if not isinstance(content, str):
-        raise Unfit(f"{where}.content: found {content!r:.40}, expected a text")
+        raise UnfitError(f"{where}.content: found {content!r:.40}, expected a text")
     return {"role": message["role"], "content": content}
 
 
 def _targets(given: Any) -> tuple[str, ...]:
     targets = given if isinstance(given, list) else [given]
     if not all(isinstance(target, str | int | float | None) for target in targets):
-        raise Unfit(f"target: found {given!r:.40}, expected a text or a list of texts")
+        raise UnfitError(f"target: found {given!r:.40}, expected a text or a list of texts")
     return tuple(str(target) for target in targets if target is not None and str(target).strip())
 
 
@@ -196,20 +198,22 @@ def _choices(given: Any) -> tuple[str, ...]:
     if given is None:
         return ()
     if not isinstance(given, list) or not all(isinstance(choice, str | int | float) for choice in given):
-        raise Unfit(f"choices: found {given!r:.40}, expected a list of texts")
+        raise UnfitError(f"choices: found {given!r:.40}, expected a list of texts")
     choices = tuple(str(choice).strip() for choice in given)
     if not all(choices) or len(choices) > len(ascii_uppercase):
-        raise Unfit(f"choices: found {given!r:.40}, expected up to {len(ascii_uppercase)} texts that are not empty")
+        raise UnfitError(
+            f"choices: found {given!r:.40}, expected up to {len(ascii_uppercase)} texts that are not empty"
+        )
     return choices
 
 
 def _object(name: str, given: Any) -> dict[str, Any]:
     try:
-        value = from_cell(given)
+        value = parse_cell(given)
     except (ValueError, RecursionError) as error:
-        raise Unfit(f"{name}: not valid JSON: {error}") from error
+        raise UnfitError(f"{name}: not valid JSON: {error}") from error
     if not isinstance(value, dict | None):
-        raise Unfit(f"{name}: found {value!r:.40}, expected an object")
+        raise UnfitError(f"{name}: found {value!r:.40}, expected an object")
     return value or {}
 
 
@@ -218,13 +222,13 @@ def _files(given: Any) -> dict[str, str]:
     for path, text in files.items():
         inside = PurePosixPath(path)
         if not isinstance(text, str):
-            raise Unfit(f"files: found {text!r:.40} for {path!r}, expected a text")
+            raise UnfitError(f"files: found {text!r:.40} for {path!r}, expected a text")
         if ":" in path:
-            raise Unfit(f"files: found {path!r}, a file of another sandbox; a case has one")
+            raise UnfitError(f"files: found {path!r}, a file of another sandbox; a case has one")
         if not inside.parts or inside.is_absolute() or ".." in inside.parts or "\0" in path:
-            raise Unfit(f"files: found {path!r}, expected a path inside the workspace")
+            raise UnfitError(f"files: found {path!r}, expected a path inside the workspace")
         if any(len(part.encode()) > _LONGEST_PART for part in inside.parts):
-            raise Unfit(f"files: found {path!r:.40}, expected names of at most {_LONGEST_PART} bytes")
+            raise UnfitError(f"files: found {path!r:.40}, expected names of at most {_LONGEST_PART} bytes")
     _refuse_clashes([PurePosixPath(path) for path in files])
     return files
 
@@ -235,7 +239,7 @@ def _refuse_clashes(paths: Sequence[PurePosixPath]) -> None:
     for path in sorted(paths):
         taken = next((other for other in (path, *path.parents) if other in seen), None)
         if taken is not None:
-            raise Unfit(f"files: found '{taken}' and '{path}', which cannot both be there")
+            raise UnfitError(f"files: found '{taken}' and '{path}', which cannot both be there")
         seen.add(path)
 
 
@@ -246,15 +250,15 @@ def _content(path: str, text: str, folder: Path) -> bytes:
         try:
             return base64.b64decode(data, validate=True)
         except binascii.Error as error:
-            raise Unfit(f"files: {path!r} is not valid base64: {error}") from error
-    found = beside(text, folder)
+            raise UnfitError(f"files: {path!r} is not valid base64: {error}") from error
+    found = find_beside(text, folder)
     if found is None and "/" in text and os.path.isdir(os.path.join(folder, text)):
-        raise Unfit(f"files: {path!r} is the folder {text}; name its files one by one")
+        raise UnfitError(f"files: {path!r} is the folder {text}; name its files one by one")
     return text.encode() if found is None else _read(found, f"files: {path!r}")
 
 
-def beside(text: str, folder: Path) -> Path | None:
-    """Return the file that a text names, None where it names none; Unfit where it lies outside of the folder.
+def find_beside(text: str, folder: Path) -> Path | None:
+    """Return the file that a text names, None where it names none; UnfitError where it lies outside of the folder.
 
     Inspect takes a text for a path where such a file is there, else for the content.
     """
@@ -265,7 +269,7 @@ def beside(text: str, folder: Path) -> Path | None:
     if not os.path.isfile(real):
         return None
     if os.path.commonpath([top, real]) != top:
-        raise Unfit(f"found {text!r}, a file outside of {folder}; copy it there")
+        raise UnfitError(f"found {text!r}, a file outside of {folder}; copy it there")
     return Path(real)
 
 
@@ -273,7 +277,7 @@ def _read(path: Path, what: str) -> bytes:
     try:
         return read_bytes(path, MAX_FILE)
     except ConfigError as error:
-        raise Unfit(f"{what}: {error}") from error
+        raise UnfitError(f"{what}: {error}") from error
 
 
 def _sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
@@ -282,13 +286,13 @@ def _sandbox(given: Any, folder: Path) -> tuple[bytes | None, bool | str]:
         given = [given.get("type"), given.get("config")] if given.get("config") else given.get("type")
     if isinstance(given, str) and given.lstrip().startswith("["):
         with suppress(ValueError, RecursionError):
-            given = from_cell(given)
+            given = parse_cell(given)
     if given is None or given == "":
         return None, False
     if given == "docker":
         return None, True
     if isinstance(given, list) and len(given) == 2 and given[0] == "docker" and isinstance(given[1], str):
-        found = beside(given[1], folder)
+        found = find_beside(given[1], folder)
         if found is not None and "dockerfile" in found.name.lower():
             content = _read(found, "sandbox")
             if re.search(rb"(?im)^\s*(?:COPY|ADD)\b", content) is None:

@@ -8,17 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, Gathered
-from pytest_agentbench.packs.importers.promptfoo_assertions import Decided, Unmapped, decide, from_text
-from pytest_agentbench.packs.importers.promptfoo_prompts import Prompt, TemplateError, filled_in, prompts_of, resolved
-from pytest_agentbench.packs.importers.promptfoo_tests import combinations, tests_of, variables_of
+from pytest_agentbench.packs.importers.drafts import MAX_DEPTH, Draft, FileContents
+from pytest_agentbench.packs.importers.promptfoo_assertions import (
+    Criteria,
+    UnmappedError,
+    add_assertion,
+    parse_assertion,
+)
+from pytest_agentbench.packs.importers.promptfoo_prompts import (
+    Prompt,
+    TemplateError,
+    fill_template,
+    read_prompts,
+    resolve_variables,
+)
+from pytest_agentbench.packs.importers.promptfoo_tests import combinations, read_tests, test_variables
 from pytest_agentbench.packs.importers.promptfoo_values import (
-    BadReference,
-    Spot,
-    data_of,
+    BadReferenceError,
+    PlacedValue,
     is_reference,
     named_file,
-    top,
+    read_file_data,
+    read_file_value,
 )
 from pytest_agentbench.sources.json_files import lies_deep
 
@@ -36,45 +47,45 @@ _SET = "assert-set"
 
 @dataclass(frozen=True)
 class _Config:
-    top: Spot
+    top: PlacedValue
     folder: Path
     prompts: tuple[Prompt, ...]
-    default: Spot
+    default: PlacedValue
 
 
-def read(path: Path) -> Gathered:
+def read(path: Path) -> FileContents:
     """Return the tests of a config. Raises ConfigError where it cannot be read at all."""
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ConfigError(f"{path}: expected promptfooconfig.yaml (or .json); a config that is code is not run")
-    spot = top(path)
+    spot = read_file_value(path)
     if not isinstance(spot.value, dict):
         raise ConfigError(f"{path}:1:1: found {spot.value!r:.40}, expected a mapping with prompts and tests")
-    gathered = Gathered()
+    gathered = FileContents()
     for name in sorted(spot.value.keys() - _READ - _OF_NO_MATTER):
         gathered.note(spot.below(name).where, f"left out; {_HINTS.get(name, 'it has no counterpart')}")
     default = _default(spot, path.parent, gathered)
-    config = _Config(spot, path.parent, tuple(prompts_of(spot, path.parent, gathered)), default)
-    for number, test in enumerate(tests_of(spot, path.parent, gathered), 1):
+    config = _Config(spot, path.parent, tuple(read_prompts(spot, path.parent, gathered)), default)
+    for number, test in enumerate(read_tests(spot, path.parent, gathered), 1):
         _add(test, f"test-{number}", config, gathered)
     return gathered
 
 
-def _default(config: Spot, folder: Path, gathered: Gathered) -> Spot:
+def _default(config: PlacedValue, folder: Path, gathered: FileContents) -> PlacedValue:
     given = config.below("defaultTest")
     if isinstance(given.value, str) and is_reference(given.value):
         try:
-            given = top(named_file(given.value, folder))
-        except (BadReference, ConfigError) as error:
+            given = read_file_value(named_file(given.value, folder))
+        except (BadReferenceError, ConfigError) as error:
             gathered.note(given.where, f"left out: {error}")
-            return Spot({}, given.loc, given.locate)
+            return PlacedValue({}, given.loc, given.locate)
     if isinstance(given.value, dict):
         _note_left_out(given, gathered)
     elif given.value is not None:
         gathered.note(given.where, f"left out: found {given.value!r:.40}, expected an object")
-    return given if isinstance(given.value, dict) else Spot({}, given.loc, given.locate)
+    return given if isinstance(given.value, dict) else PlacedValue({}, given.loc, given.locate)
 
 
-def _note_left_out(test: Spot, gathered: Gathered) -> None:
+def _note_left_out(test: PlacedValue, gathered: FileContents) -> None:
     options = test.below("options")
     for spot, known in ((test, _OF_A_TEST), (options, {"prefix", "suffix", "disableDefaultAsserts"})):
         for name in sorted(spot.value.keys() - known) if isinstance(spot.value, dict) else ():
@@ -83,7 +94,7 @@ def _note_left_out(test: Spot, gathered: Gathered) -> None:
         gathered.note(test.below("threshold").where, "left out: every check decides here, not their mean")
 
 
-def _add(test: Spot, name: str, config: _Config, gathered: Gathered) -> None:
+def _add(test: PlacedValue, name: str, config: _Config, gathered: FileContents) -> None:
     """Add the drafts of a test."""
     _note_left_out(test, gathered)
     wanted = test.below("prompts") if test.value.get("prompts") is not None else config.default.below("prompts")
@@ -93,8 +104,8 @@ def _add(test: Spot, name: str, config: _Config, gathered: Gathered) -> None:
         gathered.lose(test.where, "found no prompt for it")
         return
     try:
-        variables = combinations(variables_of(test, config.default, config.folder), config.folder)
-    except (BadReference, TemplateError) as error:
+        variables = combinations(test_variables(test, config.default, config.folder), config.folder)
+    except (BadReferenceError, TemplateError) as error:
         gathered.lose(test.where, str(error))
         return
     description = test.value.get("description")
@@ -110,17 +121,17 @@ def _add(test: Spot, name: str, config: _Config, gathered: Gathered) -> None:
 
 
 def _add_draft(
-    test: Spot, name: str, prompt: Prompt, values: Mapping[str, Any], config: _Config, gathered: Gathered
+    test: PlacedValue, name: str, prompt: Prompt, values: Mapping[str, Any], config: _Config, gathered: FileContents
 ) -> None:
     """Add the draft of one prompt with one combination of values. Raises TemplateError where it becomes no case."""
     options = {**_object(config.default.value.get("options")), **_object(test.value.get("options"))}
     before, after = (str(options.get(key) or "") for key in ("prefix", "suffix"))
-    values = resolved(values)
+    values = resolve_variables(values)
     messages = prompt.asked(values, before, after)
     metadata = {**_object(config.default.value.get("metadata")), **_object(test.value.get("metadata")), "vars": values}
     if lies_deep(metadata, MAX_DEPTH):
         raise TemplateError(f"found more than {MAX_DEPTH} levels of nesting")
-    decided, noted = Decided(), len(gathered.notes)
+    decided, noted = Criteria(), len(gathered.notes)
     alone = _object(test.value.get("options")).get("disableDefaultAsserts")
     default = () if alone else _assertions(config.default, gathered)
     for spot in (*default, *_assertions(test, gathered)):
@@ -148,7 +159,7 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _assertions(test: Spot, gathered: Gathered) -> Iterator[Spot]:
+def _assertions(test: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
     """Yield the assertions of a test; those of a set stand for themselves."""
     for spot in test.below("assert").each():
         if isinstance(spot.value, dict) and spot.value.get("type") == _SET:
@@ -160,15 +171,17 @@ def _assertions(test: Spot, gathered: Gathered) -> Iterator[Spot]:
             yield spot
 
 
-def _decide(spot: Spot, values: Mapping[str, Any], decided: Decided, config: _Config, gathered: Gathered) -> None:
-    assertion = from_text(spot.value) if isinstance(spot.value, str) else spot.value
+def _decide(
+    spot: PlacedValue, values: Mapping[str, Any], decided: Criteria, config: _Config, gathered: FileContents
+) -> None:
+    assertion = parse_assertion(spot.value) if isinstance(spot.value, str) else spot.value
     try:
         if isinstance(assertion, dict) and "$ref" in assertion:
             assertion = {**_template(assertion["$ref"], config.top), **assertion}
         if not isinstance(assertion, dict) or not isinstance(assertion.get("type"), str):
-            raise Unmapped(f"found {assertion!r:.60}, expected an object with a type")
-        said = decide(assertion, _value(assertion.get("value"), values, config.folder), decided)
-    except (Unmapped, BadReference, TemplateError) as error:
+            raise UnmappedError(f"found {assertion!r:.60}, expected an object with a type")
+        said = add_assertion(assertion, _value(assertion.get("value"), values, config.folder), decided)
+    except (UnmappedError, BadReferenceError, TemplateError) as error:
         gathered.note(spot.where, f"left out: {error}")
     else:
         for text in said:
@@ -182,15 +195,15 @@ def _value(value: Any, values: Mapping[str, Any], folder: Path) -> Any:
     if not isinstance(value, str):
         return value
     if value.startswith("package:"):
-        raise Unmapped(f"{value} is code, which is not run")
-    return data_of(named_file(value, folder)) if is_reference(value) else filled_in(value, values)
+        raise UnmappedError(f"{value} is code, which is not run")
+    return read_file_data(named_file(value, folder)) if is_reference(value) else fill_template(value, values)
 
 
-def _template(reference: Any, config: Spot) -> dict[str, Any]:
+def _template(reference: Any, config: PlacedValue) -> dict[str, Any]:
     """Return what `#/assertionTemplates/name` names."""
     found: Any = config.value
     for part in str(reference).removeprefix("#/").split("/"):
         found = found.get(part) if isinstance(found, dict) else None
     if not str(reference).startswith("#/") or not isinstance(found, dict):
-        raise Unmapped(f"$ref: {reference!r} names nothing in this file")
+        raise UnmappedError(f"$ref: {reference!r} names nothing in this file")
     return found

@@ -40,6 +40,7 @@ def python_pattern(pattern: str) -> tuple[str, str]:
             raise ValueError(f"{pattern[at : at + 12]!r} is not the same in Python, or nothing in JavaScript")
         at = match.end()
         if match.lastgroup == "open" and pattern.startswith("]", at):
+            # In JavaScript an empty class is allowed; in Python a `]` right after `[` would stand for itself.
             pieces.append("(?!)" if match[0] == "[" else r"[\s\S]")  # [] is nothing, [^] everything
             at += 1
         else:
@@ -49,13 +50,13 @@ def python_pattern(pattern: str) -> tuple[str, str]:
         raise ValueError("a [ has no ]")
     if not any(map(_OF_ASCII.fullmatch, pieces)):
         return "", "".join(pieces)
-    return "(?a)", "".join(_with_spaces(pieces))
+    return "(?a)", "".join(_name_spaces(pieces))
 
 
 _AS = {"brace": r"\{", "end": r"\Z", "bracket": r"\["}
 
 
-def _with_spaces(pieces: list[str]) -> list[str]:
+def _name_spaces(pieces: list[str]) -> list[str]:
     """Return the pieces with the white space of Unicode named, which ASCII leaves out and JavaScript does not."""
     within, named = False, []
     for piece in pieces:
@@ -73,12 +74,12 @@ _CELL = re.compile(r'[\s,]*+(?:"((?:\\["\\]|""|[^"])*+)"\s*(?=,|\Z)|([^",][^,]*)
 _DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 
 
-class Unmapped(Exception):
+class UnmappedError(Exception):
     """Reason why an assertion has no counterpart."""
 
 
 @dataclass
-class Decided:
+class Criteria:
     """Checks, metrics and expectations that decide a case."""
 
     checks: list[dict[str, Any]] = field(default_factory=list)
@@ -102,31 +103,32 @@ class _Assertion:
         several = self.kind.endswith(("-all", "-any"))
         value = self.value
         if isinstance(value, str):
-            values: list[Any] = _between_commas(value) if several else [value]
+            # promptfoo splits a text at commas only for the types that take several.
+            values: list[Any] = _split_commas(value) if several else [value]
         elif isinstance(value, list) and (several or self.kind in _GRADED):
             values = value
         else:
             values = [value]
         texts = [str(each) for each in values if isinstance(each, str | int | float) and not isinstance(each, bool)]
         if not texts or len(texts) < len(values) or not all(texts):
-            raise Unmapped(f"found the value {value!r:.60}, expected {'texts' if several else 'a text'}")
+            raise UnmappedError(f"found the value {value!r:.60}, expected {'texts' if several else 'a text'}")
         return texts
 
     def text(self) -> str:
         """Return the value as one text that is not blank."""
         texts = self.texts()
         if len(texts) != 1 or not texts[0].strip():
-            raise Unmapped(f"found the value {self.value!r:.60}, expected a text")
+            raise UnmappedError(f"found the value {self.value!r:.60}, expected a text")
         return texts[0]
 
     def number(self, what: str) -> float:
         """Return the threshold as a number."""
         if not isinstance(self.threshold, int | float) or isinstance(self.threshold, bool) or self.threshold < 0:
-            raise Unmapped(f"found the threshold {self.threshold!r}, expected {what}")
+            raise UnmappedError(f"found the threshold {self.threshold!r}, expected {what}")
         return float(self.threshold)
 
 
-def from_text(text: str) -> dict[str, Any]:
+def parse_assertion(text: str) -> dict[str, Any]:
     """Return an assertion as a cell of a table has it:
 
     `contains: x`, `not-icontains: x`, `similar(0.8): x`; or a text
@@ -144,20 +146,20 @@ def from_text(text: str) -> dict[str, Any]:
     return {"type": f"{match[1] or ''}{match[2]}", "value": (match[4] or "").strip() or None, **threshold}
 
 
-def decide(assertion: Mapping[str, Any], value: Any, decided: Decided) -> list[str]:
+def add_assertion(assertion: Mapping[str, Any], value: Any, decided: Criteria) -> list[str]:
     """Add what stands for an assertion, whose `value` is filled in. Returns what its counterpart comes without.
 
-    :raises Unmapped: it has none.
+    :raises UnmappedError: it has none.
     """
     given = str(assertion.get("type"))
     kind = given.removeprefix(_PREFIX)
     if kind in _CODE or assertion.get("transform") is not None or assertion.get("contextTransform") is not None:
-        raise Unmapped(f"{given} is code, which is not run; write a check or a Python hook")
+        raise UnmappedError(f"{given} is code, which is not run; write a check or a Python hook")
     if kind not in _MAPPED:
-        raise Unmapped(f"{given} has no counterpart{_HINTS.get(kind, '')}")
+        raise UnmappedError(f"{given} has no counterpart{_HINTS.get(kind, '')}")
     weight = assertion.get("weight", 1)
     if weight == 0:
-        raise Unmapped(f"{given} has weight 0, so it decides nothing; every check here decides")
+        raise UnmappedError(f"{given} has weight 0, so it decides nothing; every check here decides")
     found = _Assertion(kind, given != kind, value, assertion.get("threshold"), weight)
     before = len(decided.checks)
     said = _MAPPED[kind](found, decided) or ()
@@ -177,11 +179,11 @@ def _left_out(found: _Assertion, assertion: Mapping[str, Any]) -> Sequence[str]:
     return said
 
 
-def _check(decided: Decided, **declarative: Any) -> None:
+def _check(decided: Criteria, **declarative: Any) -> None:
     decided.checks.append({"declarative": declarative})
 
 
-def _found(decided: Decided, pattern: str, *, negated: bool, ignore_case: bool = False, flags: str = "") -> None:
+def _found(decided: Criteria, pattern: str, *, negated: bool, ignore_case: bool = False, flags: str = "") -> None:
     pattern = rf"\A(?![\s\S]*(?:{pattern}))" if negated else pattern
     _check(decided, kind="regex_match", pattern=flags + pattern, **({"ignore_case": True} if ignore_case else {}))
 
@@ -190,7 +192,7 @@ def _escaped(text: str) -> str:
     return str(regex.escape(text, literal_spaces=True))
 
 
-def _contains(found: _Assertion, decided: Decided) -> None:
+def _contains(found: _Assertion, decided: Criteria) -> None:
     """`contains`, `icontains`, and both with `-any` and `-all`."""
     patterns = [_escaped(text) for text in found.texts()]
     ignore_case = found.kind.startswith("i")
@@ -205,49 +207,49 @@ def _contains(found: _Assertion, decided: Decided) -> None:
     _found(decided, "|".join(patterns), negated=found.negated, ignore_case=ignore_case)
 
 
-def _starts_with(found: _Assertion, decided: Decided) -> None:
+def _starts_with(found: _Assertion, decided: Criteria) -> None:
     pattern = _escaped(found.text())
     _check(decided, kind="regex_match", pattern=rf"\A(?!{pattern})" if found.negated else rf"\A{pattern}")
 
 
-def _regex(found: _Assertion, decided: Decided) -> None:
+def _regex(found: _Assertion, decided: Criteria) -> None:
     given = found.text()
     try:
         flags, pattern = python_pattern(given)
         compile_pattern(flags + pattern)
     except ValueError as error:
-        raise Unmapped(f"the pattern {given!r:.60} cannot be taken over: {error}") from error
+        raise UnmappedError(f"the pattern {given!r:.60} cannot be taken over: {error}") from error
     _found(decided, pattern, negated=found.negated, flags=flags)
 
 
-def _equals(found: _Assertion, decided: Decided) -> None:
+def _equals(found: _Assertion, decided: Criteria) -> None:
     if isinstance(found.value, dict | list):
         if found.negated:
-            raise Unmapped("not-equals of an object has no counterpart")
+            raise UnmappedError("not-equals of an object has no counterpart")
         _json(decided, {"const": found.value})
         return
     text = _escaped(str(found.value).lower() if isinstance(found.value, bool) else found.text())
     _check(decided, kind="regex_match", pattern=rf"\A(?!{text}\Z)" if found.negated else rf"\A{text}\Z")
 
 
-def _is_json(found: _Assertion, decided: Decided) -> Sequence[str]:
+def _is_json(found: _Assertion, decided: Criteria) -> Sequence[str]:
     if found.negated:
-        raise Unmapped("not-is-json has no counterpart")
+        raise UnmappedError("not-is-json has no counterpart")
     schema = found.value
     if isinstance(schema, str):
         try:
             schema = parse_yaml(schema.encode(), Path("its schema")).data
         except ConfigError as error:
-            raise Unmapped(str(error)) from error
+            raise UnmappedError(str(error)) from error
     if not isinstance(schema, dict | None):
-        raise Unmapped(f"found {schema!r:.60}, expected a JSON Schema")
+        raise UnmappedError(f"found {schema!r:.60}, expected a JSON Schema")
     _json(decided, schema or {})
     if _has_format(schema):
         return ("format of its schema is left out: it is not checked here",)
     return ()
 
 
-def _json(decided: Decided, schema: Mapping[str, Any]) -> None:
+def _json(decided: Criteria, schema: Mapping[str, Any]) -> None:
     """promptfoo reads schemas by draft 7, and takes no JSON out of a fence, as ours does."""
     _check(decided, kind="json_schema", schema={"$schema": _DRAFT_07, **schema})
     pattern = r"\A(?![\s\S]*(?m:^)[ \t]*```)"
@@ -261,64 +263,64 @@ def _has_format(schema: Any) -> bool:
     return isinstance(schema, list) and any(map(_has_format, schema))
 
 
-def _rubric(found: _Assertion, decided: Decided) -> None:
+def _rubric(found: _Assertion, decided: Criteria) -> None:
     weight = found.weight
     if not isinstance(weight, int | float) or isinstance(weight, bool) or weight < 0:
-        raise Unmapped(f"found the weight {weight!r}, expected a number of at least 0")
+        raise UnmappedError(f"found the weight {weight!r}, expected a number of at least 0")
     for text in found.texts():
         said = {"text": f"{_MUST_NOT}{text}" if found.negated else text}
         decided.expectations.append(said if weight == 1 else {**said, "weight": float(weight)})
 
 
-def _factual(found: _Assertion, decided: Decided) -> None:
+def _factual(found: _Assertion, decided: Criteria) -> None:
     if found.negated or decided.reference is not None:
-        raise Unmapped(f"{'not-' if found.negated else 'a second '}{found.kind} has no counterpart")
+        raise UnmappedError(f"{'not-' if found.negated else 'a second '}{found.kind} has no counterpart")
     decided.reference = found.text()
 
 
-def _cost(found: _Assertion, decided: Decided) -> None:
+def _cost(found: _Assertion, decided: Criteria) -> None:
     _positive(found)
     _check(decided, kind="max_cost_usd", usd=found.number("dollars"))
 
 
-def _latency(found: _Assertion, decided: Decided) -> None:
+def _latency(found: _Assertion, decided: Criteria) -> None:
     _positive(found)
     seconds = found.number("milliseconds") / 1000
     if seconds == 0:
-        raise Unmapped("found the threshold 0, expected milliseconds")
+        raise UnmappedError("found the threshold 0, expected milliseconds")
     _check(decided, kind="max_seconds", seconds=seconds)
 
 
 def _positive(found: _Assertion) -> None:
     if found.negated:
-        raise Unmapped(f"not-{found.kind} has no counterpart")
+        raise UnmappedError(f"not-{found.kind} has no counterpart")
 
 
-def _tool_used(found: _Assertion, decided: Decided) -> None:
+def _tool_used(found: _Assertion, decided: Criteria) -> None:
     checks: list[dict[str, Any]] = []
     for each in found.value if isinstance(found.value, list) else [found.value]:
         said = {"name": each} if isinstance(each, str) else each
         if not isinstance(said, dict) or not isinstance(said.get("name"), str) or said.keys() - {"name", "min"}:
-            raise Unmapped(f"found {each!r:.60}, expected the name of a tool, with min at most")
+            raise UnmappedError(f"found {each!r:.60}, expected the name of a tool, with min at most")
         often = said.get("min", 1)
         if type(often) is not int or often < 1 or (found.negated and "min" in said):
-            raise Unmapped(f"found min {often!r}, expected a number of calls")
+            raise UnmappedError(f"found min {often!r}, expected a number of calls")
         if set("*?") & set(said["name"]):
-            raise Unmapped(f"found {said['name']!r:.60}, a pattern of names; name each tool")
+            raise UnmappedError(f"found {said['name']!r:.60}, a pattern of names; name each tool")
         kind = "tool_not_called" if found.negated else "tool_called"
         checks.append({"kind": kind, "name": said["name"], **({"min_count": often} if often > 1 else {})})
     for check in checks:
         _check(decided, **check)
 
 
-def _between_commas(text: str) -> list[str]:
+def _split_commas(text: str) -> list[str]:
     """Return the texts between commas; one in double quotes may hold commas, and quotes that are doubled or escaped."""
     text = text.rstrip(", \t\r\n")
     cells, at = [], 0
     while at < len(text):
         match = _CELL.match(text, at)
         if match is None:
-            raise Unmapped(f"{text!r:.60} is no list with commas: a quote has no end")
+            raise UnmappedError(f"{text!r:.60} is no list with commas: a quote has no end")
         quoted, plain = match.groups()
         cells.append(plain.strip() if quoted is None else re.sub(r'\\(["\\])|"(")', r"\1\2", quoted))
         at = match.end()
@@ -326,7 +328,7 @@ def _between_commas(text: str) -> list[str]:
 
 
 _GRADED = ("llm-rubric", "g-eval", "model-graded-closedqa")
-_MAPPED: dict[str, Callable[[_Assertion, Decided], Sequence[str] | None]] = {
+_MAPPED: dict[str, Callable[[_Assertion, Criteria], Sequence[str] | None]] = {
     **dict.fromkeys(("contains", "icontains"), _contains),
     **dict.fromkeys(("contains-any", "icontains-any", "contains-all", "icontains-all"), _contains),
     **dict.fromkeys(_GRADED, _rubric),

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.packs.importers.drafts import Gathered
+from pytest_agentbench.packs.importers.drafts import FileContents
 from pytest_agentbench.packs.importers.promptfoo_values import (
-    BadReference,
-    Spot,
-    data_of,
+    BadReferenceError,
+    PlacedValue,
     is_reference,
     named_files,
-    text_of,
+    read_file_data,
+    read_file_text,
 )
 
 _VALUE = re.compile(r"\{\{\s*([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)\s*\}\}")
@@ -28,7 +28,7 @@ class TemplateError(Exception):
     """Reason why a text cannot be made."""
 
 
-def filled_in(text: str, variables: Mapping[str, Any]) -> str:
+def fill_template(text: str, variables: Mapping[str, Any]) -> str:
     """Return the text with the values of its variables; objects and lists as JSON.
 
     :raises TemplateError: a variable is missing, or the text needs filters or statements.
@@ -41,9 +41,11 @@ def filled_in(text: str, variables: Mapping[str, Any]) -> str:
     return "".join(pieces)
 
 
-def resolved(variables: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables, those put in whose texts name others. Raises TemplateError where that is not enough."""
-    return {name: filled_in(value, variables) if isinstance(value, str) else value for name, value in variables.items()}
+    return {
+        name: fill_template(value, variables) if isinstance(value, str) else value for name, value in variables.items()
+    }
 
 
 def _text(name: str, variables: Mapping[str, Any]) -> str:
@@ -91,7 +93,7 @@ class Prompt:
         texts = [message["content"] for message in self.messages]
         texts[-1] = f"{before}{texts[-1]}{after}"
         asked = tuple(
-            {"role": message["role"], "content": filled_in(text, variables)}
+            {"role": message["role"], "content": fill_template(text, variables)}
             for message, text in zip(self.messages, texts, strict=True)
         )
         if not any(message["role"] == "user" and message["content"].strip() for message in asked):
@@ -99,7 +101,7 @@ class Prompt:
         return asked
 
 
-def prompts_of(config: Spot, folder: Path, gathered: Gathered) -> list[Prompt]:
+def read_prompts(config: PlacedValue, folder: Path, gathered: FileContents) -> list[Prompt]:
     """Return the prompts of a config; those that cannot be used go to `gathered` as lost."""
     given = config.below("prompts")
     if given.value is None:
@@ -108,45 +110,47 @@ def prompts_of(config: Spot, folder: Path, gathered: Gathered) -> list[Prompt]:
     for spot in given.each():
         try:
             prompts += _prompts(spot, folder)
-        except BadReference as error:
+        except BadReferenceError as error:
             gathered.lose(spot.where, str(error))
     return prompts
 
 
-def _prompts(spot: Spot, folder: Path) -> Iterator[Prompt]:
+def _prompts(spot: PlacedValue, folder: Path) -> Iterator[Prompt]:
     value, label = spot.value, ""
     if isinstance(value, dict):
         label = str(value.get("label") or value.get("id") or "")
         if value.keys() - {"id", "label", "raw", "display", "name"}:
-            raise BadReference("it has settings of its own (function, config): ask for it in a test.yaml")
+            raise BadReferenceError("it has settings of its own (function, config): ask for it in a test.yaml")
         value = value.get("raw", value.get("id"))
     if isinstance(value, list):
         yield Prompt(label, _messages(value))
     elif not isinstance(value, str) or not value.strip():
-        raise BadReference(f"found {value!r:.60}, expected a text or {{raw, label}}")
+        raise BadReferenceError(f"found {value!r:.60}, expected a text or {{raw, label}}")
     elif _ELSEWHERE.match(value):
-        raise BadReference(f"{value} is kept elsewhere; copy its text to a file in {folder}")
+        raise BadReferenceError(f"{value} is kept elsewhere; copy its text to a file in {folder}")
     elif is_reference(value) or _NAMES_FILES.fullmatch(value):
         for path in named_files(value, folder):
-            yield from _of_file(path, label or value)
+            yield from _file_prompts(path, label or value)
     else:
         yield _prompt(value, label or value)
 
 
-def _of_file(path: Path, label: str) -> Iterator[Prompt]:
+def _file_prompts(path: Path, label: str) -> Iterator[Prompt]:
     if path.suffix in (".yaml", ".yml"):
-        data = data_of(path)
-        yield Prompt(label, _messages(data)) if isinstance(data, list) else _prompt(text_of(path), label)
+        data = read_file_data(path)
+        yield Prompt(label, _messages(data)) if isinstance(data, list) else _prompt(read_file_text(path), label)
         return
     if path.suffix == ".csv":
-        raise BadReference(f"{path} is a table, of which prompts are not read; write them to a .txt, with --- between")
-    text = text_of(path)
+        raise BadReferenceError(
+            f"{path} is a table, of which prompts are not read; write them to a .txt, with --- between"
+        )
+    text = read_file_text(path)
     pieces = _SEPARATOR.split(text) if path.suffix in _SEVERAL else [text]
     if path.suffix == ".jsonl":
         pieces = text.splitlines()
     filled = [piece.strip() for piece in pieces if piece.strip()]
     if not filled:
-        raise BadReference(f"{path} is empty")
+        raise BadReferenceError(f"{path} is empty")
     for number, piece in enumerate(filled, 1):
         yield _prompt(piece, label if len(filled) == 1 else f"{label}:{number}")
 
@@ -168,8 +172,8 @@ def _messages(given: list[Any]) -> tuple[dict[str, str], ...]:
     for message in given:
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(content, str) or message.get("role") not in _ROLES:
-            raise BadReference(f"found {message!r:.60}, expected messages with a text each of {', '.join(_ROLES)}")
+            raise BadReferenceError(f"found {message!r:.60}, expected messages with a text each of {', '.join(_ROLES)}")
         messages.append({"role": message["role"], "content": content})
     if not messages:
-        raise BadReference("found no message")
+        raise BadReferenceError("found no message")
     return tuple(messages)

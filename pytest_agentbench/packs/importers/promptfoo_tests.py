@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import Gathered, read_rows
-from pytest_agentbench.packs.importers.promptfoo_assertions import from_text
+from pytest_agentbench.packs.importers.drafts import FileContents, read_rows
+from pytest_agentbench.packs.importers.promptfoo_assertions import parse_assertion
 from pytest_agentbench.packs.importers.promptfoo_prompts import TemplateError
 from pytest_agentbench.packs.importers.promptfoo_values import (
-    BadReference,
-    Spot,
-    data_of,
+    BadReferenceError,
+    PlacedValue,
     is_reference,
     named_file,
     named_files,
-    of_row,
-    text_of,
-    top,
+    read_file_data,
+    read_file_text,
+    read_file_value,
+    row_value,
 )
 
 MOST_COMBINATIONS = 10_000
@@ -29,79 +29,79 @@ MOST_COMBINATIONS = 10_000
 _CONFIGURED = re.compile(r"__config:__expected(\d*):threshold")
 
 
-def tests_of(config: Spot, folder: Path, gathered: Gathered) -> Iterator[Spot]:
+def read_tests(config: PlacedValue, folder: Path, gathered: FileContents) -> Iterator[PlacedValue]:
     """Yield each test of a config; files that cannot be read go to `gathered` as lost."""
     given = config.below("tests")
     if given.value is None and config.value.get("scenarios") is None:
-        yield Spot({}, ("tests",), config.locate)  # the prompts alone, once
+        yield PlacedValue({}, ("tests",), config.locate)  # the prompts alone, once
     for spot in given.each():
         if isinstance(spot.value, str):
             try:
-                yield from _of_file(spot.value, folder, gathered)
-            except (BadReference, ConfigError) as error:
+                yield from _file_tests(spot.value, folder, gathered)
+            except (BadReferenceError, ConfigError) as error:
                 gathered.lose(spot.where, str(error))
         elif isinstance(spot.value, dict) and "path" not in spot.value:
             yield spot
         else:
             gathered.lose(spot.where, "it is code, which is not run")
     for scenario in config.below("scenarios").each():
-        yield from _of_scenario(scenario, gathered)
+        yield from _scenario_tests(scenario, gathered)
 
 
-def _of_file(reference: str, folder: Path, gathered: Gathered) -> Iterator[Spot]:
+def _file_tests(reference: str, folder: Path, gathered: FileContents) -> Iterator[PlacedValue]:
     if "://" in reference and not is_reference(reference):
-        raise BadReference(f"{reference} is not on this machine; download it")
+        raise BadReferenceError(f"{reference} is not on this machine; download it")
     for path in named_files(reference, folder):
         if path.suffix == ".csv":
             for row in read_rows(path, gathered):
-                yield of_row(_of_cells(row.value), row.place)
+                yield row_value(_row_test(row.value), row.place)
         elif path.suffix == ".jsonl":
             for row in read_rows(path, gathered):
-                yield of_row(row.value, row.place)
+                yield row_value(row.value, row.place)
         elif path.suffix in (".yaml", ".yml", ".json"):
-            for spot in top(path).each():
+            for spot in read_file_value(path).each():
                 if isinstance(spot.value, dict):
                     yield spot
                 else:
                     gathered.lose(spot.where, f"found {spot.value!r:.40}, expected an object")
         else:
-            raise BadReference(f"{path} is no CSV, JSON, JSONL or YAML")
+            raise BadReferenceError(f"{path} is no CSV, JSON, JSONL or YAML")
 
 
-def _of_scenario(scenario: Spot, gathered: Gathered) -> Iterator[Spot]:
+def _scenario_tests(scenario: PlacedValue, gathered: FileContents) -> Iterator[PlacedValue]:
     """Yield each test of a scenario with each of its configs' variables."""
     if not isinstance(scenario.value, dict):
         gathered.lose(scenario.where, f"found {scenario.value!r:.40}, expected an object; write it here")
         return
-    tests = list(scenario.below("tests").each()) or [Spot({}, scenario.loc, scenario.locate)]
+    tests = list(scenario.below("tests").each()) or [PlacedValue({}, scenario.loc, scenario.locate)]
     for config, test in product(scenario.below("config").each(), tests):
         if isinstance(config.value, dict) and isinstance(test.value, dict):
             try:
-                yield Spot(_merged(config.value, test.value), test.loc, test.locate)
-            except BadReference as error:
+                yield PlacedValue(_merge_tests(config.value, test.value), test.loc, test.locate)
+            except BadReferenceError as error:
                 gathered.lose(test.where, str(error))
         else:
             gathered.lose(test.where, "expected objects; write them here")
 
 
-def _merged(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
+def _merge_tests(config: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
     """Return a test with what a scenario's config adds to it: fields over fields, and the assertions of both.
 
-    :raises BadReference: the two cannot be put together.
+    :raises BadReferenceError: the two cannot be put together.
     """
     both = {**config, **test}
     for name in ("vars", "options", "metadata"):
         one, other = config.get(name) or {}, test.get(name) or {}
         if not isinstance(one, dict) or not isinstance(other, dict):
-            raise BadReference(f"{name}: found {one!r:.40} and {other!r:.40}, expected objects; write them here")
+            raise BadReferenceError(f"{name}: found {one!r:.40} and {other!r:.40}, expected objects; write them here")
         both[name] = {**one, **other}
     own, more = test.get("assert") or [], config.get("assert") or []
     if not isinstance(own, list) or not isinstance(more, list):
-        raise BadReference(f"assert: found {own!r:.40} and {more!r:.40}, expected lists; write them here")
+        raise BadReferenceError(f"assert: found {own!r:.40} and {more!r:.40}, expected lists; write them here")
     return both | {"assert": own + more}
 
 
-def _of_cells(cells: dict[str, str]) -> dict[str, Any]:
+def _row_test(cells: dict[str, str]) -> dict[str, Any]:
     """Return a row of a table as the test that it stands for; `__` begins the columns that are no variables."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
     thresholds: dict[int, float] = {}
@@ -113,7 +113,7 @@ def _of_cells(cells: dict[str, str]) -> dict[str, Any]:
         elif configured := _CONFIGURED.fullmatch(name):
             thresholds[int(configured[1] or 1) - 1] = _number(cell)
         elif name.startswith("__expected"):
-            test["assert"].append(from_text(cell))
+            test["assert"].append(parse_assertion(cell))
         elif name in ("__prefix", "__suffix"):
             test["options"][name.removeprefix("__")] = cell
         elif name.startswith("__metadata:"):
@@ -141,17 +141,17 @@ def _list(cell: str) -> list[str]:
     return [part.strip().replace("\\,", ",") for part in re.split(r"(?<!\\),", cell)]
 
 
-def variables_of(test: Spot, default: Spot, folder: Path) -> dict[str, Any]:
+def test_variables(test: PlacedValue, default: PlacedValue, folder: Path) -> dict[str, Any]:
     """Return a test's variables over the default ones; both may stand in files.
 
-    :raises BadReference: a file cannot be used.
+    :raises BadReferenceError: a file cannot be used.
     """
     found: dict[str, Any] = {}
     for spot in (default.below("vars"), test.below("vars")):
         for value in [spot.value] if isinstance(spot.value, dict) else [each.value for each in spot.each()]:
-            data = data_of(named_file(value, folder)) if isinstance(value, str) else value
+            data = read_file_data(named_file(value, folder)) if isinstance(value, str) else value
             if not isinstance(data, dict):
-                raise BadReference(f"vars: found {data!r:.60}, expected an object")
+                raise BadReferenceError(f"vars: found {data!r:.60}, expected an object")
             found |= data
     return found
 
@@ -159,7 +159,7 @@ def variables_of(test: Spot, default: Spot, folder: Path) -> dict[str, Any]:
 def combinations(variables: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Return every combination of values: a list of texts stands for each of them, a file for its text.
 
-    :raises BadReference: a file cannot be used.
+    :raises BadReferenceError: a file cannot be used.
     :raises TemplateError: there are too many.
     """
     values: list[list[Any]] = []
@@ -169,7 +169,7 @@ def combinations(variables: dict[str, Any], folder: Path) -> list[dict[str, Any]
         elif isinstance(value, list) and value and isinstance(value[0], str):
             values.append([_of_variable(named_file(v, folder)) if is_reference(v) else v for v in value])
         elif _is_place(value):
-            raise BadReference(f"{name}: found {value}, which is not read")
+            raise BadReferenceError(f"{name}: found {value}, which is not read")
         else:
             values.append([value])
     found = list(islice(product(*values), MOST_COMBINATIONS + 1))
@@ -183,4 +183,4 @@ def _is_place(value: object) -> bool:
 
 
 def _of_variable(path: Path) -> Any:
-    return text_of(path) if path.suffix not in (".yaml", ".yml") else data_of(path)
+    return read_file_text(path) if path.suffix not in (".yaml", ".yml") else read_file_data(path)

@@ -21,7 +21,7 @@ _OF_YAML_1_1 = re.compile(r"yes|no|on|off|[-+]?(?:[\d_]+:[\d:._]*|0[0-7_]+)", re
 
 
 @dataclass(frozen=True)
-class Spot:
+class PlacedValue:
     """A value, the way to it from the top of its file, and what tells the place of such a way."""
 
     value: Any
@@ -39,16 +39,16 @@ class Spot:
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.loc).removeprefix(".")
         return f"{self.place}: {name}" if name else str(self.place)
 
-    def below(self, part: int | str) -> Spot:
+    def below(self, part: int | str) -> PlacedValue:
         """Return what a key or an index leads to; None as its value where there is nothing."""
         value = self.value
         if isinstance(value, dict):
             found = value.get(str(part))
         else:
             found = value[part] if isinstance(value, list) and isinstance(part, int) and part < len(value) else None
-        return Spot(found, (*self.loc, part), self.locate)
+        return PlacedValue(found, (*self.loc, part), self.locate)
 
-    def each(self) -> Iterator[Spot]:
+    def each(self) -> Iterator[PlacedValue]:
         """Yield the elements of a list; the value itself where it is none, and nothing where there is none."""
         if isinstance(self.value, list):
             yield from (self.below(at) for at in range(len(self.value)))
@@ -56,7 +56,7 @@ class Spot:
             yield self
 
 
-def top(path: Path) -> Spot:
+def read_file_value(path: Path) -> PlacedValue:
     """Read a YAML or JSON file as a whole.
 
     :raises ConfigError: it cannot be read, or has duplicate keys or tags.
@@ -64,10 +64,10 @@ def top(path: Path) -> Spot:
     document = read_document(path)
     if document.problems:
         raise document.error(document.problems)
-    return Spot(as_promptfoo_reads(document), (), lambda loc: _place(document, loc))
+    return PlacedValue(load_yaml_1_2(document), (), lambda loc: _place(document, loc))
 
 
-def as_promptfoo_reads(document: Document) -> Any:
+def load_yaml_1_2(document: Document) -> Any:
     """Return the data by YAML 1.2: only `true` and `false` are booleans; `yes`, `12:30` and 017 are texts; 1.0 is 1."""
     return document.data if document.node is None else _by_yaml_1_2(document.node, document.data)
 
@@ -84,9 +84,9 @@ def _by_yaml_1_2(node: Node, data: Any) -> Any:
     return {name: _by_yaml_1_2(nodes[name], value) if name in nodes else value for name, value in data.items()}
 
 
-def of_row(value: Any, place: Place) -> Spot:
+def row_value(value: Any, place: Place) -> PlacedValue:
     """Return a row of a table as a value: everything of it stands at the row's place."""
-    return Spot(value, (), lambda _: place)
+    return PlacedValue(value, (), lambda _: place)
 
 
 def _place(document: Document, loc: Loc) -> Place:
@@ -101,7 +101,7 @@ _MOST = 1000
 _MAGIC = re.compile(r"[*?[]")
 
 
-class BadReference(Exception):
+class BadReferenceError(Exception):
     """Reason why a reference cannot be followed."""
 
 
@@ -118,12 +118,12 @@ def is_code(reference: str) -> bool:
 def named_files(reference: str, folder: Path) -> list[Path]:
     """Return the files that a reference names, by a glob pattern too; at least one.
 
-    :raises BadReference: it names code, nothing, or something outside of the folder.
+    :raises BadReferenceError: it names code, nothing, or something outside of the folder.
     """
     if is_code(reference):
-        raise BadReference(f"{reference} is code, which is not run")
+        raise BadReferenceError(f"{reference} is code, which is not run")
     top = os.path.realpath(folder)
-    outside = BadReference(f"{reference} lies outside of {folder}; copy it there")
+    outside = BadReferenceError(f"{reference} lies outside of {folder}; copy it there")
     found = []
     try:
         pattern = os.path.relpath(os.path.join(folder, reference.removeprefix(SCHEME)), folder)
@@ -135,11 +135,11 @@ def named_files(reference: str, folder: Path) -> list[Path]:
                 raise outside
             found.append(Path(real))
     except ValueError as error:
-        raise BadReference(f"{reference} names no file: {error}") from error
+        raise BadReferenceError(f"{reference} names no file: {error}") from error
     if not found:
-        raise BadReference(f"{reference} names no file in or below {folder}")
+        raise BadReferenceError(f"{reference} names no file in or below {folder}")
     if len(found) > _MOST:
-        raise BadReference(f"{reference} names more than {_MOST:,} files")
+        raise BadReferenceError(f"{reference} names more than {_MOST:,} files")
     return sorted(found)
 
 
@@ -156,28 +156,28 @@ def named_file(reference: str, folder: Path) -> Path:
     """Return the one file that a reference names."""
     found = named_files(reference, folder)
     if len(found) > 1:
-        raise BadReference(f"{reference} names {len(found)} files, expected one")
+        raise BadReferenceError(f"{reference} names {len(found)} files, expected one")
     return found[0]
 
 
-def text_of(path: Path) -> str:
+def read_file_text(path: Path) -> str:
     """Return a file's text without white space around it."""
     try:
         return read_bytes(path).decode("utf-8-sig").strip()
     except ConfigError as error:
-        raise BadReference(str(error)) from error
+        raise BadReferenceError(str(error)) from error
     except UnicodeDecodeError as error:
-        raise BadReference(f"{path} is no text: {error.reason}") from error
+        raise BadReferenceError(f"{path} is no text: {error.reason}") from error
 
 
-def data_of(path: Path) -> Any:
+def read_file_data(path: Path) -> Any:
     """Return the value of a YAML or JSON file; another file's text."""
     if path.suffix.lower() not in _YAML:
-        return text_of(path)
+        return read_file_text(path)
     try:
         document = parse_yaml(read_bytes(path), path)
     except ConfigError as error:
-        raise BadReference(str(error)) from error
+        raise BadReferenceError(str(error)) from error
     if document.problems:
-        raise BadReference(str(document.error(document.problems)))
-    return as_promptfoo_reads(document)
+        raise BadReferenceError(str(document.error(document.problems)))
+    return load_yaml_1_2(document)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_agentbench.cli.dataset_guesses import describe, guess_dataset, metric_of, to_yaml
+from pytest_agentbench.cli.dataset_guesses import descriptor_text, guess_dataset, metric_of, to_yaml
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.importers.drafts import Draft, Gathered
+from pytest_agentbench.packs.importers.drafts import Draft, FileContents
 
 _LOOKED_AT = 200
 """Rows from which a metric is guessed, as `agentbench init dataset` does."""
@@ -28,7 +28,7 @@ PREDICTIONS = "predictions.jsonl"
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFolder:
     """Contents of a folder: numbers of cases as files and as rows of datasets, of answers, of cases for a judge."""
 
     files: int
@@ -37,7 +37,7 @@ class Written:
     judged: int
 
 
-def write(gathered: Gathered, folder: Path, stem: str) -> Written:
+def write_drafts(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder:
     """Write all drafts below `folder`, whose files' names begin with `stem`; all or nothing.
 
     :raises ConfigError: the folder holds something, or cannot be written.
@@ -53,11 +53,13 @@ def write(gathered: Gathered, folder: Path, stem: str) -> Written:
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}") from error
     try:
+        # Into a folder beside the wanted one, moved there at the end: nothing is left of an import that fails.
         written = _write_all(gathered, made, stem)
         if is_there:  # somebody may stand in it, so it stays the one it is
             for path in made.iterdir():
                 path.rename(folder / path.name)
         else:
+            # mkdtemp gives 0700; the folder is to be like any that the user makes.
             made.chmod(0o777 & ~_umask())
             made.rename(folder)
     except OSError as error:
@@ -68,16 +70,17 @@ def write(gathered: Gathered, folder: Path, stem: str) -> Written:
 
 
 def _umask() -> int:
+    # The umask can only be read by setting it.
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-def _write_all(gathered: Gathered, folder: Path, stem: str) -> Written:
+def _write_all(gathered: FileContents, folder: Path, stem: str) -> WrittenFolder:
     groups: dict[tuple[str, str | None], list[tuple[str, Draft]]] = {}
     cases: dict[str, Draft] = {}
-    guessed = _guessed(gathered.drafts)
-    for name, draft in _named(gathered.drafts):
+    guessed = _guess_metric(gathered.drafts)
+    for name, draft in _name_drafts(gathered.drafts):
         if _is_row(draft):
             groups.setdefault(_group(draft), []).append((name, draft))
         elif _write_case(draft, name, folder, stem, guessed, gathered):
@@ -89,10 +92,10 @@ def _write_all(gathered: Gathered, folder: Path, stem: str) -> Written:
     if answered:
         _write_lines(folder / PREDICTIONS, ({"id": name, "prediction": _answers(draft)} for name, draft in answered))
     judged = sum(bool(draft.expectations) or _judges(draft.metric) for draft in kept.values())
-    return Written(len(cases), len(kept) - len(cases), len(answered), judged)
+    return WrittenFolder(len(cases), len(kept) - len(cases), len(answered), judged)
 
 
-def slug(name: str) -> str:
+def make_slug(name: str) -> str:
     """Return what is left of a name that an id may have; a hash where nothing is, or where it is cut."""
     plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")
     if plain and len(plain) <= _LONGEST_NAME:
@@ -101,11 +104,11 @@ def slug(name: str) -> str:
     return f"{plain[:_LONGEST_NAME]}-{digest}" if plain else f"x-{digest}"
 
 
-def _named(drafts: Iterable[Draft]) -> Iterable[tuple[str, Draft]]:
+def _name_drafts(drafts: Iterable[Draft]) -> Iterable[tuple[str, Draft]]:
     """Yield each draft with a name of its own."""
     seen: set[str] = set()
     for draft in drafts:
-        first = name = slug(draft.name)
+        first = name = make_slug(draft.name)
         number = 1
         while name in seen:
             number += 1
@@ -130,7 +133,7 @@ def _group(draft: Draft) -> tuple[str, str | None]:
         return "-choices", None
     if draft.metric is None:
         return "", None
-    return f"-{slug(str(draft.metric['name']))}", json.dumps(draft.metric)
+    return f"-{make_slug(str(draft.metric['name']))}", json.dumps(draft.metric)
 
 
 def _write_dataset(members: Sequence[tuple[str, Draft]], path: Path, metric: Mapping[str, Any] | None) -> None:
@@ -143,7 +146,7 @@ def _write_dataset(members: Sequence[tuple[str, Draft]], path: Path, metric: Map
         guess = guess_dataset([{key: row[key] for key in _SHOWN if key in row} for row in looked_at])
         if guess is None:
             raise ConfigError(f"{path}: found no question in rows that have one each")
-        descriptor = describe(guess, path.name, len(looked_at))
+        descriptor = descriptor_text(guess, path.name, len(looked_at))
     path.with_suffix(".dataset.yaml").write_text(descriptor, encoding="utf-8")
 
 
@@ -170,16 +173,16 @@ def _evaluator(check: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metadata(draft: Draft) -> dict[str, Any]:
-    return {"imported_from": f"{_base(draft.place.file)}:{draft.place.line}", **draft.metadata}
+    return {"imported_from": f"{_file_name(draft.place.file)}:{draft.place.line}", **draft.metadata}
 
 
-def _base(file: str) -> str:
+def _file_name(file: str) -> str:
     """Return the file's name, with the member of an archive."""
     archive, mark, member = file.partition("!")
     return f"{Path(archive).name}{mark}{member}"
 
 
-def _guessed(drafts: Sequence[Draft]) -> dict[str, Any] | None:
+def _guess_metric(drafts: Sequence[Draft]) -> dict[str, Any] | None:
     """Guess the metric for references that no scorer came with."""
     rows = [
         {"id": str(at), "question": draft.messages[-1]["content"], "answer": draft.reference}
@@ -191,7 +194,7 @@ def _guessed(drafts: Sequence[Draft]) -> dict[str, Any] | None:
 
 
 def _write_case(
-    draft: Draft, name: str, folder: Path, stem: str, guessed: dict[str, Any] | None, gathered: Gathered
+    draft: Draft, name: str, folder: Path, stem: str, guessed: dict[str, Any] | None, gathered: FileContents
 ) -> bool:
     """Write a `test.yaml` and what belongs to it; False where it would be too large."""
     case = _case(draft, f"{stem}-{name}", guessed)
@@ -215,7 +218,7 @@ def _write_case(
 
 def _case(draft: Draft, case_id: str, guessed: dict[str, Any] | None) -> dict[str, Any]:
     asked = next(m["content"].strip() for m in draft.messages if m["role"] == "user" and m["content"].strip())
-    given: dict[str, Any] = {"messages": [dict(message) for message in _asked(draft)]}
+    given: dict[str, Any] = {"messages": [dict(message) for message in _case_messages(draft)]}
     if draft.tools:
         given["context"] = {"llm_probe": {"tools": list(draft.tools)}}
     case: dict[str, Any] = {
@@ -233,7 +236,7 @@ def _case(draft: Draft, case_id: str, guessed: dict[str, Any] | None) -> dict[st
         case |= {"expectations": {"hard_expectations": list(draft.expectations)}, "require_hard": True}
     if draft.checks:
         case["deterministic_checks"] = [
-            {"check_id": f"{slug(check['declarative']['kind'])}-{number}", **check}
+            {"check_id": f"{make_slug(check['declarative']['kind'])}-{number}", **check}
             for number, check in enumerate(draft.checks, 1)
         ]
     case |= _compared(draft, guessed)
@@ -255,7 +258,7 @@ def _compared(draft: Draft, guessed: dict[str, Any] | None) -> dict[str, Any]:
     return {"reference": draft.reference} | ({"metrics": [dict(metric)]} if metric is not None else {})
 
 
-def _asked(draft: Draft) -> Iterable[Mapping[str, str]]:
+def _case_messages(draft: Draft) -> Iterable[Mapping[str, str]]:
     """Return the messages; the last user message shows the choices."""
     if not draft.choices:
         return draft.messages

@@ -178,11 +178,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _tasks(paths: list[Path]) -> list[Case]:
     from pytest_agentbench.cli.list import cases_below
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.errors import ConfigError
 
     problems: list[str] = []
-    cases = [case for case in cases_below(existing(paths), problems) if case.part(McpTask) is not None]
+    cases = [case for case in cases_below(require_existing(paths), problems) if case.part(McpTask) is not None]
     for problem in problems:
         print(problem, file=sys.stderr)
     if not cases:
@@ -193,9 +193,9 @@ def _tasks(paths: list[Path]) -> list[Case]:
 
 
 def _root(case: Case) -> ConfigRoot:
-    from pytest_agentbench.cli.places import root_around
+    from pytest_agentbench.cli.places import enclosing_root
 
-    return root_around(case.path)
+    return enclosing_root(case.path)
 
 
 def _profile(root: ConfigRoot, name: str | None) -> EvaluationProfile:

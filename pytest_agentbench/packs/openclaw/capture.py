@@ -185,12 +185,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Writes the agent, whole or not at all, and says what is in it and what is not."""
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.packs.openclaw.live_config import captured_agent, choose, read_live, secrets_of
     from pytest_agentbench.store.redaction import Redactor
     from pytest_agentbench.workspaces.workspace import Workspace
 
-    (workspace,) = (path.resolve() for path in existing([args.workspace]))
+    (workspace,) = (path.resolve() for path in require_existing([args.workspace]))
     target = args.into.absolute() / args.agent_id
     config = _config(args.config, workspace)
     _refuse(workspace, config, target, args.force)
@@ -233,10 +233,10 @@ def _refuse(workspace: Path, config: Path | None, target: Path, force: bool) -> 
 
 
 def _config(given: Path | None, workspace: Path) -> Path | None:
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
 
     if given is not None:
-        return existing([given])[0]
+        return require_existing([given])[0]
     beside = workspace.parent / _CONFIG
     return beside if beside.is_file() else None
 

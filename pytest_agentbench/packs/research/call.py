@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_agentbench.cli.output import printable
-from pytest_agentbench.cli.places import root_around
+from pytest_agentbench.cli.places import enclosing_root
 from pytest_agentbench.config.profiles import EvaluationProfile, JudgeConfig
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.job import CHAT_JUDGE
@@ -208,7 +208,7 @@ def _judge(
     judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ
 ) -> tuple[Model, Mapping[str, Any]]:
     """The judge's model, and what the profile sends with each request to it."""
-    roots = [root_around(file), root_around(Path.cwd())]
+    roots = [enclosing_root(file), enclosing_root(Path.cwd())]
     name: str | None = judge or environ.get("OPENAI_MODEL")
     options: Mapping[str, Any] = {}
     if profile and not judge:

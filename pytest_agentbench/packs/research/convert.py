@@ -207,10 +207,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Writes what can be converted; problems go to stderr and make the exit status 1."""
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
 
     problems: list[str] = []
-    texts = _texts(existing(args.paths), problems)
+    texts = _texts(require_existing(args.paths), problems)
     queries = None if args.query_file is None else _queries(args.query_file, problems)
     rows = _rows(texts, queries, problems)
     if args.output_dir is not None:

@@ -339,7 +339,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _files(args: argparse.Namespace) -> Files:
     """What the options name, else what is there of the seed's layout. Raises ConfigError for what does not exist."""
-    from pytest_agentbench.cli.places import existing
+    from pytest_agentbench.cli.places import require_existing
     from pytest_agentbench.errors import ConfigError
 
     reports = tuple(args.input_file or ()) if args.raw_data_dir is None else _below(args.raw_data_dir)
@@ -353,7 +353,7 @@ def _files(args: argparse.Namespace) -> Files:
         results=tuple(args.results),
         domain_map=dict(args.domain_map or ()),
     )
-    existing([*files.paths, *([] if args.raw_data_dir is None else [args.raw_data_dir])])
+    require_existing([*files.paths, *([] if args.raw_data_dir is None else [args.raw_data_dir])])
     if args.raw_data_dir is not None and not reports:
         raise ConfigError(f"{args.raw_data_dir}: found no file *.jsonl, expected one for each model")
     if files.paths:

@@ -15,8 +15,8 @@ from pytest_agentbench.reports.ci.sections import (
     case_link,
     code,
     folded,
-    joined,
-    listed,
+    folding_list,
+    join_blocks,
     table,
 )
 from pytest_agentbench.reports.comparison.wording import VERDICTS, chance_text, p_text, points
@@ -27,10 +27,10 @@ _ICONS = {"worse": "❌ ", "better": "✅ "}
 _TITLES = ("model", "cases", "before", "now", "difference", "95 % interval", "p", "verdict")
 
 
-def comparison(
+def comparison_blocks(
     found: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], places: Places, reasons: Sequence[str] = ()
 ) -> list[Block]:
-    """Return the `comparison` of report.json. `rows` are its runs by node id: where cases stand.
+    """Return the `comparison_blocks` of report.json. `rows` are its runs by node id: where cases stand.
 
     What the gate's `reasons` say already is not said again.
     """
@@ -43,19 +43,19 @@ def comparison(
     better = [(change, model) for model in found["models"] for change in model["gains"]]
     blocks = [
         table(head, _TITLES, map(_row, found["models"])),
-        *listed("", [f"- {code(sentence, SENTENCE)}" for sentence in sentences], SHOWN, "more"),
-        *listed("", [f"- ⚠️ {code(note, SENTENCE)}" for note in found["notes"]], _NOTES, "more notes"),
+        *folding_list("", [f"- {code(sentence, SENTENCE)}" for sentence in sentences], SHOWN, "more"),
+        *folding_list("", [f"- ⚠️ {code(note, SENTENCE)}" for note in found["notes"]], _NOTES, "more notes"),
     ]
     lines = [_change(change, model, rows, places) for change, model in worse]
-    blocks += listed(f"**{_cases(worse)} worse than before**", lines, SHOWN, "more are worse")
+    blocks += folding_list(f"**{_count_cases(worse)} worse than before**", lines, SHOWN, "more are worse")
     if better:
         gains = Block("", [_change(change, model, rows, places) for change, model in better])
-        blocks.append(folded(f"{_cases(better)} better than before", gains))
+        blocks.append(folded(f"{_count_cases(better)} better than before", gains))
     chance = [(change, model) for model in found["models"] for change in model.get("by_chance", ())]
     if chance:
         said = chance_text([change for change, _ in chance])
         blocks.append(folded(said, Block("", [_change(change, model, rows, places) for change, model in chance])))
-    if lines := [*_unpaired(found)]:
+    if lines := [*_unpaired_lines(found)]:
         blocks.append(folded("Not compared", Block("", lines)))
     return blocks
 
@@ -87,7 +87,7 @@ def _change(
     return f"- {name} on {code(model['model_id'])}{must}: {sides} passed{alone}{said}"
 
 
-def _unpaired(found: Mapping[str, Any]) -> Iterator[str]:
+def _unpaired_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Return a line for each model and case that is on one side alone, or has no verdict on one."""
     for side, where in (("only_baseline", "before"), ("only_current", "now")):
         yield from (f"- model {code(name)}: only {where}" for name in found[side])
@@ -99,7 +99,7 @@ def _unpaired(found: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"- {code(case)} on {code(model['model_id'])}: no verdict on one side" for case in cases)
 
 
-def _cases(changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
+def _count_cases(changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
     """Count cases, on however many models."""
     number = len({change["case"] for change, _ in changes})
     return f"{number:,} case{'' if number == 1 else 's'}"
@@ -112,14 +112,17 @@ MARKER = "<!-- agentbench -->"
 
 
 def comparison_markdown(found: Mapping[str, Any], report: Mapping[str, Any], places: Places) -> str:
-    """Return a comparison (report.json's `comparison`) alone; `report` is the current side's."""
+    """Return a comparison (report.json's `comparison_blocks`) alone; `report` is the current side's."""
     rows = {row["nodeid"]: row for row in report["runs"]}
     reasons = [f"- {code(reason, SENTENCE)}" for reason in found["failures"]]
-    blocks = [*comparison(found, rows, places), *listed("❌ **It fails**", reasons, sections.SHOWN, "more reasons")]
-    return joined(blocks, sections.facts(report), COMMENT)
+    blocks = [
+        *comparison_blocks(found, rows, places),
+        *folding_list("❌ **It fails**", reasons, sections.SHOWN, "more reasons"),
+    ]
+    return join_blocks(blocks, sections.facts(report), COMMENT)
 
 
-def markdown(report: Mapping[str, Any], places: Places, limit: int = COMMENT) -> str:
+def report_markdown(report: Mapping[str, Any], places: Places, limit: int = COMMENT) -> str:
     """Return the verdict, the models, what changed, what failed and why, in at most `limit` bytes of UTF-8.
 
     Parts come in the order of their weight: where it gets tight, the last ones are cut first, and say so.
@@ -130,7 +133,7 @@ def markdown(report: Mapping[str, Any], places: Places, limit: int = COMMENT) ->
         *sections.verdict(report),
         *sections.uncollected(report, places),
         *sections.models(report),
-        *(comparison(found, rows, places, report["session"]["gate"]["reasons"]) if found is not None else []),
+        *(comparison_blocks(found, rows, places, report["session"]["gate"]["reasons"]) if found is not None else []),
         *sections.failures(report, places),
         *sections.errors(report, places),
         *sections.skips(report),
@@ -138,4 +141,4 @@ def markdown(report: Mapping[str, Any], places: Places, limit: int = COMMENT) ->
         *sections.matrix(report, places),
     ]
     head = f"{MARKER}\n"
-    return head + joined(blocks, sections.facts(report), limit - len(head))
+    return head + join_blocks(blocks, sections.facts(report), limit - len(head))

@@ -8,8 +8,8 @@ from typing import Any
 
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.reports.assertion import by_file
-from pytest_agentbench.reports.ci.document import markdown
-from pytest_agentbench.reports.ci.jobs import Places, command, is_outside, on_github
+from pytest_agentbench.reports.ci.document import report_markdown
+from pytest_agentbench.reports.ci.jobs import Places, leads_outside, on_github, workflow_command
 from pytest_agentbench.reports.ci.sections import Trouble, troubles
 from pytest_agentbench.reports.table import Terminal
 
@@ -19,7 +19,7 @@ SUMMARY = 1_000_000
 """Bytes of a step's summary: GitHub refuses all of it above 1 MiB."""
 
 
-def job_summary(report: Mapping[str, Any], places: Places, path: Path) -> None:
+def write_job_summary(report: Mapping[str, Any], places: Places, path: Path) -> None:
     """Add the report to the step's summary ($GITHUB_STEP_SUMMARY), beside what others wrote there.
 
     Raises UnwritableError, also where those have left no room.
@@ -30,7 +30,7 @@ def job_summary(report: Mapping[str, Any], places: Places, path: Path) -> None:
         if room < 10_000:
             raise UnwritableError(f"{path}: the step's summary holds {taken:,} bytes already, GitHub takes 1 MiB")
         with path.open("ab") as file:
-            file.write(f"\n{markdown(report, places, room - 1)}".encode())
+            file.write(f"\n{report_markdown(report, places, room - 1)}".encode())
     except OSError as error:
         raise UnwritableError(f"{path}: the job summary cannot be written: {error.strerror or error}") from error
 
@@ -49,9 +49,9 @@ def case_annotations(report: Mapping[str, Any], places: Places) -> list[str]:
     """
     level = "warning" if report["session"]["exit_status"] == 0 else "error"
     notes = [*_gate_notes(report), *_unread_notes(report, places), *_case_notes(report, places)]
-    lines = [command(level, message, **properties) for message, properties in notes[:MOST]]
+    lines = [workflow_command(level, message, **properties) for message, properties in notes[:MOST]]
     if lacking := len(notes) - MOST:
-        lines += [command("notice", _rest(lacking), title="agentbench")] if lacking > 0 else []
+        lines += [workflow_command("notice", _rest_of(lacking), title="agentbench")] if lacking > 0 else []
     return lines
 
 
@@ -65,19 +65,19 @@ def _unread_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[s
     """Yield one for each case file that could not be read, at the first line that is wrong."""
     for file, problems in by_file(report["session"].get("uncollected") or ()).items():
         path, line = places.in_repository(file), problems[0]["line"]
-        said = "\n".join(_problem(problem, line) for problem in problems)
-        yield said, {**_place(path, line), "title": f"collection error in {path}"}
+        said = "\n".join(_describe_problem(problem, line) for problem in problems)
+        yield said, {**_annotation_place(path, line), "title": f"collection error in {path}"}
 
 
-def _problem(problem: Mapping[str, Any], shown: int | None) -> str:
+def _describe_problem(problem: Mapping[str, Any], shown: int | None) -> str:
     """Describe what is wrong, with its line unless that is where it is `shown`."""
     line = problem["line"]
     return problem["message"] if line in (None, shown) else f"line {line}: {problem['message']}"
 
 
-def _place(path: str, line: int | None) -> dict[str, Any]:
+def _annotation_place(path: str, line: int | None) -> dict[str, Any]:
     """Return where GitHub shows it: at a line of the repository, else at none."""
-    return {} if is_outside(path) else {"file": path, "line": line}
+    return {} if leads_outside(path) else {"file": path, "line": line}
 
 
 def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -86,7 +86,7 @@ def _case_notes(report: Mapping[str, Any], places: Places) -> Iterator[tuple[str
         for found in troubles(report, outcome):
             row = found[0].row
             names = ", ".join(each.row["model_id"] for each in found)
-            place = _place(places.path(row), places.line(row))
+            place = _annotation_place(places.path(row), places.line(row))
             yield "\n".join(map(_sentence, found)), {**place, "title": f"{row['case_id']} {said} on {names}"}
 
 
@@ -95,5 +95,5 @@ def _sentence(trouble: Trouble) -> str:
     return f"{trouble.row['model_id']}{often}: {trouble.reason}"
 
 
-def _rest(lacking: int) -> str:
+def _rest_of(lacking: int) -> str:
     return f"{lacking:,} more did not pass: see the job summary"

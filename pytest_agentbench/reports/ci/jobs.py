@@ -24,7 +24,7 @@ class Places:
     def __init__(self, root: Path, environ: Mapping[str, str] = os.environ) -> None:
         workspace = next((environ[name] for name in _WORKSPACES if environ.get(name)), None)
         self._above = None if workspace is None else os.path.relpath(root.resolve(), Path(workspace).resolve())
-        self._tree = _tree(environ)
+        self._tree = _tree_address(environ)
 
     def path(self, row: Mapping[str, Any]) -> str:
         """Return the file of the run's case: from the repository's folder where CI names it, else from pytest's."""
@@ -47,17 +47,17 @@ class Places:
 
     def address(self, path: str, line: int | None) -> str | None:
         """Return the address of a path in the repository."""
-        if self._tree is None or self._above is None or is_outside(path):
+        if self._tree is None or self._above is None or leads_outside(path):
             return None
         return f"{self._tree}/{quote(path)}" + ("" if line is None else f"#L{line}")
 
 
-def is_outside(path: str) -> bool:
+def leads_outside(path: str) -> bool:
     """Return whether a path, as `Places` gives it, leads out of the repository."""
     return path.startswith(("../", "/"))
 
 
-def _tree(environ: Mapping[str, str]) -> str | None:
+def _tree_address(environ: Mapping[str, str]) -> str | None:
     """Return the address below which the tested commit's files are."""
     if environ.get("GITHUB_REPOSITORY") and environ.get("GITHUB_SHA"):
         server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
@@ -75,7 +75,7 @@ def on_github(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
-def command(name: str, message: str, **properties: str | int | None) -> str:
+def workflow_command(name: str, message: str, **properties: str | int | None) -> str:
     """Return a workflow command on one line. Nothing in message and properties can end it or begin another one."""
     given = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value is not None)
     return f"::{name}{' ' if given else ''}{given}::{_data(message)}"

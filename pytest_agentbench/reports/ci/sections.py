@@ -44,6 +44,7 @@ def code(text: str, limit: int = NAME) -> str:
 
 
 def _reference(match: re.Match[str]) -> str:
+    # The comment divides a mail address, which GitHub would link even in `<code>`.
     return "&#64;<!-- -->" if match[0] == "@" else f"&#{ord(match[0])};"
 
 
@@ -91,7 +92,7 @@ def folded(summary: str, block: Block) -> Block:
     )
 
 
-def listed(head: str, items: Sequence[str], shown: int, rest: str) -> list[Block]:
+def folding_list(head: str, items: Sequence[str], shown: int, rest: str) -> list[Block]:
     """Return a list of which the first `shown` items are open, and the others behind a line that says how many they
     are."""
     if not items:
@@ -102,11 +103,8 @@ def listed(head: str, items: Sequence[str], shown: int, rest: str) -> list[Block
     return blocks
 
 
-def joined(blocks: Iterable[Block], last: str, limit: int) -> str:
-    """Join the blocks, `last` at their end, in at most `limit` bytes of UTF-8. A block that does not fit is left out.
-
-    A block that does not fit is left out.
-    """
+def join_blocks(blocks: Iterable[Block], last: str, limit: int) -> str:
+    """Join the blocks, `last` at their end, in at most `limit` bytes of UTF-8. What does not fit is left out."""
     room = limit - _size(last) - 1 - _NOTE
     texts, dropped = [], 0
     for block in blocks:
@@ -188,8 +186,10 @@ def verdict(report: Mapping[str, Any]) -> list[Block]:
     reasons = [*gate["reasons"], *(fault for fault in faults if fault not in gate["reasons"])]
     return [
         Block(head),
-        *listed("", [f"- {code(reason, SENTENCE)}" for reason in reasons], _REASONS, "more reasons"),
-        *listed("", [f"- ⚠️ {code(warning, SENTENCE)}" for warning in session["warnings"]], _REASONS, "more warnings"),
+        *folding_list("", [f"- {code(reason, SENTENCE)}" for reason in reasons], _REASONS, "more reasons"),
+        *folding_list(
+            "", [f"- ⚠️ {code(warning, SENTENCE)}" for warning in session["warnings"]], _REASONS, "more warnings"
+        ),
     ]
 
 
@@ -202,12 +202,12 @@ def _exit_verdict(session: Mapping[str, Any]) -> bool | None:
 def uncollected(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the case files that could not be collected as a whole, with what is wrong in them."""
     found = by_file(report["session"].get("uncollected") or ())
-    head = f"### Collection errors in {_counted(len(found), 'file')}"
-    lines = [_unread(file, problems, places) for file, problems in found.items()]
-    return listed(head, lines, SHOWN, "more have collection errors")
+    head = f"### Collection errors in {_count_text(len(found), 'file')}"
+    lines = [_unread_file(file, problems, places) for file, problems in found.items()]
+    return folding_list(head, lines, SHOWN, "more have collection errors")
 
 
-def _unread(file: str, problems: Sequence[Mapping[str, Any]], places: Places) -> str:
+def _unread_file(file: str, problems: Sequence[Mapping[str, Any]], places: Places) -> str:
     """Return a file, with a line for each of its first problems."""
     path = places.in_repository(file)
     told = []
@@ -240,21 +240,21 @@ def models(report: Mapping[str, Any]) -> list[Block]:
         rows.append([*cells, cost(model, STYLE), tokens(model, STYLE), seconds])
     blocks = [table("", [*titles, "cost", "tokens", "time/run"], rows)]
     marks = [f"- {code(model['model_id'])}: {code('; '.join(said))}" for model in found if (said := model_marks(model))]
-    return [*blocks, *listed("", marks, SHOWN, "more")]
+    return [*blocks, *folding_list("", marks, SHOWN, "more")]
 
 
 def failures(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the cases that agents failed, with what was wrong, where they stand and where the run is kept."""
     found = troubles(report, "failed")
-    head = f"### {_counted(len(found), 'case')} failed"
-    return listed(head, [_case(each, "❌", places) for each in found], SHOWN, "more failed")
+    head = f"### {_count_text(len(found), 'case')} failed"
+    return folding_list(head, [_case_lines(each, "❌", places) for each in found], SHOWN, "more failed")
 
 
 def errors(report: Mapping[str, Any], places: Places) -> list[Block]:
     """Return the cases that infrastructure kept from a verdict."""
     found = troubles(report, "error")
-    head = f"### {_counted(len(found), 'case')} ended in errors\n\nThese say nothing about the agent."
-    return listed(head, [_case(each, "⚠️", places) for each in found], SHOWN, "more ended in errors")
+    head = f"### {_count_text(len(found), 'case')} ended in errors\n\nThese say nothing about the agent."
+    return folding_list(head, [_case_lines(each, "⚠️", places) for each in found], SHOWN, "more ended in errors")
 
 
 def skips(report: Mapping[str, Any]) -> list[Block]:
@@ -263,8 +263,8 @@ def skips(report: Mapping[str, Any]) -> list[Block]:
     for row in report["runs"]:
         if row["outcome"] == "skipped":
             reasons[row["message"] or "no reason is known"] += 1
-    items = [f"- {_counted(runs, 'run')}: {code(reason, SENTENCE)}" for reason, runs in reasons.items()]
-    return [folded(f"{_counted(sum(reasons.values()), 'run')} skipped", Block("", items))] if items else []
+    items = [f"- {_count_text(runs, 'run')}: {code(reason, SENTENCE)}" for reason, runs in reasons.items()]
+    return [folded(f"{_count_text(sum(reasons.values()), 'run')} skipped", Block("", items))] if items else []
 
 
 def datasets(report: Mapping[str, Any]) -> list[Block]:
@@ -276,7 +276,7 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
             str(each["items"]),
             _percent(each["pass_rate"]),
             _range(each["pass_rate_ci95"], 100, "{:.0f}", " %"),
-            STYLE.dash if each["mean_score"] is None else f"{each['mean_score']:.2f}{_scored(each)}",
+            STYLE.dash if each["mean_score"] is None else f"{each['mean_score']:.2f}{_scored_note(each)}",
             STYLE.dash if each["scored_by"] is None else code(each["scored_by"]),
         ]
         for each in report["datasets"]
@@ -285,7 +285,7 @@ def datasets(report: Mapping[str, Any]) -> list[Block]:
     return [folded("Datasets", table("", titles, rows))] if rows else []
 
 
-def _scored(dataset: Mapping[str, Any]) -> str:
+def _scored_note(dataset: Mapping[str, Any]) -> str:
     """Return how many of its items a dataset's mean score is about, where that is not all."""
     found, items = dataset.get("scored"), dataset["items"]
     return "" if found in (None, items) else f" ({found} of {items})"
@@ -302,10 +302,10 @@ def matrix(report: Mapping[str, Any], places: Places) -> list[Block]:
     rows = []
     for of_case in cells.values():
         first = next(iter(of_case.values()))[0]
-        rows.append([case_link(first, places), *(_cell(of_case.get(name, ())) for name in names)])
+        rows.append([case_link(first, places), *(_outcome_cell(of_case.get(name, ())) for name in names)])
     return [
         folded(
-            f"{_counted(len(rows), 'case')} on {_counted(len(names), 'model')}",
+            f"{_count_text(len(rows), 'case')} on {_count_text(len(names), 'model')}",
             table("", ["case", *map(code, names)], rows),
         )
     ]
@@ -332,15 +332,15 @@ def case_link(row: Mapping[str, Any], places: Places) -> str:
     return name if link is None else f"[{name}]({link})"
 
 
-def _case(found: Sequence[Trouble], icon: str, places: Places) -> str:
+def _case_lines(found: Sequence[Trouble], icon: str, places: Places) -> str:
     """Return a case that did not pass, with a line for each model."""
     row = found[0].row
     line = places.line(row)
     place = f"{places.path(row)}:{line}" if line is not None else places.path(row)
-    return "<br>".join([f"- {icon} {case_link(row, places)} in {code(place, SENTENCE)}", *map(_trouble, found)])
+    return "<br>".join([f"- {icon} {case_link(row, places)} in {code(place, SENTENCE)}", *map(_trouble_line, found)])
 
 
-def _trouble(trouble: Trouble) -> str:
+def _trouble_line(trouble: Trouble) -> str:
     often = f" ({trouble.often})" if trouble.often else ""
     artifact = trouble.row["artifact"]
     kept = f", run {code(artifact, SENTENCE)}" if artifact else ""
@@ -352,7 +352,7 @@ def _model_name(model: Mapping[str, Any]) -> str:
     return code(model["model_id"] + label)
 
 
-def _cell(rows: Sequence[Mapping[str, Any]]) -> str:
+def _outcome_cell(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return one mark where all runs went alike, else how many of the judged passed."""
     outcomes = {row["outcome"] for row in rows}
     if len(outcomes) == 1:
@@ -375,5 +375,5 @@ def _range(interval: Sequence[float] | None, scale: float, shown: str, unit: str
     return f"{low} to {high}{unit}"
 
 
-def _counted(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -83,9 +83,9 @@ def run_detail(row: Row, output: Path | None, room: int = ROOM) -> Detail:
     `output` is the output folder that the row's paths are relative to, None where nobody knows it.
     """
     notes: list[str] = []
-    run = _run(row, output, notes)
-    evaluation = _evaluation(row, run[0] if run is not None else None, output, notes)
-    left = _Room(room)
+    run = _stored_run(row, output, notes)
+    evaluation = _stored_evaluation(row, run[0] if run is not None else None, output, notes)
+    left = _CharacterBudget(room)
     return {
         "evaluation": evaluation and left.evaluation(*evaluation),
         "run": run and left.run(*run),
@@ -97,18 +97,19 @@ Stored = tuple[dict[str, Any], int]
 """A document, and the bytes of its file."""
 
 
-def _run(row: Row, output: Path | None, notes: list[str]) -> Stored | None:
+def _stored_run(row: Row, output: Path | None, notes: list[str]) -> Stored | None:
     """Return the stored run of a row: in its place, or aside where another one has taken that since."""
     path, wanted = row.get("artifact"), row.get("fingerprint")
     if not isinstance(path, str):
         if row.get("outcome") != "skipped":
             notes.append("Nothing was stored of this run.")
         return None
-    found = _read(path, output, notes)
+    found = _read_document(path, output, notes)
     if found is None or not isinstance(wanted, str):
         return found
     if found[0].get("fingerprint") != wanted:
-        found = _read(f"{path.removesuffix('.json')}.{wanted[:8]}.json", output, [])
+        # A superseded run is kept beside its place under the first digits of its fingerprint until it is pruned.
+        found = _read_document(f"{path.removesuffix('.json')}.{wanted[:8]}.json", output, [])
         if found is None or found[0].get("fingerprint") != wanted:
             notes.append(f"{path}: another run has taken its place since this report was made.")
             return None
@@ -125,7 +126,7 @@ def _is_that_draw(row: Row, run: Mapping[str, Any]) -> bool:
     return seconds is None or bool(seconds == run.get("duration_seconds"))
 
 
-def _evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | None, notes: list[str]) -> Stored | None:
+def _stored_evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | None, notes: list[str]) -> Stored | None:
     """Return the stored verdict of a row, if it is on this run."""
     if "evaluation" not in row:
         if row.get("status") is not None:
@@ -134,7 +135,7 @@ def _evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | None, no
     path = row["evaluation"]
     if not isinstance(path, str):
         return None
-    found = _read(path, output, notes)
+    found = _read_document(path, output, notes)
     if found is None:
         return None
     document = found[0]
@@ -147,7 +148,7 @@ def _evaluation(row: Row, run: Mapping[str, Any] | None, output: Path | None, no
     return found
 
 
-def _read(path: str, output: Path | None, notes: list[str]) -> Stored | None:
+def _read_document(path: str, output: Path | None, notes: list[str]) -> Stored | None:
     """Return the JSON object in a file below the output folder. What keeps it from being shown is noted."""
     if output is None:
         notes.append(f"{path}: not shown, as the page was made without the output folder.")
@@ -168,6 +169,7 @@ def _read(path: str, output: Path | None, notes: list[str]) -> Stored | None:
         return None
     try:
         document = from_json(content, cache_strings="keys")
+        # Only then: to write a document and read it again takes longer than to read it once.
         if b"NaN" in content or b"Infinity" in content:  # numbers that a browser cannot read, or words of a text
             document = from_json(to_json(document, inf_nan_mode="null"))
     except ValueError as error:
@@ -179,7 +181,7 @@ def _read(path: str, output: Path | None, notes: list[str]) -> Stored | None:
     return document, len(content)
 
 
-class _Room:
+class _CharacterBudget:
     """Characters that a detail has left: below 0 for the beginnings of texts, below `floor` for nothing."""
 
     def __init__(self, characters: int) -> None:
@@ -205,6 +207,7 @@ class _Room:
         trace = document.pop("trace", None)
         answer = next((e for e in reversed(_objects(trace)) if e.get("type") == "final_output"), None)
         told = None if answer is None else self._value(answer)
+        # In this order, for each takes of the room that is left: a page without the answer would tell nothing.
         shown = {name: self._value(document.pop(name, None)) for name in ("error", "changes")}
         rest = self._members(document)
         if isinstance(trace, list):
@@ -291,15 +294,15 @@ _NAME = re.compile(r"runs-[0-9a-f]{16}\.js")
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedDetails:
     """Details of a page's runs in their place. `facts` tells its script, `blocks` are what the page holds, by id."""
 
     facts: dict[str, Any]
     blocks: dict[str, str]
 
 
-def place_details(report: Report, page: Path, output: Path | None) -> Placed:
-    """Read the details of a report's runs and puts them into blocks, or into files in `<page>_files`.
+def place_details(report: Report, page: Path, output: Path | None) -> PlacedDetails:
+    """Read the details of a report's runs and put them into blocks, or into files in `<page>_files`.
 
     `facts`: `kind` ("embedded" or "chunks"), `starts` (the number of each chunk's first run), `blocks` or `files` (ids,
     or addresses relative to the page), `output` (the output folder as it was given) and `base` (its address relative to
@@ -310,7 +313,7 @@ def place_details(report: Report, page: Path, output: Path | None) -> Placed:
     files: list[str] = []
     folder = _folder(page)
     size = 0
-    for first, text in _chunks(report["runs"], output):
+    for first, text in _pack_chunks(report["runs"], output):
         starts.append(first)
         kept.append(text)
         size += len(text)
@@ -322,17 +325,17 @@ def place_details(report: Report, page: Path, output: Path | None) -> Placed:
     facts = {
         "starts": starts,
         "output": None if output is None else str(output),
-        "base": _base(page, output),
+        "base": _output_address(page, output),
         "options": deciding_options(report["session"]["command"]),
     }
     if files:
         addresses = [f"{quote(folder.name)}/{name}" for name in files]
-        return Placed({"kind": "chunks", "files": addresses, **facts}, {})
+        return PlacedDetails({"kind": "chunks", "files": addresses, **facts}, {})
     blocks = {f"runs-{at}": text for at, text in enumerate(kept)}
-    return Placed({"kind": "embedded", "blocks": list(blocks), **facts}, blocks)
+    return PlacedDetails({"kind": "embedded", "blocks": list(blocks), **facts}, blocks)
 
 
-def remove_earlier(page: Path, placed: Placed) -> None:
+def remove_earlier(page: Path, placed: PlacedDetails) -> None:
     """Remove the chunks of an earlier page in this place, and their folder where nothing is left in it.
 
     To be called once the page is written: until then the earlier one needs them.
@@ -348,12 +351,12 @@ def remove_earlier(page: Path, placed: Placed) -> None:
             folder.rmdir()
 
 
-def _chunks(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, str]]:
+def _pack_chunks(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, str]]:
     """Pack chunks, each with the number of its first run; threads pack them while the next are read."""
     with ThreadPoolExecutor(_THREADS) as pool:
         packing: deque[tuple[int, Future[str]]] = deque()
-        for first, details in _groups(rows, output):
-            packing.append((first, pool.submit(_packed, details)))
+        for first, details in _group_details(rows, output):
+            packing.append((first, pool.submit(_pack_text, details)))
             if len(packing) > 2 * _THREADS:
                 first, packed = packing.popleft()
                 yield first, packed.result()
@@ -361,7 +364,7 @@ def _chunks(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, str
             yield first, packed.result()
 
 
-def _groups(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, list[bytes]]]:
+def _group_details(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, list[bytes]]]:
     """Yield the details of some runs each, as JSON, with the number of the first."""
     room = max(50 * LEAST, min(ROOM, TOTAL // max(1, len(rows))))
     first, group, size = 0, list[bytes](), 0
@@ -376,7 +379,7 @@ def _groups(rows: Sequence[Row], output: Path | None) -> Iterator[tuple[int, lis
         yield first, group
 
 
-def _packed(details: Iterable[bytes]) -> str:
+def _pack_text(details: Iterable[bytes]) -> str:
     return b64encode(gzip.compress(b"[" + b",".join(details) + b"]", _LEVEL, mtime=0)).decode()
 
 
@@ -403,7 +406,7 @@ def _folder(page: Path) -> Path:
     return page.with_name(f"{page.name}_files")
 
 
-def _base(page: Path, output: Path | None) -> str | None:
+def _output_address(page: Path, output: Path | None) -> str | None:
     """Return the output folder's address relative to the page; None where it has none, as on another drive."""
     if output is None:
         return None

@@ -26,7 +26,7 @@ _EXPORT = re.compile(r"^export ((?:async )?(?:function|const|class) (\w+))", re.
 
 
 @cache
-def joined(entry: str = "main") -> str:
+def join_modules(entry: str = "main") -> str:
     """Join the module and all that it imports, each in a scope of its own, after what it imports itself.
 
     Modules import names only, as they are, on one line each. Raises ValueError where modules import in a circle.
@@ -37,7 +37,7 @@ def joined(entry: str = "main") -> str:
 
 
 @cache
-def static(name: str) -> str:
+def read_static(name: str) -> str:
     """Return the text of a file of the page."""
     from importlib.resources import files
 
@@ -49,7 +49,7 @@ def _add(name: str, texts: dict[str, str], above: tuple[str, ...]) -> None:
         raise ValueError(f"modules import each other in a circle: {' -> '.join((*above, name))}")
     if name in texts:
         return
-    source = static(f"{name}.js")
+    source = read_static(f"{name}.js")
     for _, imported in _IMPORT.findall(source):
         _add(imported, texts, (*above, name))
     exports = ", ".join(name for _, name in _EXPORT.findall(source))
@@ -120,7 +120,7 @@ def live_page() -> str:
     return _render({}, chunks=False, live=True)
 
 
-def policy(style: str, scripts: tuple[str, ...], *, chunks: bool = False, live: bool = False) -> str:
+def content_policy(style: str, scripts: tuple[str, ...], *, chunks: bool = False, live: bool = False) -> str:
     """Nothing may be loaded, sent or run but the page's own style and scripts.
 
     `chunks`: and scripts beside the page, which hold details of runs. `live`: and data from where the page is from.
@@ -144,7 +144,7 @@ _BESIDE = "'self' file:"
 
 
 def _render(blocks: Mapping[str, str], *, chunks: bool, live: bool) -> str:
-    style, script, library = "".join(map(static, STYLES)), joined(), chart_library()
+    style, script, library = "".join(map(read_static, STYLES)), join_modules(), chart_library()
     scripts = (script,) if library is None else (script, library)
     return (
         _environment()
@@ -152,7 +152,7 @@ def _render(blocks: Mapping[str, str], *, chunks: bool, live: bool) -> str:
         .render(
             style=style,
             script=script,
-            policy=policy(style, scripts, chunks=chunks, live=live),
+            policy=content_policy(style, scripts, chunks=chunks, live=live),
             blocks={**blocks, **({} if library is None else {"library": _packed(library)})},
             live=live,
         )
@@ -169,6 +169,7 @@ def _json(value: Any) -> str:
 
 def _packed(text: str) -> str:
     """gzip in base64: a report of 10,000 runs becomes a tenth, and holds no markup."""
+    # Without the time: equal reports make equal pages.
     return b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 

@@ -16,7 +16,7 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.records.case import VARIABLE, McpServer, SandboxSettings
 from pytest_agentbench.workspaces.sandboxes.base import Mount, Process, Sandbox, SandboxKind, SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.bubblewrap import Shown, shown_program
+from pytest_agentbench.workspaces.sandboxes.bubblewrap import ShownProgram, show_program
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.workspace import WORKSPACE, Workspace
 
@@ -110,23 +110,23 @@ def _problems(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) 
         yield str(error)
 
 
-def _find_program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> Shown:
+def _find_program(server: McpServer, environ: Mapping[str, str], kind: SandboxKind) -> ShownProgram:
     """Return how the server's program is called. Raises LookupError where it is not to be had."""
     command = server.command
     assert command is not None
     is_relative = os.sep in command and not os.path.isabs(command)
     if kind == "docker" or (is_relative and server.cwd is None):
-        return Shown(command)  # of the image, or of a workspace that may not be there yet
+        return ShownProgram(command)  # of the image, or of a workspace that may not be there yet
     file = os.path.join(server.cwd, command) if is_relative and server.cwd is not None else command
     path = environ.get("PATH")  # never what the file's own `env` says
     if kind == "bubblewrap":
         moves = server.cwd is not None and _map_folder(server.cwd, kind) != server.cwd
-        shown = shown_program(file, path, None if moves and not is_relative else server.cwd)
+        shown = show_program(file, path, None if moves and not is_relative else server.cwd)
         return replace(shown, program=command) if is_relative else shown
     found = shutil.which(file, path=path)
     if found is None:
         raise LookupError(f"the program {command} is not installed")
-    return Shown(found)
+    return ShownProgram(found)
 
 
 def _map_folder(cwd: str, kind: SandboxKind) -> str:

@@ -26,7 +26,7 @@ from pytest_agentbench.workspaces.containers.container import NO_RESOLVER, OWN_P
 from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.containers.images import Image, Images, build_digest
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.seccomp import profile_file
+from pytest_agentbench.workspaces.sandboxes.seccomp import write_seccomp_profile
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -102,7 +102,7 @@ def start_services(
         own = images.get(spec.image, spec.dockerfile, build_network=spec.build_network, limits=spec.limits)
         _make_volumes(daemon, own, spec.limits, project, {name for each in volumes.values() for name in each.values()})
     with tempfile.TemporaryDirectory(prefix="agentbench-compose-") as folder:
-        made = _document(file, given, volumes, spec, project, daemon.info["NCPU"], profile_file(Path(folder)))
+        made = _document(file, given, volumes, spec, project, daemon.info["NCPU"], write_seccomp_profile(Path(folder)))
         document = Path(folder, "compose.json")
         document.write_text(json.dumps(made), encoding="utf-8")
         options = ["--project-name", project.name, "--project-directory", folder, "--file", str(document)]

@@ -19,7 +19,7 @@ from pytest_agentbench.workspaces.containers.commands import KEEP_ALIVE_SECONDS,
 from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.containers.images import Image
 from pytest_agentbench.workspaces.sandboxes.base import Mount, ResourceLimits, SandboxSpec
-from pytest_agentbench.workspaces.sandboxes.seccomp import profile_file, seccomp_profile
+from pytest_agentbench.workspaces.sandboxes.seccomp import seccomp_profile, write_seccomp_profile
 from pytest_agentbench.workspaces.sessions import host_mark
 from pytest_agentbench.workspaces.workspace import PRIVATE_TMP, WORKSPACE, Workspace
 
@@ -230,7 +230,7 @@ def _host_config(daemon: Daemon, spec: ContainerSpec, image: Image, network: str
     )
     if not daemon.is_podman:
         return config
-    profile = profile_file(spec.workspace.path.parent)
+    profile = write_seccomp_profile(spec.workspace.path.parent)
     return podman.host_config(config, mounts, profile, daemon.info)
 
 

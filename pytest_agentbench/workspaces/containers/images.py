@@ -22,7 +22,7 @@ from pytest_agentbench.workspaces.confined import open_file
 from pytest_agentbench.workspaces.containers.bounds import BuildBounds
 from pytest_agentbench.workspaces.containers.daemon import Daemon
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
-from pytest_agentbench.workspaces.workspace import TreeError, walk
+from pytest_agentbench.workspaces.workspace import TreeError, walk_tree
 
 if TYPE_CHECKING:
     from docker.models.images import Image as DockerImage
@@ -217,7 +217,7 @@ def build_digest(dockerfile: Path, *, network: bool) -> str:
 
 def _archive_in(folder: Path) -> str | None:
     """Return a file of the folder that the daemon would unpack; None where there is none."""
-    for found in walk(str(folder), []):
+    for found in walk_tree(str(folder), []):
         if found.kind == "file":
             with open(open_file(found.folder, found.names[-1], linked=True), "rb") as file:
                 if _is_archive(file.read(tarfile.BLOCKSIZE)):

@@ -29,8 +29,8 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SharedFolder,
     Stderr,
 )
-from pytest_agentbench.workspaces.sandboxes.programs import Capture, LastWords
-from pytest_agentbench.workspaces.sandboxes.watchdog import Broken, Watch, Watchdog, over_disk
+from pytest_agentbench.workspaces.sandboxes.programs import Capture, OutputTail
+from pytest_agentbench.workspaces.sandboxes.watchdog import Broken, Watch, Watchdog, exceeds_disk
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _SWEEP_SECONDS = 10.0
@@ -150,7 +150,7 @@ class ContainerSandbox(SharedFolder):
         if (self._container.starts, ooms) > self._ooms:
             self._ooms = (self._container.starts, ooms)
             command.killed = "memory" if ooms else None
-        if command.killed is None and await asyncio.to_thread(over_disk, self.workspace.path, self._limits):
+        if command.killed is None and await asyncio.to_thread(exceeds_disk, self.workspace.path, self._limits):
             command.killed = "disk"
         return code
 
@@ -217,7 +217,7 @@ class ContainerProcess:
     ) -> None:
         self.session, self.has_ended = session, False
         self._stream, self._early, self._end = stream, early, end
-        self._errors = LastWords()
+        self._errors = OutputTail()
         self._errors.add(errors)
 
     async def write(self, data: bytes) -> None:

@@ -23,14 +23,14 @@ from pytest_agentbench.workspaces.sandboxes.bwrap import (
     SYSTEM_FOLDERS,
     SYSTEM_PATH,
     Inputs,
-    View,
+    SandboxView,
     bwrap_command,
-    filter_program,
     python_mounts,
     python_path,
-    read_only,
-    users,
-    variables,
+    read_only_arguments,
+    require_seccomp_filter,
+    sandbox_environment,
+    user_files,
 )
 from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
 from pytest_agentbench.workspaces.sandboxes.programs import Program
@@ -64,17 +64,17 @@ class BubblewrapSandbox(HostSandbox):
         self._spec = spec
 
     def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
-        return start(self._view(), argv, stdin=stdin, environment=environment, stderr=stderr)
+        return start_in_bubblewrap(self._view(), argv, stdin=stdin, environment=environment, stderr=stderr)
 
-    def _view(self) -> View:
+    def _view(self) -> SandboxView:
         # the private folder is bound where it lies too: nothing in the sandbox can put a link in place of it
         private = str(self.workspace.private_tmp())
         mounts = ["--bind", str(self.workspace.path), WORKSPACE]
         mounts += ["--bind", private, f"{WORKSPACE}/{PRIVATE_TMP}", "--bind", private, "/tmp"]  # noqa: S108
         mounts[:0] = python_mounts(*WRITABLE)
         for mount in self._spec.mounts:
-            mounts[:0] = read_only(str(mount.source), mount.target)
-        return View(
+            mounts[:0] = read_only_arguments(str(mount.source), mount.target)
+        return SandboxView(
             tuple(mounts),
             WORKSPACE,
             self.workspace.owner,
@@ -85,7 +85,7 @@ class BubblewrapSandbox(HostSandbox):
 
 
 class BubblewrapProgram(Program):
-    """One `bwrap` with the process namespace that it made: killing the first process in there kills them all.
+    """A `bwrap` with the process namespace that it made: killing the first process in there kills them all.
 
     Bwrap then ends too, and nobody else needs to collect what it leaves. `status` is where bwrap reports: that first
     process, and later the command's exit code.
@@ -153,7 +153,7 @@ class BubblewrapProgram(Program):
         if over:
             asyncio.get_running_loop().remove_reader(self._status)
         if self._first is None and b"\n" in self._told:
-            self._first = _opened(json.loads(self._told.splitlines()[0]))
+            self._first = _open_first_process(json.loads(self._told.splitlines()[0]))
         if over or b"\n" in self._told:
             self._known.set()
             if self._doomed:
@@ -176,8 +176,8 @@ class BubblewrapProgram(Program):
                 os.close(self._first[1])
 
 
-def start(
-    view: View,
+def start_in_bubblewrap(
+    view: SandboxView,
     argv: Sequence[str],
     *,
     stdin: int,
@@ -188,7 +188,7 @@ def start(
     """Run `argv` in what `view` says, with the descriptors `keep` open in it. Raises SandboxError."""
     status, reports = os.pipe()
     try:
-        process = _popen(view, argv, stdin, environment, stderr, reports, keep)
+        process = _start_bwrap(view, argv, stdin, environment, stderr, reports, keep)
     except (OSError, LookupError) as error:
         os.close(status)
         raise SandboxError(f"bubblewrap could not start a command: {error}") from error
@@ -197,8 +197,8 @@ def start(
     return BubblewrapProgram(process, status)
 
 
-def _popen(
-    view: View,
+def _start_bwrap(
+    view: SandboxView,
     argv: Sequence[str],
     stdin: int,
     environment: Mapping[str, str],
@@ -207,10 +207,12 @@ def _popen(
     keep: Sequence[int],
 ) -> subprocess.Popen[bytes]:
     with ExitStack() as opened:
-        seccomp, passwd, group = (_holding(content, opened) for content in (filter_program(), *users(view)))
+        seccomp, passwd, group = (
+            _fill_pipe(content, opened) for content in (require_seccomp_filter(), *user_files(view))
+        )
         return subprocess.Popen(
             bwrap_command(view, argv, Inputs(seccomp, passwd, group, reports)),
-            env=variables(view, environment),
+            env=sandbox_environment(view, environment),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -220,7 +222,7 @@ def _popen(
         )
 
 
-def _holding(content: bytes, opened: ExitStack) -> int:
+def _fill_pipe(content: bytes, opened: ExitStack) -> int:
     """Make a pipe that holds the content, which is less than a pipe's capacity; closed with `opened`."""
     reads, writes = os.pipe()
     opened.callback(os.close, reads)
@@ -231,7 +233,7 @@ def _holding(content: bytes, opened: ExitStack) -> int:
     return reads
 
 
-def _opened(report: dict[str, int]) -> tuple[int, int] | None:
+def _open_first_process(report: dict[str, int]) -> tuple[int, int] | None:
     """Return the first process of a sandbox and a descriptor of it; None where it has ended already."""
     pid = report["child-pid"]
     try:
@@ -263,7 +265,7 @@ def bubblewrap_problem() -> str | None:
     if sys.platform != "linux":
         return f"bubblewrap needs Linux, this is {sys.platform}: use docker"
     try:
-        output, code = _try_it()
+        output, code = _try_bubblewrap()
     except LookupError as error:
         return f"{error}: install the packages bubblewrap and util-linux"
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -274,13 +276,13 @@ def bubblewrap_problem() -> str | None:
     return f"bwrap does not work here (exit code {code}: {said[-1][:200]}): {_ADVICE}"
 
 
-def _try_it() -> tuple[bytes, int]:
+def _try_bubblewrap() -> tuple[bytes, int]:
     """Return what `true` in bubblewrap says, and its exit code."""
-    view = View(("--dir", WORKSPACE, "--dir", "/tmp"), WORKSPACE, Owners().of(0))  # noqa: S108 - the sandbox's own
+    view = SandboxView(("--dir", WORKSPACE, "--dir", "/tmp"), WORKSPACE, Owners().of(0))  # noqa: S108 - the sandbox's own
     status, reports = os.pipe()
     try:
         with open(os.devnull, "rb") as nothing:
-            process = _popen(view, ["true"], nothing.fileno(), {}, subprocess.STDOUT, reports, ())
+            process = _start_bwrap(view, ["true"], nothing.fileno(), {}, subprocess.STDOUT, reports, ())
         with process:
             try:
                 output, _ = process.communicate(timeout=_TRIAL_SECONDS)
@@ -299,7 +301,7 @@ _OF_PREFIX = ("bin", "include", "lib", "lib64", "libexec", "pyvenv.cfg")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownProgram:
     """A program as it is called in bubblewrap, what must be mounted for it, and folders that its PATH needs."""
 
     program: str
@@ -307,35 +309,35 @@ class Shown:
     path: tuple[str, ...] = ()
 
 
-def shown_program(command: str, path: str | None, folder: str | None = None) -> Shown:
+def show_program(command: str, path: str | None, folder: str | None = None) -> ShownProgram:
     """Return how bubblewrap runs a command: from its own PATH, else from `path` of this machine, or the file of that
     name.
 
     The interpreter of a script is shown too; what lies in `folder` is shown anyway. Raises LookupError where the
     program cannot be had there.
     """
-    own = _own_path()
+    own = _bubblewrap_path()
     if os.sep not in command and shutil.which(command, path=os.pathsep.join(own)) is not None:
-        return Shown(command)
+        return ShownProgram(command)
     places = [place for place in (path or "").split(os.pathsep) if not f"{place}/".startswith(WRITABLE)]
     found = shutil.which(command, path=os.pathsep.join(places))
     if found is None:
         raise LookupError(f"the program {command} is not installed where a sandbox sees it")
     anyway = SYSTEM_FOLDERS if folder is None else (*SYSTEM_FOLDERS, os.path.join(os.path.abspath(folder), ""))
-    files = [file for file in _files(found, os.pathsep.join((*own, *places))) if not file.startswith(anyway)]
+    files = [file for file in _program_files(found, os.pathsep.join((*own, *places))) if not file.startswith(anyway)]
     hidden = next((file for file in files if file.startswith(WRITABLE)), None)
     if hidden is not None:
         raise LookupError(f"the program {hidden} lies where a sandbox has a folder of its own")
-    parts = dict.fromkeys(part for file in files for part in _parts(file))
+    parts = dict.fromkeys(part for file in files for part in _installed_folder(file))
     folders = dict.fromkeys(os.path.dirname(file) for file in files)
-    return Shown(found, tuple(Mount(Path(part), part) for part in parts), (*own, *folders))
+    return ShownProgram(found, tuple(Mount(Path(part), part) for part in parts), (*own, *folders))
 
 
-def _own_path() -> tuple[str, ...]:
+def _bubblewrap_path() -> tuple[str, ...]:
     return (*python_path(*WRITABLE), *SYSTEM_PATH)
 
 
-def _files(program: str, path: str) -> list[str]:
+def _program_files(program: str, path: str) -> list[str]:
     """Return the program, what it leads to as a link, and the interpreters of it, each by all names it goes by."""
     found: dict[str, None] = {}
     waiting = [os.path.abspath(program)]
@@ -347,11 +349,11 @@ def _files(program: str, path: str) -> list[str]:
         if os.path.islink(file):
             waiting.append(os.path.normpath(os.path.join(os.path.dirname(file), os.readlink(file))))
         waiting.append(os.path.realpath(file))
-        waiting += _interpreter(file, path)
+        waiting += _read_interpreter(file, path)
     return list(found)
 
 
-def _interpreter(file: str, path: str) -> Iterator[str]:
+def _read_interpreter(file: str, path: str) -> Iterator[str]:
     """Yield what runs a script, by its first line; nothing for what is no script."""
     with open_file(file, limit=None) as script:
         first = script.read(_FIRST_LINE_BYTES).partition(b"\n")[0]
@@ -363,7 +365,7 @@ def _interpreter(file: str, path: str) -> Iterator[str]:
         yield words[0]
 
 
-def _parts(file: str) -> list[str]:
+def _installed_folder(file: str) -> list[str]:
     """Return the file with what it was installed with."""
     before, packages, _ = file.partition("/node_modules/")
     if packages:

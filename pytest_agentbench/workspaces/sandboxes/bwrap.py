@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from pytest_agentbench.workspaces.sandboxes import scoped
+from pytest_agentbench.workspaces.sandboxes import landlock
 from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits
+from pytest_agentbench.workspaces.sandboxes.landlock import has_scopes
 from pytest_agentbench.workspaces.sandboxes.launcher import SPARE_PROCESSES
-from pytest_agentbench.workspaces.sandboxes.scoped import has_scopes
 from pytest_agentbench.workspaces.sandboxes.seccomp import seccomp_filter
 
 _FIRST_PROCESS = 'exec 9>&2 2>/dev/null; (exec "$@" 2>&9 9>&-); exit $?'
@@ -63,7 +63,7 @@ SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/s
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SandboxView:
     """Files that a program sees beside the system's folders.
 
     `mounts` are bwrap's own arguments, in order, for the rest of the file system. `user` is the user and group id that
@@ -90,26 +90,26 @@ class Inputs:
     status: int
 
 
-def bwrap_command(view: View, argv: Sequence[str], inputs: Inputs) -> list[str]:
+def bwrap_command(view: SandboxView, argv: Sequence[str], inputs: Inputs) -> list[str]:
     """Return the arguments that run `argv` so. Raises LookupError where one of the programs for it is missing."""
     return [
-        *(_scoped() if view.network else ()),
-        *(program("bwrap"), "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox"),
+        *(_landlock_command() if view.network else ()),
+        *(find_program("bwrap"), "--die-with-parent", "--as-pid-1", "--new-session", "--hostname", "sandbox"),
         *("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if view.network else ("--unshare-net",)),
-        *_rights(view),
-        *_system(),
+        *_rights_command(view),
+        *_system_arguments(),
         *_etc(view, inputs),
         *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),  # root could write there without any capability
         *("--dev", "/dev", "--perms", "1777", "--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108
-        *folders("/run", "/var"),
+        *folder_arguments("/run", "/var"),
         *("--symlink", "../tmp", "/var/tmp"),  # noqa: S108
         *view.mounts,
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", view.folder),
         *("--seccomp", str(inputs.seccomp), "--json-status-fd", str(inputs.status), "--"),
         *("/bin/sh", "-c", _FIRST_PROCESS, "sh"),
-        *_drop(view),
-        *_limited(view),
+        *_drop_rights(view),
+        *_limit_command(view),
         *argv,
     ]
 
@@ -124,18 +124,18 @@ def closes_abstract_sockets() -> bool:
     return has_scopes() and found is not None and not os.stat(found).st_mode & stat.S_ISUID
 
 
-def _scoped() -> tuple[str, ...]:
-    return (sys.executable, "-I", "-S", scoped.__file__) if closes_abstract_sockets() else ()
+def _landlock_command() -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", landlock.__file__) if closes_abstract_sockets() else ()
 
 
-def users(view: View) -> tuple[bytes, bytes]:
+def user_files(view: SandboxView) -> tuple[bytes, bytes]:
     """Return the texts of /etc/passwd and /etc/group: root, whom the program runs as, and nobody."""
     names = {os.getuid() if view.user is None else view.user: "agent", 0: "root", 65534: "nobody"}
     passwd = "".join(f"{name}:x:{uid}:{uid}::{view.folder}:/bin/sh\n" for uid, name in names.items())
     return passwd.encode(), "".join(f"{name}:x:{uid}:\n" for uid, name in names.items()).encode()
 
 
-def variables(view: View, given: Mapping[str, str]) -> dict[str, str]:
+def sandbox_environment(view: SandboxView, given: Mapping[str, str]) -> dict[str, str]:
     """Return the whole environment of the program: no key can be in it but those `given`."""
     own = {"HOME": view.folder, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TERM": "dumb"}  # noqa: S108 - its private one
     return {"PATH": ":".join((*view.path, *SYSTEM_PATH)), **own, **given}
@@ -148,7 +148,7 @@ def python_mounts(*hidden: str) -> tuple[str, ...]:
     `hidden` end in a slash.
     """
     shown = [f"{prefix}/{name}" for prefix in _python_prefixes(hidden) for name in _OF_PYTHON]
-    parts = chain.from_iterable(read_only(path, path) for path in shown if os.path.exists(path))
+    parts = chain.from_iterable(read_only_arguments(path, path) for path in shown if os.path.exists(path))
     return (*parts, *_python_links((*SYSTEM_FOLDERS, *hidden, *(f"{path}/" for path in shown))))
 
 
@@ -164,6 +164,7 @@ def _python_prefixes(hidden: tuple[str, ...]) -> list[str]:
         prefix = os.path.dirname(os.path.dirname(link))
         if any(os.path.exists(f"{prefix}/{mark}") for mark in _MARKS):
             found.append(prefix)
+    # A virtual environment's links and `pyvenv.cfg` name the real Python by its own path, so both are shown.
     found += [os.path.realpath(prefix) for prefix in found]
     return [prefix for prefix in dict.fromkeys(found) if not f"{prefix}/".startswith((*SYSTEM_FOLDERS, *hidden))]
 
@@ -185,7 +186,7 @@ def _executables() -> list[str]:
     return found
 
 
-def program(name: str) -> str:
+def find_program(name: str) -> str:
     """Return where a program of the system lies. Raises LookupError where it does not."""
     found = shutil.which(name)
     if found is None:
@@ -193,7 +194,7 @@ def program(name: str) -> str:
     return os.path.realpath(found)
 
 
-def filter_program() -> bytes:
+def require_seccomp_filter() -> bytes:
     """Return the filter of system calls. Raises LookupError where there is none for this machine."""
     found = seccomp_filter()
     if found is None:
@@ -201,22 +202,22 @@ def filter_program() -> bytes:
     return found
 
 
-def read_only(source: str, target: str) -> tuple[str, ...]:
+def read_only_arguments(source: str, target: str) -> tuple[str, ...]:
     """Return arguments that show a file or folder there, in folders that everybody may look into."""
     return (*_folders_above(target), "--ro-bind", source, target)
 
 
-def folders(*paths: str) -> tuple[str, ...]:
+def folder_arguments(*paths: str) -> tuple[str, ...]:
     """Return arguments that make these folders; bwrap itself would make them for root alone."""
     return tuple(argument for path in paths for argument in ("--perms", "0755", "--dir", path))
 
 
 def _folders_above(target: str) -> tuple[str, ...]:
-    return folders(*(str(folder) for folder in reversed(Path(target).parents) if folder != Path("/")))
+    return folder_arguments(*(str(folder) for folder in reversed(Path(target).parents) if folder != Path("/")))
 
 
 @functools.cache
-def _system() -> tuple[str, ...]:
+def _system_arguments() -> tuple[str, ...]:
     """Return the system's own folders, read-only; links among them stay links."""
     return tuple(argument for path in _SYSTEM for argument in _system_folder(Path(path)))
 
@@ -229,36 +230,37 @@ def _system_folder(path: Path) -> Iterator[str]:
 
 
 @functools.cache
-def _present(names: tuple[str, ...]) -> tuple[str, ...]:
+def _etc_arguments(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return arguments for those of /etc that there are. A link is followed: what it leads to is shown in its place."""
     paths = [f"/etc/{name}" for name in names if os.path.exists(f"/etc/{name}")]
-    return tuple(argument for path in paths for argument in read_only(path, path))
+    return tuple(argument for path in paths for argument in read_only_arguments(path, path))
 
 
-def _etc(view: View, inputs: Inputs) -> tuple[str, ...]:
+def _etc(view: SandboxView, inputs: Inputs) -> tuple[str, ...]:
     names = (*_ETC, *_ETC_WITH_NETWORK) if view.network else _ETC
     own = ((inputs.passwd, "/etc/passwd"), (inputs.group, "/etc/group"))
     shown = (("--perms", "0644", "--ro-bind-data", str(data), path) for data, path in own)
-    return (*_present(names), *chain.from_iterable(shown))
+    return (*_etc_arguments(names), *chain.from_iterable(shown))
 
 
-def _rights(view: View) -> tuple[str, ...]:
+def _rights_command(view: SandboxView) -> tuple[str, ...]:
     """Root needs no user namespace to set a sandbox up, and can then become a user that nothing else belongs to."""
     if os.getuid() != 0:
         return ("--unshare-user",)
+    # As root bwrap has no user namespace to map ids in: `setpriv` changes the user later, for which these are kept.
     kept = ["CAP_DAC_READ_SEARCH", *(() if view.user is None else ("CAP_SETUID", "CAP_SETGID"))]
     return ("--cap-drop", "ALL", *(argument for name in kept for argument in ("--cap-add", name)))
 
 
-def _drop(view: View) -> tuple[str, ...]:
+def _drop_rights(view: SandboxView) -> tuple[str, ...]:
     if view.user is None:
         return ()
     user, kept = str(view.user), "-all,+dac_read_search" if view.reads_all else "-all"
     rights = ("--inh-caps", kept, "--ambient-caps", kept)
-    return (program("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", *rights, "--")
+    return (find_program("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", *rights, "--")
 
 
-def _limited(view: View) -> tuple[str, ...]:
+def _limit_command(view: SandboxView) -> tuple[str, ...]:
     """Return limits of each process, none above what this process may have itself.
 
     A few processes more than allowed: the watchdog ends a command that has too many, this keeps it small until then.
@@ -276,11 +278,12 @@ def _limited(view: View) -> tuple[str, ...]:
     for name, (number, value) in wanted.items():
         hard = resource.getrlimit(number)[1]
         options.append(f"--{name}={value if hard == resource.RLIM_INFINITY else min(value, hard)}")
-    return (program("prlimit"), *options, "--")
+    return (find_program("prlimit"), *options, "--")
 
 
 @functools.cache
 def _counts_processes_by_namespace() -> bool:
     """Return whether RLIMIT_NPROC counts a user's processes in its user namespace only (Linux 5.14), not all over."""
     major, minor = os.uname().release.split(".")[:2]
+    # Distributions write releases such as `5.14.0-70` and `6.1+`.
     return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)

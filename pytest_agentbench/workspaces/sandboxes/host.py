@@ -27,8 +27,8 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     Stderr,
 )
 from pytest_agentbench.workspaces.sandboxes.launcher import kill_session
-from pytest_agentbench.workspaces.sandboxes.programs import Conversation, Program, collect, input_file
-from pytest_agentbench.workspaces.sandboxes.watchdog import Watch, Watchdog, over_disk
+from pytest_agentbench.workspaces.sandboxes.programs import PipedProcess, Program, collect_output, open_input
+from pytest_agentbench.workspaces.sandboxes.watchdog import Watch, Watchdog, exceeds_disk
 from pytest_agentbench.workspaces.workspace import Workspace
 
 _STDERR: Mapping[Stderr, int] = {"merged": subprocess.STDOUT, "apart": subprocess.PIPE}
@@ -44,7 +44,7 @@ class HostSandbox(SharedFolder, ABC):
         self.workspace = workspace
         self.limits = limits
         self._watchdog = watchdog
-        self._watch = Watch(workspace.path, limits, self._roots, self._break)
+        self._watch = Watch(workspace.path, limits, self._root_pids, self._kill_all)
         self._live: set[Program] = set()
 
     @abstractmethod
@@ -64,19 +64,20 @@ class HostSandbox(SharedFolder, ABC):
         environment: Mapping[str, str] = NO_VARIABLES,
     ) -> ExecResult:
         """Run a command to its end. Daemons that it started are killed too, when it ends or is ended."""
-        given = input_file(stdin, self.workspace.owner)
+        given = open_input(stdin, self.workspace.owner)
         try:
-            program = self._begin(argv, given, environment)
+            program = self._start_watched(argv, given, environment)
         finally:
             os.close(given)
         try:
-            result = await collect(program, seconds=seconds, output_limit=output_limit)
+            result = await collect_output(program, seconds=seconds, output_limit=output_limit)
         finally:
-            self._forget(program)
-        if result.killed is None and await asyncio.to_thread(over_disk, self.workspace.path, self.limits):
+            self._drop_program(program)
+        # The watchdog looks every 0.1 s at best: a short command may have filled the workspace between two looks.
+        if result.killed is None and await asyncio.to_thread(exceeds_disk, self.workspace.path, self.limits):
             result = replace(result, exit_code=None, killed="disk")
         if result.killed is not None:
-            self._break(result.killed)
+            self._kill_all(result.killed)
             await self.stop()
         return result
 
@@ -86,25 +87,26 @@ class HostSandbox(SharedFolder, ABC):
         """Start a command that stays, with its streams open."""
         reads, writes = os.pipe()
         try:
+            # Without it a program that runs as another user could not open /dev/stdin.
             give_ownership(reads, self.workspace.owner)
-            program = self._begin(argv, reads, environment, _STDERR[stderr])
+            program = self._start_watched(argv, reads, environment, _STDERR[stderr])
         except BaseException:
             os.close(writes)
             raise
         finally:
             os.close(reads)
-        return Conversation(program, writes, self._forget)
+        return PipedProcess(program, writes, self._drop_program)
 
     async def stop(self) -> None:
         """End all that still runs."""
-        self._break(SandboxError("the sandbox was stopped while a command ran in it"))
+        self._kill_all(SandboxError("the sandbox was stopped while a command ran in it"))
         for program in tuple(self._live):
             try:
                 await program.end()
             except SandboxError as error:
                 _logger.warning("%s", error)
 
-    def _begin(
+    def _start_watched(
         self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int = subprocess.STDOUT
     ) -> Program:
         program = self._start(argv, stdin, environment, stderr)
@@ -116,15 +118,15 @@ class HostSandbox(SharedFolder, ABC):
         self._live.add(program)
         return program
 
-    def _forget(self, program: Program) -> None:
+    def _drop_program(self, program: Program) -> None:
         self._live.discard(program)
         if not self._live:
             self._watchdog.end(self._watch)
 
-    def _roots(self) -> list[int]:
+    def _root_pids(self) -> list[int]:
         return [root for program in tuple(self._live) if (root := program.root) is not None]
 
-    def _break(self, broken: Killed | SandboxError) -> None:
+    def _kill_all(self, broken: Killed | SandboxError) -> None:
         for program in tuple(self._live):
             program.broken = program.broken or broken
             program.kill()
@@ -150,7 +152,7 @@ class LocalSandbox(HostSandbox):
     def _start(self, argv: Sequence[str], stdin: int, environment: Mapping[str, str], stderr: int) -> Program:
         folder = self.workspace.path
         own = {"HOME": str(folder), "TMPDIR": str(self.workspace.private_tmp()), **environment}
-        return start(argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, stderr=stderr)
+        return start_program(argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, stderr=stderr)
 
 
 class LocalProgram(Program):
@@ -178,7 +180,7 @@ class LocalProgram(Program):
                 await asyncio.to_thread(kill_session, self.process.pid)
 
 
-def start(
+def start_program(
     argv: Sequence[str],
     *,
     folder: Path,
@@ -202,6 +204,7 @@ def start(
             stdout=subprocess.PIPE,
             stderr=stderr,
             pass_fds=(stdin, *keep),
+            # A session of its own: what the launcher lost sight of is still found by the session's id.
             start_new_session=True,
             bufsize=0,
         )

@@ -14,7 +14,7 @@ from typing import Literal
 from pytest_agentbench.workspaces.sandboxes import bubblewrap
 from pytest_agentbench.workspaces.sandboxes import host as local
 from pytest_agentbench.workspaces.sandboxes.base import ExecResult, Process, ResourceLimits, SandboxKind
-from pytest_agentbench.workspaces.sandboxes.bwrap import View, python_mounts, python_path, read_only
+from pytest_agentbench.workspaces.sandboxes.bwrap import SandboxView, python_mounts, python_path, read_only_arguments
 from pytest_agentbench.workspaces.sandboxes.host import HostSandbox
 from pytest_agentbench.workspaces.sandboxes.programs import Program
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
@@ -46,7 +46,7 @@ class Isolation:
 
 
 @dataclass(frozen=True, slots=True)
-class Isolated:
+class IsolatedResult:
     """End of a program, and what it gave as its result; None where that is longer than MAX_RESULT_BYTES."""
 
     ended: ExecResult
@@ -55,7 +55,7 @@ class Isolated:
 
 async def run_isolated(
     argv: Sequence[str], isolation: Isolation, *, seconds: float, stdin: bytes = b"", output_limit: int = 64_000
-) -> Isolated:
+) -> IsolatedResult:
     """Run a program to its end. It gets one more argument: the number of a descriptor that it writes its result to.
 
     Raises SandboxError where that cannot be had.
@@ -77,7 +77,7 @@ async def open_isolated(
     """
     workspaces = Workspaces()
     try:
-        box = _Box(isolation, workspaces.create("isolated"), watchdog=_watchdog_of_those_that_stay)
+        box = _IsolatedProgram(isolation, workspaces.create("isolated"), watchdog=_watchdog_of_those_that_stay)
         process = await box.open(argv, environment=environment, stderr="apart")
         try:
             yield process
@@ -89,9 +89,9 @@ async def open_isolated(
 
 async def _run(
     argv: Sequence[str], isolation: Isolation, workspace: Workspace, seconds: float, stdin: bytes, output_limit: int
-) -> Isolated:
-    reads, writes = _pipe()
-    result, box = _Result(), _Box(isolation, workspace, writes)
+) -> IsolatedResult:
+    reads, writes = _make_result_pipe()
+    result, box = _ResultPipe(), _IsolatedProgram(isolation, workspace, writes)
     try:
         await asyncio.get_running_loop().connect_read_pipe(lambda: result, os.fdopen(reads, "rb", 0))
         ended = await box.exec([*argv, str(writes)], seconds=seconds, stdin=stdin, output_limit=output_limit)
@@ -101,10 +101,10 @@ async def _run(
     finally:
         box.close_result()
         result.close()
-    return Isolated(ended, result.content())
+    return IsolatedResult(ended, result.content())
 
 
-class _Box(HostSandbox):
+class _IsolatedProgram(HostSandbox):
     """The sandbox of one program, with the writing end of the pipe for its result, where it has one."""
 
     def __init__(
@@ -125,19 +125,21 @@ class _Box(HostSandbox):
         try:
             if self.kind == "bubblewrap":
                 view = self._view()
-                return bubblewrap.start(view, argv, stdin=stdin, environment=environment, stderr=stderr, keep=keep)
+                return bubblewrap.start_in_bubblewrap(
+                    view, argv, stdin=stdin, environment=environment, stderr=stderr, keep=keep
+                )
             own = {"HOME": str(folder), "TMPDIR": str(folder), **environment}
-            return local.start(
+            return local.start_program(
                 argv, folder=folder, limits=self.limits, stdin=stdin, environment=own, stderr=stderr, keep=keep
             )
         finally:
             self.close_result()
 
-    def _view(self) -> View:
+    def _view(self) -> SandboxView:
         mounts = ["--bind", str(self.workspace.path), _FOLDER, *python_mounts()]
         for path in map(str, self._isolation.readable):
-            mounts += read_only(path, path)
-        return View(
+            mounts += read_only_arguments(path, path)
+        return SandboxView(
             tuple(mounts),
             _FOLDER,
             self.workspace.owner,
@@ -148,7 +150,7 @@ class _Box(HostSandbox):
         )
 
 
-class _Result(asyncio.Protocol):
+class _ResultPipe(asyncio.Protocol):
     """Result that comes through a pipe."""
 
     def __init__(self) -> None:
@@ -169,6 +171,7 @@ class _Result(asyncio.Protocol):
         self._pipe = transport
 
     def data_received(self, data: bytes) -> None:
+        # One byte more than allowed is kept: it tells `content` that there was too much.
         room = MAX_RESULT_BYTES + 1 - len(self._content)
         self._content += data[:room]
 
@@ -176,7 +179,7 @@ class _Result(asyncio.Protocol):
         self.ended.set()
 
 
-def _pipe() -> tuple[int, int]:
+def _make_result_pipe() -> tuple[int, int]:
     """Make a pipe whose writing end has a number that no shell's redirection can take from it."""
     reads, writes = os.pipe()
     try:

@@ -20,7 +20,7 @@ _ENDLESS_BYTES = 32 * 2**20
 _LAST_BYTES = 16_384
 
 
-class LastWords:
+class OutputTail:
     """The end of what a program writes to stderr: 16 KiB at most."""
 
     def __init__(self) -> None:
@@ -120,6 +120,7 @@ class Program(ABC):
         Raises SandboxError where it cannot be killed.
         """
         async with self._ending:
+            # Whoever waits for the command and whoever stops the sandbox may both come here.
             if not self._ended:
                 self._ended = True
                 await self._end()
@@ -137,7 +138,7 @@ class Program(ABC):
         """Called once, by `end`."""
 
 
-async def collect(program: Program, *, seconds: float, output_limit: int) -> ExecResult:
+async def collect_output(program: Program, *, seconds: float, output_limit: int) -> ExecResult:
     """Return the output of a command and how it ended, after at most `seconds`; nothing of it is left then, also if
     cancelled.
     """
@@ -151,9 +152,10 @@ async def collect(program: Program, *, seconds: float, output_limit: int) -> Exe
     except TimeoutError:
         killed = "time-out"
     finally:
-        await _end(program, capture)
+        await _await_end(program, capture)
     if isinstance(program.broken, SandboxError):
         raise program.broken
+    # A limit that was broken says more than the time-out or the flood of output that came of it.
     killed = program.broken or ("output" if capture.endless else killed)
     try:
         exit_code = None if killed else program.exit_code()
@@ -168,7 +170,7 @@ async def collect(program: Program, *, seconds: float, output_limit: int) -> Exe
     )
 
 
-async def _end(program: Program, capture: Capture) -> None:
+async def _await_end(program: Program, capture: Capture) -> None:
     try:
         await program.end()
         if capture.pipe is not None:
@@ -183,7 +185,7 @@ async def _end(program: Program, capture: Capture) -> None:
             program.process.stdout.close()
 
 
-class Conversation:
+class PipedProcess:
     """A program that stays, as the protocol `Process` says. What it writes waits in the pipe until it is read."""
 
     def __init__(self, program: Program, stdin: int, ended: Callable[[Program], None]) -> None:
@@ -194,7 +196,7 @@ class Conversation:
         self._stdout = program.process.stdout.fileno()
         self._ended = ended
         self._input_ended = self._stopped = False
-        self._errors = None if program.process.stderr is None else _Errors(program.process.stderr)
+        self._errors = None if program.process.stderr is None else _StderrTail(program.process.stderr)
         self._readable, self._writable = asyncio.Event(), asyncio.Event()
         os.set_blocking(self._stdin, False)
         os.set_blocking(self._stdout, False)
@@ -206,17 +208,18 @@ class Conversation:
             if self._input_ended:
                 raise BrokenPipeError("the program was stopped")
             try:
+                # A pipe takes what it has room for: the rest waits until the program has read.
                 left = left[os.write(self._stdin, left) :]
             except BlockingIOError:
                 self._writable.clear()
-                asyncio.get_running_loop().add_writer(self._stdin, self._may_write)
+                asyncio.get_running_loop().add_writer(self._stdin, self._wake_writer)
                 await self._writable.wait()
 
     async def end_input(self) -> None:
         """End its input."""
         if not self._input_ended:
             self._input_ended = True
-            self._may_write()
+            self._wake_writer()
             os.close(self._stdin)
 
     async def read(self) -> bytes:
@@ -226,7 +229,7 @@ class Conversation:
                 return os.read(self._stdout, _CHUNK)
             except BlockingIOError:
                 self._readable.clear()
-                asyncio.get_running_loop().add_reader(self._stdout, self._may_read)
+                asyncio.get_running_loop().add_reader(self._stdout, self._wake_reader)
                 await self._readable.wait()
         return b""
 
@@ -242,7 +245,7 @@ class Conversation:
         try:
             await self._program.end()
         finally:
-            self._may_read()
+            self._wake_reader()
             await self.end_input()
             assert self._program.process.stdout is not None
             self._program.process.stdout.close()
@@ -250,25 +253,26 @@ class Conversation:
                 self._errors.close()
             self._ended(self._program)
 
-    def _may_read(self) -> None:
+    def _wake_reader(self) -> None:
         asyncio.get_running_loop().remove_reader(self._stdout)
         self._readable.set()
 
-    def _may_write(self) -> None:
+    def _wake_writer(self) -> None:
         asyncio.get_running_loop().remove_writer(self._stdin)
         self._writable.set()
 
 
-class _Errors:
+class _StderrTail:
     """The pipe of a program's stderr, emptied as it fills: the program never waits for a reader."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe, self._words = pipe, LastWords()
+        self._pipe, self._words = pipe, OutputTail()
         os.set_blocking(pipe.fileno(), False)
         asyncio.get_running_loop().add_reader(pipe.fileno(), self._hear)
 
     def text(self) -> str:
         """Return the end of all that was written so far."""
+        # Bounded: a program that writes faster than this reads would hold it for ever.
         for _ in range(_LAST_CHUNKS):
             if self._pipe.closed or not self._hear():
                 break
@@ -292,7 +296,7 @@ class _Errors:
         return bool(data)
 
 
-def input_file(content: bytes, owner: int | None) -> int:
+def open_input(content: bytes, owner: int | None) -> int:
     """Return a descriptor to read the content from, of a file that is `owner`'s own: it can open /dev/stdin too."""
     if not content:
         return os.open(os.devnull, os.O_RDONLY)

@@ -65,12 +65,12 @@ def seccomp_profile() -> str | None:
         return None
     rules = [_rule(name, condition) for name, conditions in _CONDITIONS.items() for condition in conditions]
     rules.append({"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS})
-    plain = [name for name in _listed() if name not in _CONDITIONS]
+    plain = [name for name in _read_call_numbers() if name not in _CONDITIONS]
     rules.append({"names": plain, "action": "SCMP_ACT_ALLOW"})
     return json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules})
 
 
-def profile_file(folder: Path) -> Path | None:
+def write_seccomp_profile(folder: Path) -> Path | None:
     """Write the profile as a file into a folder, for programs that are told its path.
 
     Return it; None where there is none.
@@ -84,7 +84,7 @@ def profile_file(folder: Path) -> Path | None:
 
 
 @functools.cache
-def _listed() -> dict[str, dict[str, int]]:
+def _read_call_numbers() -> dict[str, dict[str, int]]:
     """Return the numbers of each system call that is allowed, by machine."""
     text = Path(__file__).with_name("system_calls.txt").read_text(encoding="ascii")
     entries = " ".join(line for line in text.splitlines() if not line.startswith("#")).split()
@@ -103,24 +103,25 @@ def _rule(name: str, condition: Condition) -> dict[str, Any]:
 
 
 def _program(machine: str) -> Iterator[bytes]:
-    numbers = {name: found[machine] for name, found in _listed().items() if machine in found}
+    numbers = {name: found[machine] for name, found in _read_call_numbers().items() if machine in found}
     newest = max(numbers.values())
-    yield _step(_LOAD, _ARCHITECTURE)
-    yield _step(_EQUAL, _AUDIT[machine], yes=1)
+    yield _instruction(_LOAD, _ARCHITECTURE)
+    yield _instruction(_EQUAL, _AUDIT[machine], yes=1)
     yield _refuse(errno.ENOSYS)  # a 32-bit program's call has other numbers
-    yield _step(_LOAD, _NUMBER)
-    yield _step(_ABOVE, newest, no=1)  # those of x32 too: libraries do without what a kernel does not have
+    yield _instruction(_LOAD, _NUMBER)
+    yield _instruction(_ABOVE, newest, no=1)  # those of x32 too: libraries do without what a kernel does not have
     yield _refuse(errno.ENOSYS)
-    yield _step(_EQUAL, _CLONE3, no=1)  # its flags lie in memory, where no filter looks; libraries fall back to clone
+    # clone3's flags lie in memory, where no filter looks; libraries fall back to clone.
+    yield _instruction(_EQUAL, _CLONE3, no=1)
     yield _refuse(errno.ENOSYS)
     for name, conditions in _CONDITIONS.items():
         block = [*(step for condition in conditions for step in _alternative(condition)), _refuse(errno.EPERM)]
-        yield _step(_EQUAL, numbers.pop(name), no=len(block))
+        yield _instruction(_EQUAL, numbers.pop(name), no=len(block))
         yield from block
-    for first, last in _runs(number for name, number in numbers.items() if name not in _UNCOUNTED):
-        yield _step(_AT_LEAST, first, no=2)
-        yield _step(_ABOVE, last, yes=1)
-        yield _step(_RETURN, _ALLOW)
+    for first, last in _number_ranges(number for name, number in numbers.items() if name not in _UNCOUNTED):
+        yield _instruction(_AT_LEAST, first, no=2)
+        yield _instruction(_ABOVE, last, yes=1)
+        yield _instruction(_RETURN, _ALLOW)
     yield _refuse(errno.EPERM)
 
 
@@ -129,13 +130,13 @@ def _alternative(condition: Condition) -> Iterator[bytes]:
     left = 3 * len(condition)
     for index, mask, value in condition:
         left -= 3
-        yield _step(_LOAD, _ARGUMENTS + 8 * index)
-        yield _step(_AND, mask)
-        yield _step(_EQUAL, value, no=left + 1)
-    yield _step(_RETURN, _ALLOW)
+        yield _instruction(_LOAD, _ARGUMENTS + 8 * index)
+        yield _instruction(_AND, mask)
+        yield _instruction(_EQUAL, value, no=left + 1)
+    yield _instruction(_RETURN, _ALLOW)
 
 
-def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _number_ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and last of each run of numbers that follow each other."""
     found: list[list[int]] = []
     for number in sorted(numbers):
@@ -145,10 +146,10 @@ def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     yield from ((first, last) for first, last in found)
 
 
-def _step(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
+def _instruction(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
     """Return one instruction; `yes` and `no` are how many to skip where its comparison holds or not."""
     return struct.pack("<HBBI", code, yes, no, value)
 
 
 def _refuse(number: int) -> bytes:
-    return _step(_RETURN, _ERRNO | number)
+    return _instruction(_RETURN, _ERRNO | number)

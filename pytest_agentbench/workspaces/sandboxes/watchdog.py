@@ -46,7 +46,7 @@ class Processes:
     """Processes of this machine as they were a moment ago; none where there is no /proc."""
 
     def __init__(self) -> None:
-        self._tasks = {task.pid: task for task in _tasks()}
+        self._tasks = {task.pid: task for task in _read_tasks()}
         self._children: dict[int, list[int]] = {}
         for task in self._tasks.values():
             self._children.setdefault(task.parent, []).append(task.pid)
@@ -81,9 +81,10 @@ def memory_bytes(pids: Iterable[int], nameless: int = 0) -> int:
     """
     own, shared = 0, 0
     for pid in pids:
-        found = _rollup(pid)
+        found = _read_memory_rollup(pid)
         own += found.get(b"Pss_Anon", 0) + found.get(b"SwapPss", 0)
         shared += found.get(b"Pss_Shmem", 0)
+    # A nameless file in memory that is mapped as well is in both sums: the larger one counts it once.
     return own + max(shared, nameless)
 
 
@@ -93,12 +94,13 @@ def nameless_files(pids: Iterable[int], device: int) -> OpenFiles:
     hidden = False
     for pid in pids:
         try:
+            # Sizes by stat win over those of mappings, which may cover a part of the file, or one part twice.
             sizes = _mapped_files(pid) | sizes
             for found in _open_files(pid):
                 if found.st_nlink == 0 and stat.S_ISREG(found.st_mode):
                     sizes[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
         except PermissionError:
-            hidden = hidden or _hides(pid)
+            hidden = hidden or _is_hidden(pid)
     disk = sum(size for (where, _), size in sizes.items() if where == device)
     return OpenFiles(disk, sum(sizes.values()) - disk, hidden)
 
@@ -111,14 +113,15 @@ def folder_bytes(path: str, enough: int) -> int:
     """
     always: set[int] | None = None
     for _ in range(_LOOKS):
-        total, missed = _counted(path, enough)
+        total, missed = _count_once(path, enough)
+        # A folder that is renamed during the walk is missed once; one that is missed at every look is moved to hide it.
         always = missed if always is None else always & missed
         if total > enough or not always:
             return total
     return enough + 1
 
 
-def _counted(path: str, enough: int) -> tuple[int, set[int]]:
+def _count_once(path: str, enough: int) -> tuple[int, set[int]]:
     """Return what one walk through it finds, and the inodes of folders that had another name when they were opened."""
     total, linked, folders, missed = 0, set[tuple[int, int]](), [(path, 0)], set[int]()
     while folders and total <= enough:
@@ -144,7 +147,7 @@ def _counted(path: str, enough: int) -> tuple[int, set[int]]:
     return total, missed
 
 
-def _tasks() -> Iterator[_Task]:
+def _read_tasks() -> Iterator[_Task]:
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -153,19 +156,20 @@ def _tasks() -> Iterator[_Task]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+                    # The command's name may hold blanks and parentheses: only the last one ends it.
                     fields = file.read().rpartition(b")")[2].split()
             except OSError:  # it ended meanwhile
                 continue
             yield _Task(int(name), int(fields[1]), int(fields[17]), int(fields[21]) * _PAGE)
 
 
-def _rollup(pid: int) -> dict[bytes, int]:
+def _read_memory_rollup(pid: int) -> dict[bytes, int]:
     """Return the kernel's sums over the memory of a process, in bytes."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             lines = file.readlines()[1:]
     except PermissionError:  # nobody may look into it: the least that is known is too much
-        return {b"Pss_Anon": _resident(pid)} if _hides(pid) else {}
+        return {b"Pss_Anon": _resident_bytes(pid)} if _is_hidden(pid) else {}
     except OSError:  # it ended meanwhile
         return {}
     return {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(b":") for line in lines)}
@@ -203,7 +207,7 @@ def _mapped_files(pid: int) -> dict[tuple[int, int], int]:
     return sizes
 
 
-def _hides(pid: int) -> bool:
+def _is_hidden(pid: int) -> bool:
     """Return whether a process that lets nobody look into it lives, and is this user's: others' never do.
 
     Nothing that is root's runs in a sandbox, but for a moment of a container's start.
@@ -218,7 +222,7 @@ def _hides(pid: int) -> bool:
     return fields[b"State"][0] not in (b"Z", b"X") and int(fields[b"Uid"][0]) == os.getuid()
 
 
-def _resident(pid: int) -> int:
+def _resident_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE
@@ -287,7 +291,7 @@ class Watchdog:
             began = time.monotonic()
             processes = Processes()
             for watch in watches:
-                if (broken := _broken(watch, processes)) is not None:
+                if (broken := _find_broken_limit(watch, processes)) is not None:
                     watch.kill(broken)
             ended = time.monotonic()
             self._again(watches, ended + max(self._look_seconds, _SHARE_OF_TIME * (ended - began)))
@@ -296,6 +300,7 @@ class Watchdog:
         """Wait for the next sandboxes to look at, and return them; None where nothing was looked after for long."""
         with self._changed:
             while True:
+                # `_due` is asked a second time: `begin` may have come between the time-out and the lock.
                 if not self._due and not self._changed.wait(_IDLE_SECONDS) and not self._due:
                     self._thread = None
                     return None
@@ -307,28 +312,31 @@ class Watchdog:
 
     def _again(self, watches: list[Watch], due: float) -> None:
         with self._changed:
+            # What `end` has taken out while it was looked at stays out.
             self._due.update({watch: due for watch in watches if watch in self._due})
 
 
-def over_disk(folder: Path, limits: ResourceLimits) -> bool:
+def exceeds_disk(folder: Path, limits: ResourceLimits) -> bool:
     """Return whether the files that lie in a workspace take more than it may hold."""
     return folder_bytes(str(folder), limits.workspace_bytes) > limits.workspace_bytes
 
 
-def _broken(watch: Watch, processes: Processes) -> Broken | SandboxError | None:
+def _find_broken_limit(watch: Watch, processes: Processes) -> Broken | SandboxError | None:
     """Return which limit a sandbox has broken. A failure to look is a reason to end it: nothing else would."""
     try:
-        return _found(watch, processes)
+        return _check_limits(watch, processes)
     except Exception as error:  # noqa: BLE001  whatever it is, the sandbox cannot be looked after
         return SandboxError(f"a sandbox could not be looked after, so it was ended: {type(error).__name__}: {error}")
 
 
-def _found(watch: Watch, processes: Processes) -> Broken | SandboxError | None:
+def _check_limits(watch: Watch, processes: Processes) -> Broken | SandboxError | None:
     limits, roots = watch.limits, watch.roots()
     pids = processes.below(roots)
+    # Each root is the sandbox's own process, one for each command, and none of the agent's.
     if processes.threads(pids) - len(roots) > limits.processes:
         return "processes"
     nameless = nameless_files(pids, os.stat(watch.folder).st_dev)
+    # smaps_rollup makes the kernel walk all page tables: it is read only where the cheap upper bound is near the limit.
     roughly = processes.resident(pids) + nameless.memory
     if 2 * roughly > limits.memory_bytes and memory_bytes(pids, nameless.memory) > limits.memory_bytes:
         return "memory"

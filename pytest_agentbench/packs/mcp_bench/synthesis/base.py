@@ -116,7 +116,7 @@ _FEWEST = 2
 """How many tools have to require numbers: a single one may only be counting."""
 
 
-def calculates(catalogue: Catalogue, category: str | None) -> bool:
+def is_calculator(catalogue: Catalogue, category: str | None) -> bool:
     """Return whether a server calculates, by its category; else by its name, or by most tools requiring numbers."""
     if category is not None:
         return _SUBJECT.search(category) is not None
@@ -158,7 +158,7 @@ class _File(Record):
     mcp_server_combinations: dict[str, tuple[_Entry, ...]]
 
 
-def combination_of(names: str) -> Combination:
+def parse_combination(names: str) -> Combination:
     """Return the combination that a comma-separated list of servers names.
 
     :raises ConfigError: it names none, or one twice.

@@ -48,21 +48,21 @@ _VERBS = re.compile(
 _FEWEST_WORDS = 3
 
 
-def named_in(text: str, catalogues: Iterable[Catalogue]) -> Iterator[Reason]:
+def find_names(text: str, catalogues: Iterable[Catalogue]) -> Iterator[Reason]:
     """Yield a reason for each server and tool whose name stands in `text`, the fuzzy one."""
     for catalogue in catalogues:
         if (found := _server_pattern(catalogue).search(text)) is not None:
-            yield _named(found, f"server {catalogue.server!r}")
+            yield _find_name(found, f"server {catalogue.server!r}")
         for tool in catalogue.tools:
             if (found := _tool_pattern(tool).search(text)) is not None:
-                yield _named(found, f"tool {tool.tool_id!r}")
+                yield _find_name(found, f"tool {tool.tool_id!r}")
 
 
-def _named(found: re.Match[str], what: str) -> Reason:
+def _find_name(found: re.Match[str], what: str) -> Reason:
     return Reason(kind="name", text=f"found {found.group()!r} in the fuzzy text, which names the {what}; describe it")
 
 
-def words_of(name: str) -> list[str]:
+def split_words(name: str) -> list[str]:
     """Return the words that a name in snake_case, kebab-case or camelCase is made of, in lower case."""
     return [part.lower() for part in _PART.findall(name)]
 
@@ -71,41 +71,41 @@ def _server_pattern(catalogue: Catalogue) -> re.Pattern[str]:
     name = catalogue.server
     patterns = []
     for form in dict.fromkeys((name, _SUFFIX.sub("", name))):
-        spaced = _spaced(form)
+        spaced = _spaced_pattern(form)
         if _is_ordinary(form, catalogue):
-            patterns.append(_IN_SENTENCE + _whole(spaced) if form != form.lower() else r"(?!)")
-            patterns.append(rf"(?i:{_whole(spaced)}[\s-](?:MCP|API|servers?|tools?)\b)")
+            patterns.append(_IN_SENTENCE + _whole_word(spaced) if form != form.lower() else r"(?!)")
+            patterns.append(rf"(?i:{_whole_word(spaced)}[\s-](?:MCP|API|servers?|tools?)\b)")
         else:
-            patterns.append(rf"(?i:{_whole(spaced)})")
+            patterns.append(rf"(?i:{_whole_word(spaced)})")
     return re.compile("|".join(patterns))
 
 
 def _is_ordinary(name: str, catalogue: Catalogue) -> bool:
     """Return whether the name may be a word of the language, by its use in descriptions of the server's own tools."""
     said = " ".join(tool.description for tool in catalogue.tools)
-    if re.search(_whole(_spaced(name.lower())), said) is not None:
+    if re.search(_whole_word(_spaced_pattern(name.lower())), said) is not None:
         return True
-    return _WORD.fullmatch(name) is not None and re.search(_IN_SENTENCE + _whole(re.escape(name)), said) is None
+    return _WORD.fullmatch(name) is not None and re.search(_IN_SENTENCE + _whole_word(re.escape(name)), said) is None
 
 
 def _tool_pattern(tool: ServerTool) -> re.Pattern[str]:
-    name, words = re.escape(tool.name), words_of(tool.name)
-    patterns = [rf"{_spaced(tool.server)}\s?:\s?{name}{_AFTER}"]
+    name, words = re.escape(tool.name), split_words(tool.name)
+    patterns = [rf"{_spaced_pattern(tool.server)}\s?:\s?{name}{_AFTER}"]
     if len(words) < 2:
-        patterns += [rf"`{name}`", rf"{_whole(name)}\s+tool\b"]
+        patterns += [rf"`{name}`", rf"{_whole_word(name)}\s+tool\b"]
     else:
-        patterns.append(_whole(name))
+        patterns.append(_whole_word(name))
     if len(words) >= _FEWEST_WORDS and _VERBS.fullmatch(words[0]):
-        patterns.append(_whole(r"[\s_-]".join(words)))
+        patterns.append(_whole_word(r"[\s_-]".join(words)))
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-def _spaced(name: str) -> str:
+def _spaced_pattern(name: str) -> str:
     """Return a pattern for the name with its words apart by a blank, a hyphen, an underscore, or nothing."""
     return r"[\s_-]?".join(map(re.escape, re.split(r"[\s_-]+", name)))
 
 
-def _whole(pattern: str) -> str:
+def _whole_word(pattern: str) -> str:
     return f"{_BEFORE}{pattern}{_AFTER}"
 
 
@@ -153,7 +153,7 @@ def lost_numbers(detailed: str, fuzzy: str) -> list[str]:
     Signs do not count, nor do the numbers of steps, exponents, parts of names, and the 100 that makes a percentage.
     """
     kept = {value for number in _numbers(fuzzy) for reading in number.readings for value in reading}
-    kept |= set(_spelled(fuzzy))
+    kept |= set(_spelled_number(fuzzy))
     wanted = _numbers(_PERCENT.sub(" ", _without_steps(detailed)))
     lost = (number.text for number in wanted if not any(reading <= kept for reading in number.readings))
     return list(dict.fromkeys(lost))
@@ -162,7 +162,7 @@ def lost_numbers(detailed: str, fuzzy: str) -> list[str]:
 def _numbers(text: str) -> Iterator[_Number]:
     for match in _TOKEN.finditer(text):
         if match["hour"] is not None:
-            yield _time(match)
+            yield _time_number(match)
             continue
         written, scale = match["number"], (match["scale"] or "").strip(" -")
         power = int(match["exponent"] or 0)
@@ -176,20 +176,20 @@ def _numbers(text: str) -> Iterator[_Number]:
         yield _Number(match.group().strip(), tuple(readings))
 
 
-def _time(match: re.Match[str]) -> _Number:
+def _time_number(match: re.Match[str]) -> _Number:
     """17:00 may be kept as "5 pm"."""
     hour, minute = int(match["hour"]), int(match["minute"])
     past = {Decimal(minute)} if minute else set()
     return _Number(match.group(), tuple(frozenset({Decimal(each)} | past) for each in (hour, hour % 12 or 12)))
 
 
-def _spelled(text: str) -> Iterator[Decimal]:
+def _spelled_number(text: str) -> Iterator[Decimal]:
     yield from (Decimal(_WORDS[match.group().lower()]) for match in _ENGLISH.finditer(text))
     for match in _CHINESE.finditer(text):
-        yield from _chinese(match.group())
+        yield from _chinese_number(match.group())
 
 
-def _chinese(numeral: str) -> Iterator[Decimal]:
+def _chinese_number(numeral: str) -> Iterator[Decimal]:
     """Yield what a numeral below a thousand says: 十二, 三十, 一百零五."""
     total, digit = 0, 0
     for character in numeral:
@@ -294,7 +294,7 @@ def fuzzy_problems(
 ) -> Iterator[Reason]:
     """Yield what is wrong with the fuzzy text of a detailed task. `exact`: it has to keep all numbers."""
     yield from forbidden_references(fuzzy, "the fuzzy text")
-    yield from named_in(fuzzy, catalogues)
+    yield from find_names(fuzzy, catalogues)
     if exact and (lost := lost_numbers(detailed, fuzzy)):
         yield Reason(kind="lost number", text=f"the fuzzy text lacks {', '.join(lost)}; keep every number")
     yield from _repetitions(fuzzy, existing)
@@ -324,10 +324,10 @@ def _stands_in(name: str, text: str) -> bool:
 
 
 def _repetitions(text: str, existing: Iterable[str]) -> Iterator[Reason]:
-    plain = _plain(text)
-    if any(_plain(other) == plain for other in existing):
+    plain = _plain_text(text)
+    if any(_plain_text(other) == plain for other in existing):
         yield Reason(kind="repetition", text="another task has the same text; make a different one")
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     return " ".join(text.casefold().split())

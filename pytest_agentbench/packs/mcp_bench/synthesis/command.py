@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_agentbench.cli.output import printable
-from pytest_agentbench.cli.places import root_around
-from pytest_agentbench.cli.servers import declared_servers, redactor_of, started_servers
+from pytest_agentbench.cli.places import enclosing_root
+from pytest_agentbench.cli.servers import declared_servers, make_redactor, start_servers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.pricing import Ledger
@@ -23,13 +23,13 @@ from pytest_agentbench.packs.mcp_bench.synthesis.base import (
     Catalogue,
     Combination,
     Verdict,
-    combination_of,
+    parse_combination,
     read_combinations,
 )
-from pytest_agentbench.packs.mcp_bench.synthesis.drafts import CASE_ID, DRAFTS_SUFFIX, Asking, Drafts
+from pytest_agentbench.packs.mcp_bench.synthesis.drafts import CASE_ID, DRAFTS_SUFFIX, Drafts, DraftWriter
 from pytest_agentbench.packs.mcp_bench.synthesis.stages import WORDINGS
 from pytest_agentbench.packs.mcp_bench.synthesis.synthesis import Outcome, Synthesis
-from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile, jobs_of
+from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile, make_jobs
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ class Call:
         self._path = Path(os.path.abspath(args.output))  # without `..`: what is declared above it counts
         self._declared = declared_servers(args.profile)
         self._combinations = (
-            read_combinations(args.combinations) if args.servers is None else [combination_of(args.servers)]
+            read_combinations(args.combinations) if args.servers is None else [parse_combination(args.servers)]
         )
         self._model = _model(args.model, self._path)
         self._file = TaskFile(self._path)
-        self._redactor = redactor_of(self._declared.servers.values())
+        self._redactor = make_redactor(self._declared.servers.values())
         if self._model.api_key_env is not None:
             self._redactor.know([self._model.api_key_env])
         self._ledger = Ledger(STAGES, args.max_cost)
@@ -81,7 +81,7 @@ class Call:
             self._file = TaskFile(self._path)  # again: until now another call may have written to it
             jobs = [job for each in possible for job in self._jobs(each, catalogues)]
             async with _client(self._model, self._path) as client:
-                asking = Asking(client, drafts, self._ledger, self._redactor)
+                asking = DraftWriter(client, drafts, self._ledger, self._redactor)
                 wording = WORDINGS[self._args.language]
                 synthesis = Synthesis(asking, drafts, self._file, wording, self._tell)
                 self._outcome = synthesis.outcome
@@ -90,7 +90,7 @@ class Call:
     async def _catalogues(self) -> dict[str, Catalogue]:
         """Return what the wanted servers list; of those that are not to be had the reason is told."""
         found = {}
-        async with started_servers(self._declared, _OUTPUT) as started:
+        async with start_servers(self._declared, _OUTPUT) as started:
             for name in dict.fromkeys(name for each in self._combinations for name in each.servers):
                 try:
                     asked = await started.ask(name)
@@ -111,7 +111,7 @@ class Call:
 
     def _jobs(self, combination: Combination, catalogues: Mapping[str, Catalogue]) -> list[Job]:
         categories = {name: server.category for name, server in self._declared.servers.items()}
-        return jobs_of(combination, self._args.count, catalogues, categories, self._file)
+        return make_jobs(combination, self._args.count, catalogues, categories, self._file)
 
     def _tell(self, task_id: str, draft: int, verdict: Verdict) -> None:
         """Print one line as soon as a draft has ended."""
@@ -129,7 +129,7 @@ class Call:
             print(printable(line))
         used = {name for each in self._combinations for name in each.servers}
         if self._file.texts("task_description") and (
-            unknown := used - root_around(self._path).mcp_servers(self._path).keys()
+            unknown := used - enclosing_root(self._path).mcp_servers(self._path).keys()
         ):
             _warn(
                 f"no servers.yaml or commands.json beside {self._args.output} or above it declares "
@@ -172,7 +172,7 @@ def _model(model_id: str, task_file: Path) -> Model:
 
     Raises ConfigError where its key is missing.
     """
-    declared = [root_around(path).models() for path in (task_file, Path.cwd())]
+    declared = [enclosing_root(path).models() for path in (task_file, Path.cwd())]
     model = resolve_model(model_id, models=next((each for each in declared if each.get(model_id)), declared[0]))
     if (reason := missing_key(model)) is not None:
         raise ConfigError(reason)

@@ -152,15 +152,15 @@ CASE_ID = "mcp-synthesize"
 T = TypeVar("T")
 
 
-class Unusable(AgentbenchError):
+class UnusableReplyError(AgentbenchError):
     """The model's replies did not keep the form that was asked for."""
 
 
-class Unanswered(AgentbenchError):
+class NoReplyError(AgentbenchError):
     """The model cannot be asked, or not any more: the task has to wait for the next call."""
 
 
-class Asking:
+class DraftWriter:
     """Requests to one model, the replies it gave before, and what it costs.
 
     Secrets are redacted from what it is sent and says.
@@ -181,7 +181,7 @@ class Asking:
     ) -> T:
         """Ask, and return what `parse` makes of the reply; one that it refuses is asked for again, with what was wrong.
 
-        Raises Unusable after the last of them, and Unanswered where the model gives none or the budget is used up.
+        Raises UnusableReplyError after the last of them, NoReplyError where the model gives none or no budget is left.
         """
         send_request = chat_sender(self._client, CASE_ID, response_format, {})
         numbers = itertools.count(1)
@@ -201,13 +201,13 @@ class Asking:
         if asked.verdict is not None:
             return asked.verdict
         if asked.status == "invalid_output":
-            raise Unusable(str(asked.error))
-        raise Unanswered(self.stopped or str(asked.error))
+            raise UnusableReplyError(str(asked.error))
+        raise NoReplyError(self.stopped or str(asked.error))
 
     def _may_ask(self) -> None:
         self.stopped = self.stopped or self._ledger.used_up()
         if self.stopped is not None:
-            raise Unanswered(self.stopped)
+            raise NoReplyError(self.stopped)
 
     def _keep(self, place: Place, number: int, reply: JudgeReply) -> None:
         try:

@@ -34,7 +34,7 @@ Filling = Sequence[str | Block]
 """What comes in a slot: our own words, and material of others."""
 
 
-def request(wording: Wording, template: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
+def fill_request(wording: Wording, template: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
     """Return the messages of a request: the template with its slots filled, each on lines of its own."""
     parts: list[str | Block] = []
     for at, piece in enumerate(_SLOT.split(template)):
@@ -49,7 +49,7 @@ def request(wording: Wording, template: str, fillings: Mapping[str, Filling]) ->
     ]
 
 
-def tools_block(catalogues: Sequence[Catalogue]) -> Block:
+def list_tools(catalogues: Sequence[Catalogue]) -> Block:
     """Return all tools of the servers: id, description, and the JSON Schema of the arguments.
 
     Where they are too long together, the longest descriptions and schemas are cut until they are not.
@@ -71,7 +71,7 @@ def _told(tools: Sequence[ServerTool], limit: int) -> str:
     )
 
 
-def problems_block(problems: Sequence[Reason]) -> Block:
+def list_problems(problems: Sequence[Reason]) -> Block:
     """Return what was wrong with former drafts, which the reasons quote."""
     return Block("reasons", "\n".join(f"- {problem}" for problem in problems))
 
@@ -104,14 +104,14 @@ def generation_request(
     scenario = wording.scenario.format(name=combination.name, description=combination.description)
     shown = "\n".join(f"- {clip_middle(' '.join(other.split()), _MAX_OTHER)}" for other in others[-_MAX_OTHERS:])
     fillings: dict[str, Filling] = {
-        "tools": [tools_block(job.catalogues)],
+        "tools": [list_tools(job.catalogues)],
         "several_servers": [several] if len(combination.servers) > 1 else [],
         "scenario": [scenario] if combination.description else [],
         "ordinal": [wording.ordinal.format(number=job.number, count=job.count)] if job.count > 1 else [],
         "others": [wording.others, Block("tasks", shown)] if others else [],
-        "problems": [wording.problems, problems_block(problems)] if problems else [],
+        "problems": [wording.problems, list_problems(problems)] if problems else [],
     }
-    return request(wording, wording.generation, fillings)
+    return fill_request(wording, wording.generation, fillings)
 
 
 class _Dependency(ReplyPart):
@@ -150,7 +150,7 @@ def read_generated(text: str, catalogues: Sequence[Catalogue]) -> Generated:
     )
 
 
-def reader(catalogues: Sequence[Catalogue]) -> partial[Generated]:
+def reply_reader(catalogues: Sequence[Catalogue]) -> partial[Generated]:
     """`read_generated` for these servers."""
     return partial(read_generated, catalogues=catalogues)
 
@@ -182,9 +182,9 @@ def fuzzing_request(
         "task": [Block("task", task)],
         "count": [wording.count.format(count=tools)],
         "exactness": [wording.exact] if exact else [],
-        "problems": [wording.fuzzing_problems, problems_block(problems)] if problems else [],
+        "problems": [wording.fuzzing_problems, list_problems(problems)] if problems else [],
     }
-    return request(wording, wording.fuzzing, fillings)
+    return fill_request(wording, wording.fuzzing, fillings)
 
 
 def read_fuzzy(text: str) -> str:
@@ -219,9 +219,9 @@ def gate_request(wording: Wording, detailed: str, fuzzy: str, catalogues: Sequen
     fillings: dict[str, Filling] = {
         "task": [Block("task", detailed)],
         "fuzzy": [Block("request", fuzzy)],
-        "tools": [tools_block(catalogues)],
+        "tools": [list_tools(catalogues)],
     }
-    return request(wording, wording.quality, fillings)
+    return fill_request(wording, wording.quality, fillings)
 
 
 class _QualityReply(ReplyPart):
@@ -242,7 +242,7 @@ def read_quality(text: str) -> Quality:
     )
 
 
-def shortcomings(quality: Quality) -> Iterator[Reason]:
+def find_shortcomings(quality: Quality) -> Iterator[Reason]:
     """Yield why a task of this quality does not pass."""
     scores: tuple[tuple[Kind, float, float, str], ...] = (
         ("solvability", quality.solvability, LEAST_SOLVABILITY, quality.solvability_feedback),

@@ -10,17 +10,23 @@ from dataclasses import dataclass, field
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, Kind, Quality, Reason, Stage, Verdict
 from pytest_agentbench.packs.mcp_bench.synthesis.checks import detailed_problems, fuzzy_problems
-from pytest_agentbench.packs.mcp_bench.synthesis.drafts import Asking, Drafts, Place, Unanswered, Unusable
+from pytest_agentbench.packs.mcp_bench.synthesis.drafts import (
+    Drafts,
+    DraftWriter,
+    NoReplyError,
+    Place,
+    UnusableReplyError,
+)
 from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
     QUALITY_FORMAT,
     TASK_FORMAT,
+    find_shortcomings,
     fuzzing_request,
     gate_request,
     generation_request,
     read_fuzzy,
     read_quality,
-    reader,
-    shortcomings,
+    reply_reader,
 )
 from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile
 from pytest_agentbench.packs.mcp_bench.synthesis.wording import Wording
@@ -54,7 +60,7 @@ Tell = Callable[[str, int, Verdict], None]
 class Synthesis:
     """Makes the tasks of one file. `outcome` holds what has come of them so far."""
 
-    def __init__(self, asking: Asking, drafts: Drafts, file: TaskFile, wording: Wording, tell: Tell) -> None:
+    def __init__(self, asking: DraftWriter, drafts: Drafts, file: TaskFile, wording: Wording, tell: Tell) -> None:
         self.outcome = Outcome()
         self._asking, self._drafts, self._file = asking, drafts, file
         self._wording, self._tell = wording, tell
@@ -67,7 +73,7 @@ class Synthesis:
             for job in todo:
                 try:
                     await self._make(job)
-                except Unanswered as error:
+                except NoReplyError as error:
                     self.outcome.waiting[job.task_id] = str(error)
                 except (UnwritableError, ConfigError) as error:  # the task file: nothing more should be paid for
                     self._asking.stopped = self.outcome.waiting[job.task_id] = str(error)
@@ -85,7 +91,7 @@ class Synthesis:
             return
         former: list[Verdict] = []
         for draft in range(1, RETRIES + 2):
-            verdict = self._kept(job, draft) or await self._judged(job, draft, former)
+            verdict = self._kept_verdict(job, draft) or await self._make_draft(job, draft, former)
             if verdict.accepted:
                 self.outcome.accepted.append(job.task_id)
                 return
@@ -94,7 +100,7 @@ class Synthesis:
             former.append(verdict)
         self.outcome.given_up[job.task_id] = "; ".join(map(str, former[-1].reasons))
 
-    def _kept(self, job: Job, draft: int) -> Verdict | None:
+    def _kept_verdict(self, job: Job, draft: int) -> Verdict | None:
         """Return how a draft ended in an earlier call.
 
         A task comes back with its file; out of the file it was taken.
@@ -110,7 +116,7 @@ class Synthesis:
         self._drafts.keep_verdict(job.task_id, draft, verdict)
         return verdict
 
-    async def _judged(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
+    async def _make_draft(self, job: Job, draft: int, former: Sequence[Verdict]) -> Verdict:
         """Make a new draft, kept with how it ended."""
         verdict = await self._drafted(job, draft, former)
         if verdict.accepted:
@@ -135,17 +141,17 @@ class Synthesis:
                 generated, reasons = await self._generated(job, draft, former)
                 if reasons:
                     return Verdict(stage="generation", reasons=reasons, generated=generated)
-        except Unusable as error:
+        except UnusableReplyError as error:
             return Verdict(stage="generation", reasons=_unparseable(error))
         try:
             fuzzy, reasons = await self._fuzzed(job, draft, generated, former)
-        except Unusable as error:
+        except UnusableReplyError as error:
             return Verdict(stage="fuzzing", reasons=_unparseable(error), generated=generated)
         if reasons:
             return Verdict(stage="fuzzing", reasons=reasons, generated=generated, fuzzy=fuzzy)
         try:
             quality, reasons = await self._assessed(job, draft, generated, fuzzy)
-        except Unusable as error:
+        except UnusableReplyError as error:
             return Verdict(stage="gate", reasons=_unparseable(error), generated=generated, fuzzy=fuzzy)
         # Another task may have got the same text while this one was assessed.
         reasons = reasons or tuple(detailed_problems(generated, job.catalogues, self._file.texts("task_description")))
@@ -153,10 +159,10 @@ class Synthesis:
 
     async def _generated(self, job: Job, draft: int, former: Sequence[Verdict]) -> tuple[Generated, tuple[Reason, ...]]:
         others = self._file.texts("task_description", job.combination)
-        problems = _reasons(former, ("generation", "gate"))
+        problems = _former_reasons(former, ("generation", "gate"))
         messages = generation_request(self._wording, job, others, problems)
         place = Place(job.task_id, draft, "generation")
-        generated = await self._asking(place, messages, TASK_FORMAT, reader(job.catalogues))
+        generated = await self._asking(place, messages, TASK_FORMAT, reply_reader(job.catalogues))
         existing = self._file.texts("task_description")
         return generated, tuple(detailed_problems(generated, job.catalogues, existing))
 
@@ -169,7 +175,7 @@ class Synthesis:
             detailed,
             sum(len(catalogue.tools) for catalogue in job.catalogues),
             exact=job.exact,
-            problems=_reasons(former, ("fuzzing",)),
+            problems=_former_reasons(former, ("fuzzing",)),
         )
         fuzzy = await self._asking(Place(job.task_id, draft, "fuzzing"), messages, None, read_fuzzy)
         existing = self._file.texts("fuzzy_description")
@@ -180,14 +186,14 @@ class Synthesis:
     ) -> tuple[Quality, tuple[Reason, ...]]:
         messages = gate_request(self._wording, generated.task_description, fuzzy, job.catalogues)
         quality = await self._asking(Place(job.task_id, draft, "gate"), messages, QUALITY_FORMAT, read_quality)
-        return quality, tuple(shortcomings(quality))
+        return quality, tuple(find_shortcomings(quality))
 
 
-def _reasons(former: Iterable[Verdict], stages: Sequence[Stage]) -> list[Reason]:
+def _former_reasons(former: Iterable[Verdict], stages: Sequence[Stage]) -> list[Reason]:
     """Return what was against former drafts at these stages, each reason once."""
     found = (reason for verdict in former if verdict.stage in stages for reason in verdict.reasons)
     return list(dict.fromkeys(found))
 
 
-def _unparseable(error: Unusable) -> tuple[Reason, ...]:
+def _unparseable(error: UnusableReplyError) -> tuple[Reason, ...]:
     return (Reason(kind="unparseable", text=" ".join(str(error).split())),)

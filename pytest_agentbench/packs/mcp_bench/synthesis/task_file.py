@@ -17,7 +17,7 @@ from pytest_agentbench.config.loader import validate
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
 from pytest_agentbench.packs.mcp_bench.records import distraction_servers
-from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Combination, Generated, calculates
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Combination, Generated, is_calculator
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.store.files import write_atomically
 
@@ -70,6 +70,7 @@ class TaskFile:
         slug, servers = _slug(combination.servers), frozenset(combination.servers)
         known = [*self._asked, *(frozenset(group["servers"]) for group in self._groups)]
         for other in known:
+            # `A-B` and `A_B` are two servers with one slug: their tasks would overwrite each other.
             if other != servers and _slug(sorted(other)) == _slug(sorted(servers)):
                 raise ConfigError(
                     f"{self.path}: tasks of {', '.join(sorted(servers))} and tasks of {', '.join(sorted(other))} would "
@@ -86,7 +87,7 @@ class TaskFile:
     def add(
         self, combination: Combination, task_id: str, generated: Generated, fuzzy: str, distraction: Sequence[str]
     ) -> None:
-        """Add a task, and writes the file whole or not at all.
+        """Add a task, and write the file whole or not at all.
 
         :raises UnwritableError: it cannot be written.
         :raises ConfigError: meanwhile it has got another form.
@@ -174,7 +175,7 @@ class Job:
     distraction: Sequence[str]
 
 
-def jobs_of(
+def make_jobs(
     combination: Combination,
     count: int,
     catalogues: Mapping[str, Catalogue],
@@ -186,7 +187,7 @@ def jobs_of(
     :raises ConfigError: tasks of other servers in the file have the same ids.
     """
     own = [catalogues[name] for name in combination.servers]
-    exact = any(calculates(catalogue, categories[catalogue.server]) for catalogue in own)
+    exact = any(is_calculator(catalogue, categories[catalogue.server]) for catalogue in own)
 
     def job(number: int, task_id: str) -> Job:
         distraction = distraction_servers(task_id, categories, combination.servers)[:DISTRACTION_SERVERS]

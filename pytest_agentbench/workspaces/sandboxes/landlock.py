@@ -1,6 +1,6 @@
 """Runs a program that reaches no abstract unix socket of others. A program of its own: standard library only.
 
-    python -I -S scoped.py PROGRAM ARGUMENTS...
+    python -I -S landlock.py PROGRAM ARGUMENTS...
 
 They have no file that a mount namespace could hide, but belong to a network namespace: where a sandbox has this
 machine's, the sockets of its D-Bus, X server or agents would be in reach. Landlock keeps the program, and all that it
