@@ -8,6 +8,9 @@ from pytest_agentbench.checks.base import CheckContext as CheckContext
 from pytest_agentbench.checks.base import Unmet as Unmet
 from pytest_agentbench.checks.base import Verdict as Verdict
 from pytest_agentbench.checks.base import excerpt as excerpt
+from pytest_agentbench.engine.grading import Grade as Grade
+from pytest_agentbench.engine.grading import Grader as Grader
+from pytest_agentbench.engine.grading import GradeRequest as GradeRequest
 from pytest_agentbench.errors import AgentbenchError as AgentbenchError
 from pytest_agentbench.errors import ConfigError as ConfigError
 from pytest_agentbench.errors import InfrastructureError as InfrastructureError
@@ -24,6 +27,7 @@ from pytest_agentbench.public import Run as Run
 from pytest_agentbench.records.case import Case as Case
 from pytest_agentbench.records.case import Model as Model
 from pytest_agentbench.records.evaluation import Evaluation as Evaluation
+from pytest_agentbench.records.parts import CasePart as CasePart
 from pytest_agentbench.records.run import RunArtifact as RunArtifact
 from pytest_agentbench.records.run import Usage as Usage
 from pytest_agentbench.runners.base import ReportedCall as ReportedCall

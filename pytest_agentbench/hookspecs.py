@@ -69,6 +69,17 @@ def pytest_agentbench_judges() -> Mapping[str, Any]:
 
 
 @pytest.hookspec
+def pytest_agentbench_graders() -> Mapping[str, Any]:
+    """What decides runs beside their checks, metrics and judges: `{name: Grader}`, asked of every case.
+
+    Example::
+
+        def pytest_agentbench_graders():
+            return {"budget": BudgetGrader()}  # a subclass of pytest_agentbench.Grader
+    """
+
+
+@pytest.hookspec
 def pytest_agentbench_model_providers() -> Mapping[str, Any]:
     """Ways to reach models that are not OpenAI-compatible: `{provider: (model) -> client}`.
 

@@ -14,7 +14,6 @@ from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.job import CHAT_JUDGE
-from pytest_agentbench.engine.servers import offered_servers
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
 from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
@@ -192,8 +191,9 @@ def _of_case(case: Case, root: ConfigRoot, profile: RunProfile) -> Iterator[Find
 
 
 def _named(case: Case, profile: RunProfile) -> set[str]:
-    """Return the servers of the case by name, as far as its file says."""
-    return {*case.mcp_servers, *(offered_servers(case, profile, ()) or ())}
+    """The servers of the case by name, as far as its file says."""
+    offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, ())}
+    return {*case.mcp_servers, *offered}
 
 
 def _examine_server(label: str, name: str, server: McpServer, root: ConfigRoot, profile: RunProfile) -> Finding:

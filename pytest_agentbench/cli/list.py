@@ -124,10 +124,12 @@ def decided_by(case: Case) -> list[str]:
     if case.research is not None:
         scoring = case.research.scoring
         return [f"{name}>={least:g}" for name, least in scoring.thresholds.items()] or ["report only"]
+    if own := [name for part in case.case_parts for name in part.deciders]:
+        return own
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations
     deciders = [check.kind for check in case.checks] + ["verify"] * bool(case.verify)
     deciders += [f"{metric.name}>={metric.threshold:g}" for metric in case.metrics if metric.threshold is not None]
-    if case.rubric is not None or expectations or case.mcp_task is not None:
+    if case.rubric is not None or expectations or any(part.measure for part in case.case_parts):
         deciders.append("judge")
     if deciders and case.thresholds is not None:  # over the repetitions, which something has to decide
         deciders += [f"{name}>={value:g}" for name, value in case.thresholds.model_dump(exclude_none=True).items()]

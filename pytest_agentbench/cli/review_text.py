@@ -79,12 +79,9 @@ def _measure(case: Case) -> Iterator[Line]:
     if case.rubric is not None:
         yield from _title("Rubric")
         yield from _rubric(case.rubric)
-    if case.mcp_task is not None:
-        yield from _title("How tools should be used")
-        yield from _text(
-            case.mcp_task.dependency_analysis
-            or "The task is done, what the answer says comes from the tools, and tools, arguments and their order fit."
-        )
+    for title, text in filter(None, (part.measure for part in case.case_parts)):
+        yield from _title(title)
+        yield from _text(text)
 
 
 def _expectations(kind: str, expectations: tuple[Expectation, ...]) -> Iterator[Line]:

@@ -274,8 +274,8 @@ def _doubts(case: Case, known: Known) -> Iterator[str]:
 
 def _undeclared(case: Case, root: ConfigRoot) -> Iterator[str]:
     """The same of servers that no file near the case declares. Raises ConfigError for such a file that is wrong."""
-    distracting = case.mcp_task.distraction_servers if case.mcp_task is not None else ()
-    named = [name for name in dict.fromkeys((*case.mcp_servers, *distracting)) if case.mcp_servers.get(name) is None]
+    further = [name for part in case.case_parts for name in part.named_servers]
+    named = [name for name in dict.fromkeys((*case.mcp_servers, *further)) if case.mcp_servers.get(name) is None]
     declared = root.mcp_servers(case.path) if named else {}
     for name in named:
         if name not in declared:

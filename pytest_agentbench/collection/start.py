@@ -289,7 +289,7 @@ def _starts_programs(job: Job) -> bool:
         case = job.case()
     except AgentbenchError:
         return False  # an error of its item
-    plain = case.runner.type == "llm_probe" and not (case.tools or case.mcp_servers or case.mcp_task or case.verify)
+    plain = case.runner.type == "llm_probe" and not (case.tools or case.mcp_servers or case.verify)
     return not plain and job.plan.predictions is None
 
 

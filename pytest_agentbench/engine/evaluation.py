@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import run_checks
 from pytest_agentbench.engine.cassettes import kept, paid
+from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of, regrade
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.subject import measure_of, verdict_identity, verify_all
-from pytest_agentbench.engine.verdict import is_judged, metrics_of, verdict, wants_judge
+from pytest_agentbench.engine.verdict import is_judged, metrics_of, parts_of, verdict, wants_judge
 from pytest_agentbench.engine.workspaces import output_texts
 from pytest_agentbench.errors import AgentbenchError, JudgeError
-from pytest_agentbench.judging.panel import Judgement, NoVerdictError, judge, taped_judges
+from pytest_agentbench.judging.panel import Judgement, NoVerdictError, judge, redaction_of, taped_judges
 from pytest_agentbench.judging.prompt import key_outputs
 from pytest_agentbench.metrics.registry import (
     MetricContext,
@@ -28,7 +29,6 @@ from pytest_agentbench.metrics.registry import (
     takes_long,
     takes_trace,
 )
-from pytest_agentbench.packs.mcp_bench.scores import tool_use_of
 from pytest_agentbench.packs.research.records import ResearchScores
 from pytest_agentbench.records.case import Case, MetricSpec
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
@@ -134,11 +134,13 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
     checks += await verify_all(services, job, case, context)
     with kept(tape):
         metrics = await measure_all(services, job, case, artifact, tape)
+    graders = graders_of(case, services.registry.graders)
     try:
         with kept(tape):
-            judgement = await _judge(services, plan, case, artifact, checks, tape)
+            judgement = await _judge(services, plan, case, artifact, checks, tape, graders)
     except JudgeError as error:
-        evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error)
+        regraded = regrade(graders, case, artifact, metrics, None)
+        evaluation = result.evaluation = _unjudged(case, plan, artifact, checks, metrics, error, regraded)
         result.evaluation_path = plan.lane.write_evaluation(job.repetition, evaluation)
         if job.by_hand:
             return
@@ -147,9 +149,15 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         scores, research = await _research(services, job, case, artifact, tape)
     metrics += scores
     judged = judgement.result if judgement else None
+    grades: dict[Grader, Grade] = {}
+    with kept(tape):
+        for grader in graders:
+            request = GradeRequest(services, job, case, artifact, tuple(metrics), judged, tape)
+            grades[grader] = grade = await grader.grade(request)
+            metrics += grade.metrics
     if tape is not None:
         identity = verdict_identity(services, job, case, artifact)  # there may be more on it now
-    evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity, research)
+    evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity, research, grades)
     if tape is not None:
         evaluation = evaluation.model_copy(update={"cassette": tape.state()})
     result.evaluation = evaluation
@@ -167,20 +175,25 @@ async def _judge(
     artifact: RunArtifact,
     checks: tuple[CheckResult, ...],
     tape: Tape | None,
+    graders: Sequence[Grader],
 ) -> Judgement | None:
-    """Asks the judges, unless the run has already failed by its status: there is nothing to weigh then."""
-    if not wants_judge(case, plan.evaluation_profile) or not is_judged(case, artifact):
+    """Ask the judges, unless the run has already failed by its status: there is nothing to weigh then."""
+    profile = plan.evaluation_profile
+    if not wants_judge(case, profile, graders) or not is_judged(case, artifact):
         return None
+    shown, redact = plan.lane.shown(artifact), redaction_of(profile, plan.lane.redactor)
+    own = (grader.assessment(case, shown, profile, redact) for grader in graders)
     try:
         judgement = await judge(
             case,
-            plan.lane.shown(artifact),
+            shown,
             [plan.lane.shown(check) for check in checks],
-            plan.evaluation_profile,
+            profile,
             lambda config: services.client(plan.judges[config.judge_id], tape),
             backends=services.registry.judges if tape is None else taped_judges(services.registry.judges, tape),
             redactor=plan.lane.redactor,
             texts=await _key_texts(services, plan, case, artifact),
+            asked=next((each for each in own if each is not None), None),
         )
     except NoVerdictError as error:
         services.on_spent("judge", paid(tape, [iteration.usage for iteration in error.iterations]))
@@ -213,6 +226,7 @@ def _unjudged(
     checks: Sequence[CheckResult],
     metrics: Sequence[MetricResult],
     error: JudgeError,
+    grades: Mapping[Grader, Grade],
 ) -> Evaluation:
     """What is known of a run whose judges gave no verdict: kept, and an error, never a score of 0."""
     return Evaluation(
@@ -222,7 +236,7 @@ def _unjudged(
         evaluation_profile_id=plan.evaluation_profile.evaluation_profile_id,
         checks=tuple(checks),
         metrics=tuple(metrics),
-        tool_use=tool_use_of(case, artifact, metrics, None),
+        parts=parts_of(grades),
         judge_usage=error.usage if isinstance(error, NoVerdictError) else Usage(),
         outcome="error",
         error=str(error),

@@ -17,6 +17,7 @@ from pytest_agentbench.engine.cassettes import (
 )
 from pytest_agentbench.engine.evaluation import asks_models, evaluate
 from pytest_agentbench.engine.forecast import NOT_RUN, DryRun
+from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Given, Job, Result
 from pytest_agentbench.engine.run import make_run
 from pytest_agentbench.engine.services import Services
@@ -69,8 +70,11 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
     begun = time.perf_counter()
     try:
         result.case = case = job.case()
+        graders = graders_of(case, services.registry.graders)
         if not job.by_hand:
-            require_decision(case, job.plan.evaluation_profile)
+            require_decision(case, job.plan.evaluation_profile, graders)
+        for grader in graders:
+            grader.require(services, case)
         services.research.require_language(case)
         subject = subject_of(services, job, case, given)
         result.tape = open_tape(services, job, case, given.agent, subject.servers)
@@ -111,11 +115,13 @@ class _Attempt:
         if not await self.reuse() and await self._pull():
             await self.reuse()
         services, job, case, result = self.services, self.job, self.case, self.result
+        graders = graders_of(case, services.registry.graders)
+        asks = wants_judge(case, job.plan.evaluation_profile, graders) or any(grader.asks(case) for grader in graders)
         dry_run.add(
             job,
             self.subject.model.model_id,
             result,
-            asks=wants_judge(case, job.plan.evaluation_profile) or asks_models(services, job, case) or asks_judge(case),
+            asks=asks or asks_models(services, job, case) or asks_judge(case),
             free_run=job.plan.predictions is not None or run_is_free(result.tape),
             free_verdict=verdict_is_free(services, job),
         )

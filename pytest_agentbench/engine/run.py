@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.engine.cassettes import Taped, paid, replays, run_ended, run_kept
+from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.resources import start_servers, web_fetch, web_search
 from pytest_agentbench.engine.services import Services
@@ -21,7 +23,6 @@ from pytest_agentbench.engine.subject import Subject, expected_sandbox, run_spec
 from pytest_agentbench.engine.workspaces import Left, keep_workspace
 from pytest_agentbench.errors import ProviderError, UnwritableError, as_alike
 from pytest_agentbench.models.failures import RUN_LIMIT
-from pytest_agentbench.packs.mcp_bench.judge_prompts import tools_shown
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact, RunError
 from pytest_agentbench.runners.base import RunContext, RunEnd, Runner, conclude
@@ -72,7 +73,7 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
         left = await keep_workspace(services, job, case, run_id, result.workspace, ended.before, ended.template)
     except asyncio.CancelledError as error:  # the run is paid for: it is stored before anything ends
         left, interrupted = Left(note={"not_kept": "the session was stopped"}), error
-    artifact = result.artifact = _artifact(job, case, subject, ended, left, run_id)
+    artifact = result.artifact = _artifact(services, job, case, subject, ended, left, run_id)
     result.seconds = artifact.duration_seconds
     if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
         services.on_spent("run", paid(tape, [artifact.usage]))
@@ -115,7 +116,9 @@ async def _run(
     return _Ended(context, end, started_at, seconds, before, template, cassette, unwritable)
 
 
-def _artifact(job: Job, case: Case, subject: Subject, ended: _Ended, left: Left, run_id: str) -> RunArtifact:
+def _artifact(
+    services: Services, job: Job, case: Case, subject: Subject, ended: _Ended, left: Left, run_id: str
+) -> RunArtifact:
     """All that is known of the run."""
     plan, model, trace, offered = job.plan, subject.model, ended.context.trace, ended.context.offered
     own = {name: value for name, value in ended.end.metadata.items() if name != WORKSPACE_NOTE}
@@ -131,7 +134,7 @@ def _artifact(job: Job, case: Case, subject: Subject, ended: _Ended, left: Left,
         status=ended.end.status,
         started_at=ended.started_at,
         duration_seconds=ended.seconds,
-        request=_request(case, trace, offered),
+        request=_request(services, case, trace, offered),
         provider=trace.provider,
         usage=trace.usage,
         trace=annotate_calls(trace.events, offered, plan.lane.warn) if offered else trace.events,
@@ -145,11 +148,11 @@ def _artifact(job: Job, case: Case, subject: Subject, ended: _Ended, left: Left,
     )
 
 
-def _request(case: Case, trace: Recorder, offered: Sequence[Tool]) -> dict[str, Any]:
-    """What was asked for; of an MCP task, also which tools there were, for its judges."""
-    if case.mcp_task is None:
-        return trace.request
-    return {**trace.request, **tools_shown({tool.name: tool.description for tool in offered})}
+def _request(services: Services, case: Case, trace: Recorder, offered: Sequence[Tool]) -> dict[str, Any]:
+    """Return what was asked for, and what graders want to be known of the tools that there were."""
+    graders, tools = graders_of(case, services.registry.graders), {tool.name: tool.description for tool in offered}
+    notes = [dict(grader.request_notes(tools)) for grader in graders]
+    return reduce(or_, notes, trace.request)
 
 
 async def _template(job: Job, case: Case, subject: Subject, context: RunContext, lent: AsyncExitStack) -> Path | None:

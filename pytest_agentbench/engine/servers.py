@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,15 +17,11 @@ from pytest_agentbench.config.profiles import RunProfile, pinning_problem
 from pytest_agentbench.config.shared_sections import ServerName
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.case import Case, McpServer, SandboxSettings
 from pytest_agentbench.tools.mcp.catalogue import argument_files
 from pytest_agentbench.tools.mcp.launching import sandbox_of, server_refusal
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
-
-OffersServers = Callable[[Case, RunProfile, Collection[str]], set[str]]
-"""The seam `servers PART`: which of the known servers a case with that part is offered."""
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _MAX_HASHED_BYTES = 16 * 2**20
@@ -57,16 +53,17 @@ def servers_of(job: Job, case: Case, given: Mapping[str, McpServer]) -> dict[str
     """The run's servers by name, where the fixture gives `given`.
 
     Of several declarations of a name the fixture's wins, then the case's, the run profile's, that of the nearest file.
-    An MCP task has its own servers, those that distract from them and the resident ones, by name, so that nothing shows
-    which are which; any other run those of its case, the run profile and the fixture. Raises ConfigError for a server
+    Where a part of the case chooses the servers, these and its own are given by name, so that nothing shows which are
+    which; any other run has those of its case, the run profile and the fixture. Raises ConfigError for a server
     that nobody declares, and for an image of one that is not pinned.
     """
     profile = job.plan.run_profile
-    if job.plan.predictions is not None or not (case.mcp_servers or case.mcp_task or profile.mcp_servers or given):
+    if job.plan.predictions is not None or not (case.mcp_servers or case.case_parts or profile.mcp_servers or given):
         return {}
     own = {name: server for name, server in case.mcp_servers.items() if server is not None}
     known = {**job.plan.root.mcp_servers(case.path), **profile.mcp_servers, **own, **given}
-    if (offered := offered_servers(case, profile, known)) is not None:
+    offered = {name for part in case.case_parts for name in part.offered_servers(case.case_id, profile, known)}
+    if offered:
         names = sorted({*case.mcp_servers, *offered})
     else:
         names = [*dict.fromkeys([*case.mcp_servers, *profile.mcp_servers, *given])]
@@ -86,15 +83,6 @@ def _floating_image(server: McpServer, profile: RunProfile) -> str | None:
     """What to say of the image that a server names for its own sandbox, where its content may change."""
     image = server.sandbox.image if isinstance(server.sandbox, SandboxSettings) else None
     return None if image is None or profile.allow_floating_image else pinning_problem(image)
-
-
-def offered_servers(case: Case, profile: RunProfile, known: Collection[str]) -> set[str] | None:
-    """Return the servers that a pack's case is offered beside those that it names, of the `known` ones.
-
-    None for a case that is offered those of the run profile and of the fixture.
-    """
-    offer: OffersServers | None = find_extension("servers", "mcp_task") if case.mcp_task is not None else None
-    return None if offer is None else offer(case, profile, known)
 
 
 def servers_identity(job: Job, servers: Mapping[str, McpServer], given: Mapping[str, McpServer]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pytest_agentbench.config.compose_file import base_images
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile, merge_runner_settings, pinning_problem
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.cassettes import run_cassette, verdict_cassette
+from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Given, Job, Plan
 from pytest_agentbench.engine.registry import is_ours
 from pytest_agentbench.engine.servers import servers_identity, servers_of
@@ -20,7 +21,6 @@ from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
 from pytest_agentbench.engine.verdict import metrics_of
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
-from pytest_agentbench.packs.mcp_bench.judge import tool_use_identity
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxNeeds
 from pytest_agentbench.records.check_specs import PythonHook
 from pytest_agentbench.records.evaluation import CheckResult
@@ -214,12 +214,15 @@ def measure_of(services: Services, job: Job, case: Case) -> str:
 
 
 def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
-    """The code of hooks and of plugins' checks, metrics and judges; an MCP task; the script of a scripted judge."""
+    """Return the code of hooks and plugins, what graders grade by, and the script of a scripted judge."""
     profile, judges = job.plan.evaluation_profile, (*job.plan.judges.values(), *job.judges)
     parts = {
         "checks": _added(services, "check", (check.kind for check in case.checks)),
         "metrics": _added(services, "metric", _metrics_used(case, profile)),
         "judges": _added(services, "judge", _judges_used(profile)),
+        "graders": _added(
+            services, "grader", (name for name, grader in services.registry.graders.items() if grader.applies(case))
+        ),
         "providers": _added(services, "model provider", (judge.provider for judge in judges)),
     }
     found: dict[str, Any] = {name: part for name, part in parts.items() if part}
@@ -231,9 +234,8 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
         found["verify"] = verifiers_identity(job, case)
     if case.mcp_servers:
         found["tool_use"] = TOOL_USE_METRICS
-    if case.mcp_task is not None:
-        found["mcp_task"] = case.mcp_task
-        found["tool_use_judge"] = tool_use_identity(profile)
+    for grader in graders_of(case, services.registry.graders):
+        found |= grader.identity(services, job, case)
     if case.research is not None:
         found["research"] = services.research.identity(case)
     if any(judge.scripted for judge in judges):

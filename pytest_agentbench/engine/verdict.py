@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import BUILTIN_CHECKS, run_checks
 from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.engine.grading import Grade, Grader, graders_of, regrade
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.registry import is_ours
 from pytest_agentbench.errors import ConfigError
@@ -15,10 +17,10 @@ from pytest_agentbench.judging.verdicts import bar_of
 from pytest_agentbench.metrics.builtin import METRICS
 from pytest_agentbench.metrics.registry import asks_model, measure, measure_trace, takes_long, takes_trace
 from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
-from pytest_agentbench.packs.mcp_bench.scores import parts_of, tool_use_of
 from pytest_agentbench.packs.research.records import ResearchScores
+from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case, MetricSpec
-from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, Outcome, ToolUse
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, Outcome
 from pytest_agentbench.records.run import RunArtifact, ToolCallEvent
 from pytest_agentbench.runners.kinds import answers_with_files
 from pytest_agentbench.store.fingerprints import fingerprint, metric_judge_input, rubric_input
@@ -29,18 +31,20 @@ if TYPE_CHECKING:
     from pytest_agentbench.records.check_specs import Check
 
 
-def wants_judge(case: Case, profile: EvaluationProfile) -> bool:
-    """A judge is asked where the profile has one and the case gives it a measure, or nothing else decides the case.
+def wants_judge(case: Case, profile: EvaluationProfile, graders: Sequence[Grader] | None = None) -> bool:
+    """Return whether a judge is asked: the profile has one, and the case gives it a measure or nothing else decides.
 
-    An MCP task is a measure of its own; a research report is scored by its parts, which ask their own judge.
+    A grader may want it otherwise. `graders` are the case's, None: those of its parts.
     """
     if not profile.judge_runs or case.research is not None:
         return False
-    if case.mcp_task is not None:
-        return True
+    wants = [grader.wants_judge(case) for grader in (graders_of(case) if graders is None else graders)]
+    if (wish := next((each for each in wants if each is not None), None)) is not None:
+        return wish
     expectations = case.expectations
     measured = case.rubric or expectations.hard_expectations or expectations.soft_expectations
-    return bool(measured) or not (case.checks or case.verify or _gating_metrics(case, profile))
+    is_measured = bool(measured) or any(part.measure for part in case.case_parts)
+    return is_measured or not (case.checks or case.verify or _gating_metrics(case, profile))
 
 
 def is_judged(case: Case, artifact: RunArtifact) -> bool:
@@ -48,14 +52,17 @@ def is_judged(case: Case, artifact: RunArtifact) -> bool:
     return artifact.status == "success" or (artifact.status in case.expects_status and bool(artifact.final_output))
 
 
-def require_decision(case: Case, profile: EvaluationProfile) -> None:
-    """Raises ConfigError for a case that nothing can fail, before anything is paid for it.
+def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[Grader] | None = None) -> None:
+    """Raise ConfigError for a case that nothing can fail, before anything is paid for it.
 
     A research report fails by its thresholds and where its run came to none, and is an error where a part has no score.
     """
     if case.research is not None or case.report_only or case.verify:
         return
-    if wants_judge(case, profile) or _gating_metrics(case, profile):
+    graders = graders_of(case) if graders is None else graders
+    if any(grader.decides(case) for grader in graders):
+        return
+    if wants_judge(case, profile, graders) or _gating_metrics(case, profile):
         return
     hooks_run = profile.security_policy.allow_local_python_hooks
     if any(check.declarative is not None or hooks_run for check in case.checks):
@@ -65,11 +72,8 @@ def require_decision(case: Case, profile: EvaluationProfile) -> None:
             f"{case.path}:{case.line}: nothing decides this case: its only checks are Python hooks, which are off; "
             "set security_policy.allow_local_python_hooks: true in an evaluation profile that you trust them with"
         )
-    if case.mcp_task is not None:
-        raise ConfigError(
-            f"{case.path}:{case.line}: nothing decides this MCP task; name an evaluation profile with a judge, or a "
-            "metric with a threshold (--agentbench-metric 'execution_success_rate>=0.9')"
-        )
+    if (said := next(filter(None, (grader.undecided(case) for grader in graders)), None)) is not None:
+        raise ConfigError(f"{case.path}:{case.line}: {said}")
     if case.dataset is not None and not case.reference:
         raise ConfigError(
             f"{case.path}:{case.line}: there is nothing to score against: the row has neither an answer nor an "
@@ -121,17 +125,20 @@ def verdict(
     judged: JudgeResult | None,
     fingerprint: str | None = None,
     research: ResearchScores | None = None,
+    grades: Mapping[Grader, Grade] = MappingProxyType({}),
 ) -> Evaluation:
-    """Puts it together. What fails is certain, so it wins over what could not be told; both are said.
+    """Return what checks, metrics, judges and graders come to together.
 
-    A status other than success fails a case unless a `status_is` check names it. The judge's score decides with its
-    threshold; of an MCP task the overall score does, of which the judge's is a part.
+    What fails is certain, so it wins over what could not be told; both are said. A status other than success fails a
+    case unless a `status_is` check names it. The judge's score decides with its threshold, unless a grade is final.
     """
-    failures = [*_run_failures(case, artifact), *_failures(checks, metrics)]
-    tool_use = tool_use_of(case, artifact, metrics, judged)
-    failures += _judge_failures(case, judged, tool_use) if judged is not None else []
+    final = next((grade for grade in grades.values() if grade.is_final), None)
+    failures = [*_run_failures(case, artifact, grades), *_failures(checks, metrics)]
+    failures += [line for grade in grades.values() for line in grade.failures]
+    failures += _judge_failures(case, judged, final) if judged is not None else []
     errors = [f"check {c.check_id}: {c.message}" for c in checks if c.outcome == "error"]
     errors += [f"metric {m.name}: {m.error}" for m in metrics if m.error is not None]
+    errors += [line for grade in grades.values() for line in grade.errors]
     outcome: Outcome = "passed"
     if failures and not case.report_only:
         outcome = "failed"
@@ -146,13 +153,19 @@ def verdict(
         checks=tuple(checks),
         metrics=tuple(metrics),
         judge=judged,
-        tool_use=tool_use,
+        parts=parts_of(grades),
         research=research,
-        final_score=_final_score(judged, tool_use),
+        final_score=final.final_score if final is not None else judged.overall if judged is not None else None,
         outcome=outcome,
         reasons=tuple(failures),
         error="; ".join(errors) or None,
     )
+
+
+def parts_of(grades: Mapping[Grader, Grade]) -> dict[str, Record]:
+    """Return the parts of an evaluation that graders have made."""
+    made = ((grader.part_name, grade.record) for grader, grade in grades.items())
+    return {name: record for name, record in made if name is not None and record is not None}
 
 
 def wrote_nothing(case: Case, artifact: RunArtifact) -> bool:
@@ -160,7 +173,10 @@ def wrote_nothing(case: Case, artifact: RunArtifact) -> bool:
     return case.research is not None and artifact.status == "success" and not (artifact.final_output or "").strip()
 
 
-def _run_failures(case: Case, artifact: RunArtifact) -> list[str]:
+def _run_failures(case: Case, artifact: RunArtifact, graders: Iterable[Grader]) -> Sequence[str]:
+    for grader in graders:
+        if lines := grader.run_failures(case, artifact):
+            return lines
     if wrote_nothing(case, artifact):
         return ["the run wrote no report: its final answer is empty (what it wrote to files is not read)"]
     if artifact.status == "success" or artifact.status in case.expects_status:
@@ -179,19 +195,10 @@ def _score(metric: MetricResult) -> str:
     return "nothing to measure" if metric.score is None else f"{metric.score:.3g}"
 
 
-def _final_score(judged: JudgeResult | None, tool_use: ToolUse | None) -> float | None:
-    if tool_use is not None:
-        return None if tool_use.overall is None else round(10 * tool_use.overall, 9)
-    return judged.overall if judged is not None else None
-
-
-def _judge_failures(case: Case, judged: JudgeResult, tool_use: ToolUse | None) -> list[str]:
+def _judge_failures(case: Case, judged: JudgeResult, final: Grade | None) -> list[str]:
     failures = []
-    bar, score = bar_of(judged.pass_threshold), _final_score(judged, tool_use)
-    if tool_use is not None:
-        if score is not None and score < bar:
-            failures.append(f"overall {score:.2f} of 10, expected at least {bar:.2f} ({parts_of(tool_use)})")
-    elif not judged.passed:
+    bar = bar_of(judged.pass_threshold)
+    if final is None and not judged.passed:
         failures.append(f"judge: overall {judged.overall:.2f} of 10, expected at least {bar:.2f} ({judged.method})")
     if case.require_hard:
         failures += [f"judge: hard expectation not met: {text}" for text in judged.unmet_hard]
@@ -223,7 +230,8 @@ class Rechecks:
         checks = {check.check_id: check for check in stored.checks}
         metrics = {metric.name: metric for metric in stored.metrics}
         specs = metrics_of(case, profile)
-        if wants_judge(case, profile) and is_judged(case, artifact) and stored.judge is None:
+        graders = graders_of(case, services.registry.graders)
+        if wants_judge(case, profile, graders) and is_judged(case, artifact) and stored.judge is None:
             return None
         if any(check.check_id not in checks for check in case.checks) or any(
             spec.name not in metrics for spec in specs
@@ -251,6 +259,7 @@ class Rechecks:
             stored.judge,
             stored.fingerprint,
             stored.research,
+            regrade(graders, case, artifact, [*metrics.values()], stored.judge, stored.parts),
         )
         if told.outcome == stored.outcome and told.final_score == stored.final_score and not differing:
             return stored

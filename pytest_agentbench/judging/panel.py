@@ -22,7 +22,6 @@ from pytest_agentbench.judging.prompt import NO_TEXTS, Assessment, Redact, Texts
 from pytest_agentbench.judging.verdicts import total_usage
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.tape import Form, Tape
-from pytest_agentbench.packs.mcp_bench.judge import tool_use_assessment
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import CheckResult, JudgeIteration, JudgeResult
 from pytest_agentbench.records.run import RunArtifact, Usage
@@ -70,22 +69,20 @@ async def judge(
     backends: Mapping[str, JudgeBackend] | None = None,
     redactor: Redactor | None = None,
     texts: Texts = NO_TEXTS,
+    asked: Assessment | None = None,
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Judgement:
-    """Every judge run of the profile, all iterations at once, aggregated as the profile says.
+    """Return every judge run of the profile, all iterations at once, aggregated as the profile says.
 
     `client` gives the client for a judge that is a chat model; `backends` answer for the other types. `redactor`
     (default: of this process's environment) removes secrets from what is sent, where the profile's policy asks for it.
     `texts` are those of the run's key outputs.
     `backoff_seconds` is the wait before the first re-asking. Iterations that failed are kept beside
-    those that succeeded; raises NoVerdictError where none did. MCP tasks are judged by how tools were used, all others
-    by their rubric and expectations.
+    those that succeeded; raises NoVerdictError where none did. `asked` says how they are asked; None: by the case's
+    rubric and expectations.
     """
-    redact: Redact = (redactor or Redactor()).value if profile.security_policy.redact_secrets else _unchanged
-    if case.mcp_task is None:
-        asked = assessment(case, artifact, checks, profile, redact, texts)
-    else:
-        asked = tool_use_assessment(case, artifact, profile, redact)
+    if asked is None:
+        asked = assessment(case, artifact, checks, profile, redaction_of(profile, redactor), texts)
     used = {run.judge_id for run in profile.judge_runs}
     judges = {config.judge_id: config for config in profile.judges if config.judge_id in used}
     askers = {name: _asker(config, client, backends or {}, case, asked) for name, config in judges.items()}
@@ -100,6 +97,11 @@ async def judge(
     if not any(iteration.status == "success" for iteration in iterations):
         raise NoVerdictError(iterations)
     return Judgement(asked.aggregate(iterations), _stored(prompts))
+
+
+def redaction_of(profile: EvaluationProfile, redactor: Redactor | None) -> Redact:
+    """Return what removes secrets from what judges are sent, where the profile's policy asks for it."""
+    return (redactor or Redactor()).value if profile.security_policy.redact_secrets else _unchanged
 
 
 def _unchanged(value: Any) -> Any:

@@ -90,7 +90,7 @@ def dependency_compliance(case: Case, artifact: RunArtifact) -> Measured | None:
     details counts the others. None where the task declares no graph. Calls of one round are recorded before their
     results, so that none of them counts as earlier than another.
     """
-    required = case.mcp_task.dependencies if case.mcp_task is not None else None
+    required = next((graph for part in case.case_parts if (graph := part.required_calls)), None)
     if not required:
         return None
     executed = {each.call.sequence for each in calls_of(artifact) if each.result and each.call.offered is not False}

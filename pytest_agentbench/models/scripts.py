@@ -296,7 +296,7 @@ def _read_case(case_id: str, path: Path) -> _Beside:
 
 def _load_rows(case: Case) -> _Beside:
     path = dataset_script(case.path)
-    prefix = "" if case.mcp_task is not None else f"{case.dataset}."  # an MCP task's case has the task's own id
+    prefix = "" if any(part.has_own_id for part in case.case_parts) else f"{case.dataset}."
     if not path.is_file():
         return _Beside(path)
     said = load(path, DatasetScript)
@@ -318,10 +318,9 @@ def dataset_script(dataset_file: Path) -> Path:
 
 
 def _user_messages(case: Case) -> list[str]:
-    """What the case's agent may be asked; of an MCP task either text."""
+    """Return what the case's agent may be asked."""
     said = [message.content for message in (*case.messages, *case.turns) if message.role == "user"]
-    task = case.mcp_task
-    return said if task is None else [text for text in (task.fuzzy, task.detailed) if text]
+    return [text for part in case.case_parts for text in part.asked_texts] or said
 
 
 def _as_replies(answer: str | Reply | tuple[Reply, ...]) -> tuple[Reply, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +21,7 @@ from pydantic import (
 from pytest_agentbench.packs.research.records import ResearchTask
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.check_specs import Check, Fraction, Text
+from pytest_agentbench.records.parts import CasePart, RecordWithParts
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """How a header names a variable."""
@@ -350,33 +351,17 @@ class Thresholds(Record):
     """Least pass^k over all repetitions 0 to 1."""
 
 
-class McpTask(Record):
-    """A task of MCP-Bench (seed 004): what the agent, the judge and the tables need of it beside the case's messages.
-
-    `servers` are the task's own, `distraction_servers` those that are offered beside them. `fuzzy` and `detailed` are
-    the two texts of the task, at least one given. `dependencies` maps a tool's id, or a tool's name, to those that have
-    to succeed before it; None where the task declares none.
-    """
-
-    servers: tuple[str, ...]
-    distraction_servers: tuple[str, ...] = ()
-    fuzzy: str | None = None
-    detailed: str | None = None
-    dependency_analysis: str | None = None
-    dependencies: dict[str, tuple[str, ...]] | None = None
-    combination_name: str | None = None
-    combination_type: str | None = None
-
-
-class Case(Record):
+class Case(RecordWithParts):
     """One benchmark case with every file it names resolved.
 
     `path` and `line` (1-based) say where it was written. `reference` is the expected answer, None where there is none.
     `workspace` is the folder that a run's workspace starts as a copy of, None for an empty one.
     `mcp_servers` are the servers whose tools the agent may call; None stands for one that is declared elsewhere.
-    `research` is the report to score, where the case is one. `context` and `metadata` are the file's own mappings;
-    `checks`, `verify`, `metrics` and the judge decide.
+    `research` is the report to score, where the case is one. `parts` are what packs add, by name: `case.part(Model)`.
+    `context` and `metadata` are the file's own mappings; `checks`, `verify`, `metrics` and the judge decide.
     """
+
+    seam: ClassVar[str] = "case_part"
 
     case_id: str
     title: str
@@ -391,7 +376,6 @@ class Case(Record):
     context: dict[str, Any] = Field(default_factory=dict)
     tools: tuple[str, ...] = ()
     mcp_servers: dict[str, McpServer | None] = Field(default_factory=dict)
-    mcp_task: McpTask | None = None
     research: ResearchTask | None = None
     workspace: Path | None = None
     sandbox: SandboxNeeds | None = None
@@ -406,6 +390,11 @@ class Case(Record):
     report_only: StrictBool = False
     require_hard: StrictBool = False
     thresholds: Thresholds | None = None
+
+    @property
+    def case_parts(self) -> tuple[CasePart, ...]:
+        """Return its parts that the engine may ask."""
+        return tuple(part for part in self.parts.values() if isinstance(part, CasePart))
 
     @property
     def expected_artifact(self) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, StrictBool
+from pydantic import Field, SerializeAsAny, StrictBool
 
 from pytest_agentbench.packs.research.records import ResearchScores
 from pytest_agentbench.records.base import Dimension, Record
+from pytest_agentbench.records.parts import RecordWithParts
 from pytest_agentbench.records.run import Usage
 
 CheckOutcome = Literal["passed", "failed", "error", "skipped"]
@@ -122,36 +123,16 @@ class JudgeResult(Record):
     usage: Usage = Field(default_factory=Usage)
 
 
-class ToolUse(Record):
-    """How a run used its tools, for the tables of MCP-Bench. All scores 0-1, None where there is nothing to measure.
-
-    `servers` counts the task's own servers, `servers_used` those of which a tool was called. `rules` is the mean of the
-    rates of valid names, valid arguments and successful calls, as far as there are; the three axes are the judge's;
-    `overall` is the mean of these four, of the axes alone where there are no rates, None without a judge. `rounds` is
-    how many rounds called tools, None where the runner records none. `completed` says whether the run ended with an
-    answer.
-    """
-
-    servers: int
-    servers_used: int
-    cross_server: bool
-    rounds: int | None
-    calls: int
-    completed: bool
-    rules: float | None = None
-    task_completion: float | None = None
-    tool_selection: float | None = None
-    planning: float | None = None
-    overall: float | None = None
-
-
-class Evaluation(Record):
+class Evaluation(RecordWithParts):
     """The verdict on one run. `reasons` are the lines of the assertion report, empty where it passed.
 
     `outcome` is `error` where infrastructure kept it from a verdict (`error` says what), never a score of 0.
     `judge_usage` is what judges used that came to no verdict. `run_id` is the one run that it is of: a
     second run of the same fingerprint is another draw. `cassette` says of judges what RunArtifact's says of the run.
+    `parts` are what graders of packs found out, by name: `evaluation.part(Model)`.
     """
+
+    seam: ClassVar[str] = "evaluation_part"
 
     schema_version: Literal[2] = 2
     case_id: str
@@ -162,7 +143,7 @@ class Evaluation(Record):
     checks: tuple[CheckResult, ...] = ()
     metrics: tuple[MetricResult, ...] = ()
     judge: JudgeResult | None = None
-    tool_use: ToolUse | None = None
+    parts: dict[str, SerializeAsAny[Record]] = Field(default_factory=dict)
     research: ResearchScores | None = None
     judge_usage: Usage | None = None
     cassette: Literal["recorded", "replayed"] | None = None

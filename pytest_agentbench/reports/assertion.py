@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import JudgeError, SandboxError
+from pytest_agentbench.packs.mcp_bench.records import ToolUse
 from pytest_agentbench.packs.mcp_bench.scores import parts_of
 from pytest_agentbench.packs.research.session import research_evidence
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, ToolUse
+from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.text import apart, clip, number, pad, sendable
 from pytest_agentbench.terminal_text import visible_line
@@ -189,8 +190,8 @@ def _reason(result: MetricResult) -> str | None:
 
 
 def _judge(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Iterator[Fault]:
-    if evaluation.tool_use is not None:
-        yield from _overall(evaluation, evaluation.tool_use, judge)
+    if (tool_use := evaluation.part(ToolUse)) is not None:
+        yield from _overall(evaluation, tool_use, judge)
     elif not judge.passed:
         score, wanted = apart(judge.overall, 10 * judge.pass_threshold, digits=1)
         parts = ", ".join(f"{name} {number(value)}" for name, value in judge.dimensions.items())

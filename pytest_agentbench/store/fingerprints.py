@@ -8,10 +8,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
+
+from pytest_agentbench.records.parts import CasePart
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
@@ -136,22 +138,12 @@ def _messages(messages: Iterable[Message]) -> list[dict[str, str | None]]:
     return [{"role": each.role, "content": each.content, "name": each.name} for each in messages]
 
 
-@cache
-def _frozen(kind: str) -> Mapping[str, Any]:
-    """Return keys that fingerprints of a kind have always had, with what stands there where nobody says otherwise.
-
-    They were fields of the core once. Without them each stored run would be another one today.
-    """
-    shapes: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("fingerprint_defaults.json").read_text())
-    return shapes[kind]
-
-
 def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     """The effective settings of a run profile: not its names, and not how many runs go at once or how often."""
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
     if not profile.network.model_dump(exclude_defaults=True):
         names.add("network")  # so that what ran before there was such a setting keeps its place
-    settings: dict[str, Any] = {**_frozen("run_profile"), **profile.model_dump(exclude=names)}
+    settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
     settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}
     # each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
     servers = profile.mcp_servers.items()
@@ -182,8 +174,17 @@ def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -
 
 def rubric_input(case: Case) -> dict[str, Any]:
     """What a case gives judges and people to measure a run by. What the agent was given, the run itself tells."""
-    names = ("title", "expectations", "rubric", "reference", "require_hard", "mcp_task")
-    return {name: getattr(case, name) for name in names}
+    names = ("title", "expectations", "rubric", "reference", "require_hard")
+    parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.measure}
+    return {**_defaults()["rubric"], **{name: getattr(case, name) for name in names}, **parts}
+
+
+@cache
+def _defaults() -> dict[str, dict[str, Any]]:
+    """Return what fingerprints hold of parts and sections that are not there: what stood so in the first ones."""
+    text = files("pytest_agentbench.store").joinpath("fingerprint_defaults.json").read_text("utf-8")
+    defaults: dict[str, dict[str, Any]] = json.loads(text)
+    return defaults
 
 
 def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:

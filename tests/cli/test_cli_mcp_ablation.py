@@ -12,7 +12,7 @@ from pytest_agentbench.cli import main
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.packs.mcp_bench.ablation import cv_over_judges, cv_over_shuffles
 from pytest_agentbench.packs.mcp_bench.judge_prompts import WORDINGS, shuffled
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
 from pytest_agentbench.store.artifacts import Store
 

@@ -14,7 +14,8 @@ from pytest_agentbench.judging.panel import Judgement, NoVerdictError, judge
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.judge import tool_use_assessment
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, McpTask
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.redaction import Redactor
@@ -33,8 +34,10 @@ def judged(folder: Path, script: str, case: Case, run: RunArtifact, **profile) -
         endpoints = Endpoints(scripts=scripts)
         client = endpoints.client(resolve_model("demo", models=ModelsFile(schema_version=1)))
         try:
+            used = make_profile(**profile)
+            own = tool_use_assessment(case, run, used, Redactor({}).value) if case.part(McpTask) else None
             return await judge(
-                case, run, [], make_profile(**profile), lambda config: client, redactor=Redactor({}), backoff_seconds=0
+                case, run, [], used, lambda config: client, redactor=Redactor({}), asked=own, backoff_seconds=0
             )
         finally:
             await endpoints.close()

@@ -27,7 +27,7 @@ from pytest_agentbench.packs.mcp_bench.judge import (
     tool_use_identity,
 )
 from pytest_agentbench.packs.mcp_bench.judge_prompts import WORDINGS, shuffled
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 from pytest_agentbench.records.run import RunError
 from pytest_agentbench.store.redaction import Redactor
 
@@ -396,13 +396,15 @@ def test_the_coefficient_of_variation(scores, expected):
 def ask(endpoint: JudgeEndpoint, profile=None, case=None) -> Judgement:
     async def asked() -> Judgement:
         endpoints = Endpoints(backoff=Backoff(first=0.001))
+        asked = case or make_task(), make_run()
+        used = profile or make_profile()
         try:
             return await judge(
-                case or make_task(),
-                make_run(),
+                *asked,
                 [],
-                profile or make_profile(),
+                used,
                 lambda config: endpoints.client(endpoint.model(config.model)),
+                asked=tool_use_assessment(*asked, used, Redactor({}).value),
                 redactor=Redactor({}),
                 backoff_seconds=0.001,
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from judging_samples import make_artifact, make_case
 
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
-from pytest_agentbench.records.case import Case, McpTask, Message
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, McpTask
+from pytest_agentbench.records.case import Case, Message
 from pytest_agentbench.records.evaluation import JudgeIteration, JudgeVerdict, Scored
 from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact, RunnerEvent, ToolCallEvent, ToolResultEvent
 
@@ -26,7 +26,7 @@ REASONINGS = {
 def make_task(*, message: str = FUZZY, case_id: str = "trips", **fields) -> Case:
     given = {"servers": ("Maps", "Maths"), "fuzzy": FUZZY, "detailed": DETAILED, "dependency_analysis": ANALYSIS}
     messages = (Message(role="user", content=message),)
-    return make_case(case_id=case_id, messages=messages, mcp_task=McpTask(**(given | fields)))
+    return make_case(case_id=case_id, messages=messages, parts={"mcp_task": McpTask(**(given | fields))})
 
 
 def make_run(*, round_event: str = "round", calls: int = 1, **fields) -> RunArtifact:

@@ -12,7 +12,7 @@ from support.bench import HEAD, Bench, check
 from support.fault_endpoint import FaultEndpoint
 from support.research_project import ResearchProject, is_judge, judge_answer, report
 
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 from support.bench import ECHO_TO_FILE, HEAD, Bench, Finished
 from support.fault_endpoint import FaultEndpoint
 
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 
 SERVER = Path(__file__).parents[2] / "cases" / "mcp" / "server.py"
 TASK = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from reports_samples import make_row
 from support.tool_use_runs import evaluated, judgement, note, run, task, task_row, use
 
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 from pytest_agentbench.packs.mcp_bench.scores import model_tool_use
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.assertion import failure_report, headline
 from pytest_agentbench.reports.report import build_report, report_schema, suite_properties

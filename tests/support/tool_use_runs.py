@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.engine.grading import graders_of, regrade
 from pytest_agentbench.engine.verdict import metrics_of, verdict
 from pytest_agentbench.metrics.builtin import METRICS
 from pytest_agentbench.metrics.registry import measure_trace
 from pytest_agentbench.packs.mcp_bench.judge import aggregate_tool_use
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
-from pytest_agentbench.records.case import Case, McpTask, Model, RunnerSpec
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, McpTask
+from pytest_agentbench.records.case import Case, Model, RunnerSpec
 from pytest_agentbench.records.evaluation import Evaluation, JudgeIteration, JudgeResult, JudgeVerdict, Scored
 from pytest_agentbench.records.run import (
     FinalOutputEvent,
@@ -83,7 +84,7 @@ def task(*servers: str, case_id: str = "t", **fields: Any) -> Case:
         path=Path("tasks.json"),
         runner=RunnerSpec(type="mcp_planner"),
         mcp_servers=dict.fromkeys(servers),
-        mcp_task=McpTask(servers=servers, fuzzy="do it", **fields),
+        parts={"mcp_task": McpTask(servers=servers, fuzzy="do it", **fields)},
     )
 
 
@@ -115,7 +116,8 @@ def judgement(
 def evaluated(case: Case, artifact: RunArtifact, judged: JudgeResult | None = None) -> Evaluation:
     """The verdict with every metric that the case has."""
     metrics = [measure_trace(spec, case, artifact, METRICS) for spec in metrics_of(case, PROFILE)]
-    return verdict(case, PROFILE, artifact, (), metrics, judged)
+    grades = regrade(graders_of(case), case, artifact, metrics, judged)
+    return verdict(case, PROFILE, artifact, (), metrics, judged, grades=grades)
 
 
 def task_row(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_agentbench.tools.mcp.distraction import distraction_servers
+from pytest_agentbench.packs.mcp_bench.records import distraction_servers
 
 DECLARED = [f"Server {number:02}" for number in range(28)]
 

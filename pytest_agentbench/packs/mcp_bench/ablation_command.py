@@ -24,6 +24,7 @@ from pydantic import Field, StrictInt, ValidationError
 from pytest_agentbench.cli.output import printable
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.ablation import Pipeline
+from pytest_agentbench.packs.mcp_bench.records import McpTask
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.check_specs import Text
 from pytest_agentbench.sources.json_files import BadItem, read_items
@@ -181,7 +182,7 @@ def _tasks(paths: list[Path]) -> list[Case]:
     from pytest_agentbench.errors import ConfigError
 
     problems: list[str] = []
-    cases = [case for case in cases_below(existing(paths), problems) if case.mcp_task is not None]
+    cases = [case for case in cases_below(existing(paths), problems) if case.part(McpTask) is not None]
     for problem in problems:
         print(problem, file=sys.stderr)
     if not cases:

@@ -16,6 +16,7 @@ from pytest_agentbench.models.prompts import Block, boundary_of, clipped, render
 from pytest_agentbench.packs.mcp_bench.judge_chinese import CHINESE
 from pytest_agentbench.packs.mcp_bench.judge_english import ENGLISH
 from pytest_agentbench.packs.mcp_bench.judge_wording import Axis, Wording
+from pytest_agentbench.packs.mcp_bench.records import McpTask
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import (
     MessageEvent,
@@ -65,7 +66,7 @@ def tools_shown(descriptions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _task(case: Case, wording: Wording) -> Parts:
-    task = case.mcp_task
+    task = case.part(McpTask)
     yield wording.task
     for message in (*case.messages, *case.turns):
         yield Block(wording.labels[message.role], clipped(message.content, MAX_MESSAGE))

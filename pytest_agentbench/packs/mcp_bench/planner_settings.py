@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
 from pytest_agentbench.config.base import Guest
-from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.sections import Excess, ProfileSection
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds
-from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import Text
-from pytest_agentbench.tools.mcp.distraction import distraction_servers
 
 
 class PlannerSettings(Record):
@@ -86,17 +82,3 @@ TASK_TEXT = ProfileSection[Literal["fuzzy", "detailed"]](
     default=lambda: "fuzzy",
     excess=lambda found, most, guest: (),
 )
-
-
-def offered_servers(case: Case, profile: RunProfile, known: Collection[str]) -> set[str]:
-    """Return the servers of an MCP task, those that distract from them and the resident ones.
-
-    Of its list of distraction servers the first, else a sample of all that are known: the same each time.
-    """
-    task, settings = case.mcp_task, profile.section(PLANNER)
-    assert task is not None
-    needed = {*task.servers, *settings.resident_servers}
-    others = [name for name in dict.fromkeys(task.distraction_servers) if name not in needed]
-    if not task.distraction_servers:
-        others = distraction_servers(case.case_id, known, needed)
-    return {*needed, *others[: settings.distraction_servers]}

@@ -8,9 +8,8 @@ from math import fsum
 from typing import Any
 
 from pytest_agentbench.metrics.tool_use import RULES, TOOL_USE_METRICS
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS
-from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.evaluation import Evaluation, JudgeResult, MetricResult, ToolUse
+from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS, McpTask, ToolUse
+from pytest_agentbench.records.evaluation import Evaluation, JudgeResult, MetricResult
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.reports.gate import CaseKey, case_key
 from pytest_agentbench.statistics.estimates import mean, pair, score_interval, wilson_interval
@@ -19,17 +18,14 @@ _PAIRS = tuple(zip(TOOL_USE_DIMENSIONS[::2], TOOL_USE_DIMENSIONS[1::2], strict=T
 """The two dimensions of each axis: completion of the task, selection of tools, planning."""
 
 
-def tool_use_of(
-    case: Case, artifact: RunArtifact, metrics: Sequence[MetricResult], judged: JudgeResult | None
-) -> ToolUse | None:
-    """What the tables say of a run of an MCP task, None for any other case.
+def measure_tool_use(
+    task: McpTask, artifact: RunArtifact, metrics: Sequence[MetricResult], judged: JudgeResult | None
+) -> ToolUse:
+    """Return what the tables say of a run of an MCP task.
 
     `overall` is the mean of the rules and the three axes; without calls, and so without rules, that of the axes; None
     without a judge: rules alone do not tell whether the task was done.
     """
-    task = case.mcp_task
-    if task is None:
-        return None
     called = {call.name for call in artifact.tool_calls if call.offered is not False}
     used = [server for server in task.servers if any(name.startswith(f"{server}:") for name in called)]
     scores = {metric.name: metric.score for metric in metrics}
@@ -101,11 +97,11 @@ FIGURES = (*TOOL_USE_METRICS, *TOOL_USE_DIMENSIONS, *_OF_THE_RUN, "tokens")
 
 def tool_use_row(evaluation: Evaluation | None) -> Row | None:
     """A row's `tool_use`: the record, and both coefficients of variation of its judging. None for other cases."""
-    if evaluation is None or evaluation.tool_use is None:
+    if evaluation is None or (found := evaluation.part(ToolUse)) is None:
         return None
     judge = evaluation.judge
     return {
-        **evaluation.tool_use.model_dump(),
+        **found.model_dump(),
         "cv_percent": judge and judge.cv_percent,
         "judges_cv_percent": judge and judges_cv_percent(judge),
     }

@@ -24,8 +24,9 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.shared_sections import ServerName
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.mcp_bench.planner_settings import TASK_TEXT
+from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, McpTask
 from pytest_agentbench.records.base import Record, Tags
-from pytest_agentbench.records.case import McpServer, McpTask, Message, RunnerSpec
+from pytest_agentbench.records.case import McpServer, Message, RunnerSpec
 from pytest_agentbench.records.check_specs import Text
 from pytest_agentbench.sources.items import describe_kind
 from pytest_agentbench.sources.json_files import (
@@ -268,16 +269,18 @@ class TaskSettings:
             "runner": RunnerSpec(type=self.runner),
             "messages": (Message(role="user", content=self.text(entry)),),
             "mcp_servers": dict.fromkeys(entry.servers),
-            "mcp_task": McpTask(
-                servers=entry.servers,
-                distraction_servers=entry.distraction_servers,
-                fuzzy=entry.fuzzy_description,
-                detailed=entry.task_description,
-                dependency_analysis=entry.dependency_analysis,
-                dependencies=entry.dependencies,
-                combination_name=entry.combination_name,
-                combination_type=entry.combination_type,
-            ),
+            "parts": {
+                MCP_TASK: McpTask(
+                    servers=entry.servers,
+                    distraction_servers=entry.distraction_servers,
+                    fuzzy=entry.fuzzy_description,
+                    detailed=entry.task_description,
+                    dependency_analysis=entry.dependency_analysis,
+                    dependencies=entry.dependencies,
+                    combination_name=entry.combination_name,
+                    combination_type=entry.combination_type,
+                )
+            },
             "metadata": entry.model_extra or {},
         }
 

@@ -16,10 +16,10 @@ from pytest_agentbench.config.documents import parse_json, read_bytes
 from pytest_agentbench.config.loader import validate
 from pytest_agentbench.errors import ConfigError, UnwritableError
 from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
+from pytest_agentbench.packs.mcp_bench.records import distraction_servers
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Combination, Generated, calculates
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.store.files import write_atomically
-from pytest_agentbench.tools.mcp.distraction import distraction_servers
 
 _LARGEST = 256 * 2**20
 _SEPARATOR = re.compile(r"[\W_]+")
