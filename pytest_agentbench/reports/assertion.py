@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import JudgeError, SandboxError
-from pytest_agentbench.packs.mcp_bench.records import ToolUse
-from pytest_agentbench.packs.mcp_bench.scores import parts_of
 from pytest_agentbench.packs.research.session import research_evidence
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
 from pytest_agentbench.records.run import RunArtifact
+from pytest_agentbench.reports.sections import sections_of
 from pytest_agentbench.reports.text import apart, clip, number, pad, sendable
 from pytest_agentbench.terminal_text import visible_line
 
@@ -190,8 +189,9 @@ def _reason(result: MetricResult) -> str | None:
 
 
 def _judge(case: Case, evaluation: Evaluation, judge: JudgeResult) -> Iterator[Fault]:
-    if (tool_use := evaluation.part(ToolUse)) is not None:
-        yield from _overall(evaluation, tool_use, judge)
+    sections = sections_of(case, evaluation).values()
+    if (parts := next(filter(None, (section.shortfall(evaluation) for section in sections)), None)) is not None:
+        yield from _overall(evaluation, parts, judge)
     elif not judge.passed:
         score, wanted = apart(judge.overall, 10 * judge.pass_threshold, digits=1)
         parts = ", ".join(f"{name} {number(value)}" for name, value in judge.dimensions.items())
@@ -218,14 +218,14 @@ def _unmet(case: Case, judge: JudgeResult) -> str:
     return f"; not met: {'; '.join(unmet[:_EXPECTATIONS])}{more}" if unmet else ""
 
 
-def _overall(evaluation: Evaluation, tool_use: ToolUse, judge: JudgeResult) -> Iterator[Fault]:
-    """The overall score of an MCP task, where it is too low."""
+def _overall(evaluation: Evaluation, parts: str, judge: JudgeResult) -> Iterator[Fault]:
+    """Yield the final score of a grader where it is too low, with the parts that it is made of."""
     from pytest_agentbench.judging.verdicts import bar_of
 
     final, bar = evaluation.final_score, bar_of(judge.pass_threshold)
     if final is not None and final < bar:
         score, wanted = apart(final, bar, digits=1)
-        said = f"scored {score}, at least {wanted} of 10 is wanted ({parts_of(tool_use)})"
+        said = f"scored {score}, at least {wanted} of 10 is wanted ({parts})"
         yield Fault("overall", "", said, reason=judge.summary.strip() or None)
 
 

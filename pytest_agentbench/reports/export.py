@@ -7,17 +7,16 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.reports.breakdown import TAG
+from pytest_agentbench.reports.sections import Kind, sections_in
 from pytest_agentbench.reports.text import sendable
 from pytest_agentbench.terminal_text import visible_line
 
 if TYPE_CHECKING:
     import pyarrow
-
-Kind = Literal["text", "texts", "integer", "number", "boolean"]
 
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 """What spreadsheets take a cell for a formula by; the last four are full-width forms of the others."""
@@ -50,11 +49,6 @@ _PLAIN: dict[str, Kind] = {
 }
 """Columns that are a row's own fields."""
 _CHECKS = ("passed", "failed", "error", "skipped")
-_TOOL_USE: dict[str, Kind] = {
-    **dict.fromkeys(("servers", "servers_used", "rounds", "calls"), "integer"),
-    **dict.fromkeys(("cross_server", "completed"), "boolean"),
-}
-"""Figures that are no shares."""
 
 
 class Column(NamedTuple):
@@ -68,7 +62,7 @@ class Column(NamedTuple):
 def columns(report: Mapping[str, Any]) -> list[Column]:
     """The table's columns: the same for all reports, then one for each score and group field of this one.
 
-    `metric.NAME`, `agreement.NAME`, `judge.DIMENSION`, `tool_use.FIGURE`; `field.NAME` for what groups a dataset.
+    `metric.NAME`, `agreement.NAME`, `judge.DIMENSION`, `SECTION.FIGURE` of packs; `field.NAME` for what groups a dataset.
     """
     rows = report["runs"]
     found = [Column(name, kind, (name,)) for name, kind in _PLAIN.items()]
@@ -78,8 +72,9 @@ def columns(report: Mapping[str, Any]) -> list[Column]:
     found += [Column(f"tokens.{part}", "integer", ("usage", f"{part}_tokens")) for part in tokens]
     for title, key in (("metric", "metrics"), ("agreement", "agreement"), ("judge", "judge")):
         found += [Column(f"{title}.{name}", "number", (key, name)) for name in _names(rows, key)]
-    for name in _names(rows, "tool_use"):
-        found.append(Column(f"tool_use.{name}", _TOOL_USE.get(name, "number"), ("tool_use", name)))
+    for key, section in sections_in(rows).items():
+        for name in _names(rows, key):
+            found.append(Column(f"{key}.{name}", section.column_kinds.get(name, "number"), (key, name)))
     groups = [group["field"] for each in report["datasets"] for group in each["breakdown"]]
     fields = [name for name in dict.fromkeys(groups) if name != TAG]
     return found + [Column(f"field.{name}", "text", ("fields", name)) for name in fields]

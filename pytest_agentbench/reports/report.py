@@ -13,12 +13,13 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.metrics.scoring import pass_hat_k
-from pytest_agentbench.packs.mcp_bench.scores import model_tool_use, overall_scores
 from pytest_agentbench.reports.breakdown import Entry, breakdown
 from pytest_agentbench.reports.gate import CaseKey, Counts, case_key, gate, has_verdict
 from pytest_agentbench.reports.judge_agreement import judge_results
 from pytest_agentbench.reports.rows import Row
+from pytest_agentbench.reports.sections import model_sections, sections_in
 from pytest_agentbench.statistics.estimates import (
     JUDGED_SCALE,
     bootstrap_interval,
@@ -183,8 +184,15 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def report_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of report.json."""
+    """Return the JSON Schema (draft 2020-12) of report.json, with the sections of all packs."""
     schema: dict[str, Any] = json.loads(Path(__file__).with_name("report.schema.json").read_text(encoding="utf-8"))
+    definitions = schema["$defs"]
+    for name, section in load_extensions("report_section").items():
+        added = section.schema()
+        definitions |= added.get("$defs", {})
+        for kind, entry in (("row", "run"), ("model", "model")):
+            if kind in added:
+                definitions[entry]["properties"][name] = added[kind]
     return schema
 
 
@@ -208,7 +216,9 @@ def suite_properties(report: Report) -> list[tuple[str, object]]:
         properties += [(f"{prefix}.{name}", model[name]) for name in ("runs", "pass_rate", "completion", "mean_score")]
         properties += [(f"{prefix}.metric.{name}", score) for name, score in model["metrics"].items()]
         properties += [(f"{prefix}.judge.{name}", score) for name, score in model["judge"].items()]
-        properties += [(f"{prefix}.tool_use.{name}", value) for name, value in overall_scores(model).items()]
+        for section, made in sections_in([model]).items():
+            found = made.model_properties(model[section])
+            properties += [(f"{prefix}.{section}.{name}", value) for name, value in found.items()]
         properties += [(f"{prefix}.{mark}", True) for mark in ("scripted", "own_agent") if model[mark]]
         properties += [(f"{prefix}.predictions", model["predictions"])]
     return [(name, value) for name, value in properties if value is not None]
@@ -279,7 +289,7 @@ def _model(groups: Sequence[Sequence[Row]], cases: Sequence[Mapping[str, Any]]) 
         "metrics": _means(rows, "metrics"),
         **_agreement(rows),
         "judge": _means(rows, "judge"),
-        "tool_use": model_tool_use(judged),
+        **model_sections(judged),
         **_sums(rows),
         "duration_seconds": _spread(row["duration_seconds"] for row in judged),
     }

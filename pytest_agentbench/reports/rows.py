@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
 
-from pytest_agentbench.packs.mcp_bench.scores import tool_use_row
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
 from pytest_agentbench.records.run import RunArtifact, Usage
 from pytest_agentbench.reports.breakdown import groupable
 from pytest_agentbench.reports.judge_votes import named, votes_row
+from pytest_agentbench.reports.sections import row_sections, sections_in
 from pytest_agentbench.reports.text import sendable
 from pytest_agentbench.statistics.estimates import finite
 
@@ -78,7 +78,7 @@ def run_row(
         **_metrics(evaluation.metrics if evaluation is not None else ()),
         "judge": _judge(evaluation),
         **votes_row(case, "" if predictions is not None else model, evaluation),
-        "tool_use": tool_use_row(evaluation),
+        **row_sections(case, evaluation),
         "final_score": finite(evaluation.final_score) if evaluation is not None else None,
         "usage": _usage(artifact.usage) if artifact is not None else None,
         "cost_usd": {
@@ -134,7 +134,9 @@ def user_properties(row: Row) -> list[tuple[str, object]]:
     ]
     properties += [(f"agentbench.judge.{name}", score) for name, score in (row["judge"] or {}).items()]
     properties += [(f"agentbench.metric.{name}", score) for name, score in row["metrics"].items()]
-    properties += [(f"agentbench.tool_use.{name}", value) for name, value in (row["tool_use"] or {}).items()]
+    for section, made in sections_in([row]).items():
+        found = made.row_properties(row[section])
+        properties += [(f"agentbench.{section}.{name}", value) for name, value in found.items()]
     properties += [(f"agentbench.check.{check['check_id']}", check["outcome"]) for check in row["checks"]]
     properties += [(f"agentbench.graded.{check['check_id']}", check.get("graded")) for check in row["checks"]]
     usage = row["usage"] or {}

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.errors import as_alike
-from pytest_agentbench.packs.mcp_bench.scores import tool_use_line
 from pytest_agentbench.reports import text
 from pytest_agentbench.reports.gate import CaseKey, case_key
 from pytest_agentbench.reports.report import Report
+from pytest_agentbench.reports.sections import sections_in
 from pytest_agentbench.reports.table import (
     Column,
     Segment,
@@ -58,7 +58,7 @@ def write_summary(terminalreporter: Terminal, report: Report, written: Mapping[s
         _write_models(terminalreporter, report, style)
         if quiet < 1:
             write_breakdown(terminalreporter, report, style)
-            _write_tool_use(terminalreporter, report, style)
+            _write_sections(terminalreporter, report, style)
             write_reliability(terminalreporter, report, style)
             write_human(terminalreporter, report, style)
             _write_slowest(terminalreporter, report, style)
@@ -99,15 +99,17 @@ def _write_models(reporter: Terminal, report: Report, style: Style) -> None:
             reporter.write_line(f"  {'; '.join(marks)}", yellow=model["scripted"], light=not model["scripted"])
 
 
-def _write_tool_use(reporter: Terminal, report: Report, style: Style) -> None:
-    """A line for each model that ran MCP tasks."""
-    found = [(model["model_id"], model["tool_use"]["total"]) for model in report["models"] if model["tool_use"]]
-    if not found:
-        return
-    reporter.line("")
-    reporter.write_line("tool use on MCP servers", bold=True)
-    for name, total in found:
-        reporter.write_line(f"  {style.clip(name, _NAME_WIDTH)}: {tool_use_line(total, style.dash)}")
+def _write_sections(reporter: Terminal, report: Report, style: Style) -> None:
+    """Write what sections of packs say of each model."""
+    for key, section in sections_in(report["models"]).items():
+        models = [(model["model_id"], model[key]) for model in report["models"] if model.get(key) is not None]
+        if (summary := section.summary(models, style.dash)) is None:
+            continue
+        title, lines = summary
+        reporter.line("")
+        reporter.write_line(text.visible(title), bold=True)
+        for name, line in lines.items():
+            reporter.write_line(f"  {style.clip(name, _NAME_WIDTH)}: {text.visible(line)}")
 
 
 def _columns(report: Report, style: Style) -> list[Column]:

@@ -107,14 +107,14 @@ def tool_use_row(evaluation: Evaluation | None) -> Row | None:
     }
 
 
-def model_tool_use(rows: Sequence[Row]) -> dict[str, Any] | None:
+def model_tool_use(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The figures of one model's rows: of all tasks, of those with one server and with several, and by their number.
 
     None where no row is of an MCP task. A group is `{tasks, runs, figures: {name: {mean, ci95, tasks}}}`: means over
     tasks, of a task the mean of its repetitions; what is unknown of a task is left out, so that `tasks` of a figure may
     be fewer. The total is thereby the task-weighted mean of its groups.
     """
-    tasks: dict[CaseKey, list[Row]] = defaultdict(list)
+    tasks: dict[CaseKey, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         if row.get("tool_use") is not None:
             tasks[case_key(row)].append(row)
@@ -138,9 +138,8 @@ def model_tool_use(rows: Sequence[Row]) -> dict[str, Any] | None:
     }
 
 
-def overall_scores(model: Row) -> dict[str, float | None]:
-    """The overall scores of an entry of `models[]`: total, single-server and multi-server, as far as there are such."""
-    groups = model["tool_use"] or {}
+def overall_scores(groups: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the overall scores of what `model_tool_use` returned: total, single-server and multi-server, as far as there are such."""
     return {name: group["figures"]["overall"]["mean"] for name, group in groups.items() if name in _GROUPS and group}
 
 
@@ -165,7 +164,7 @@ def _group(tasks: Sequence[Task]) -> dict[str, Any] | None:
     return {"tasks": len(tasks), "runs": sum(map(len, tasks)), "figures": figures}
 
 
-def _figures(row: Row) -> dict[str, float | None]:
+def _figures(row: Mapping[str, Any]) -> dict[str, float | None]:
     """One run's figures; what is not in the row is unknown."""
     judge, usage = row["judge"] or {}, row["usage"] or {}
     return {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.reports.charts import chart_library, charts
 from pytest_agentbench.reports.html.details import place_details, remove_earlier
 from pytest_agentbench.reports.report import Report
+from pytest_agentbench.reports.sections import sections_in
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -77,7 +78,7 @@ def write_page(
 
 
 def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> PageData:
-    """What the page's script reads: `{report, comparison, charts, details}`, JSON values only.
+    """What the page's script reads: `{report, comparison, charts, sections, details}`, JSON values only.
 
     `report` lacks the comparison and the runs' single votes. `charts` are those of `reports.charts`; `details` says
     where the runs' details are, None: nowhere.
@@ -87,8 +88,25 @@ def page_data(report: Report, comparison: Mapping[str, Any] | None = None) -> Pa
         "report": {**{name: value for name, value in report.items() if name != "comparison"}, "runs": runs},
         "comparison": comparison if comparison is not None else report.get("comparison"),
         "charts": charts(report),
+        "sections": _sections(report),
         "details": None,
     }
+
+
+def _sections(report: Report) -> list[dict[str, Any]]:
+    """Return what the page shows of packs' sections; `figures` are by model, in the report's order."""
+    sections = sections_in([*report["models"], *report["runs"]])
+    return [
+        {
+            "key": key,
+            "row": {"title": section.page.row, "figures": [*section.page.row_figures.items()]},
+            "model": {"title": section.page.model, "figures": [*section.page.model_figures.items()]},
+            "sums": [*section.page.sums],
+            "figures": [section.figures(model[key]) if model.get(key) else {} for model in report["models"]],
+        }
+        for key, section in sections.items()
+        if section.page is not None
+    ]
 
 
 def page_text(data: PageData, blocks: Mapping[str, str] | None = None) -> str:

@@ -47,7 +47,7 @@ function sectionsOf(app, run, detail) {
   const answer = answerOf(detail.run);
   return [
     notesBox(detail.notes),
-    guarded("Verdict", () => verdictSection(run.row, detail.evaluation, places)),
+    guarded("Verdict", () => verdictSection(run.row, detail.evaluation, places, app.data.sections)),
     guarded("Answer", () => (detail.run === null ? null : part("answer", "Answer", textBox(answer, { where: places.run, label: "Answer", prose: true, lines: 60, empty: answer === null ? "There is no answer." : "The answer is empty." })))),
     guarded("Trace", () => traceSection(detail.run, places)),
     guarded("Timing", () => timingSection(detail.run)),

@@ -15,13 +15,7 @@ const POET = [
 ];
 const POET_MAIN = ["poet", "quality", "efficiency", "strategic"];
 
-/** What MCP-Bench reports of a model beside the metrics and the judge's dimensions. */
-const TOOL_USE = [
-  ["overall", "Overall"], ["rules", "Rules"], ["task_completion", "Task completion"], ["tool_selection", "Tool selection"], ["planning", "Planning"],
-  ["completed", "Tasks that ended with an answer"], ["cross_server", "Tasks across servers"], ["rounds", "Rounds"], ["calls", "Calls"], ["servers_used", "Servers used"],
-];
-
-/** Means of what scores gave, by model: research reports, MCP tasks, other metrics, judges; null where there are none. */
+/** Means of what scores gave, by model: research reports, sections of packs, other metrics, judges; null where there are none. */
 export function scoresTable(app) {
   const { models } = app.data.report;
   const names = (kind) => [...new Set(models.flatMap((model) => Object.keys(model[kind] ?? {})))];
@@ -31,7 +25,9 @@ export function scoresTable(app) {
   const plain = (found) => found.map((name) => [name, name.replaceAll("_", " ")]);
   const groups = [
     group(models, "Research reports (POET)", poet, (model, name) => model.metrics?.[name], POET_MAIN),
-    group(models, "MCP tasks", TOOL_USE, (model, name) => model.tool_use?.total?.figures?.[name]?.mean, ["overall"]),
+    ...(app.data.sections ?? []).map((section) =>
+      group(models, section.model.title, section.model.figures, (model, name) => section.figures[models.indexOf(model)]?.[name], section.sums),
+    ),
     group(models, "Metrics", metrics.filter((name) => !taken.has(name)).map((name) => [name, name]), (model, name) => model.metrics?.[name]),
     group(models, "Judge, 0 to 10", plain(names("judge").filter((name) => name !== "expectations")), (model, name) => model.judge?.[name], ["overall"]),
     group(models, "Judge, 0 to 1", plain(names("judge").filter((name) => name === "expectations")), (model, name) => model.judge?.[name]),

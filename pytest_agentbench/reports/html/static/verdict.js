@@ -10,7 +10,7 @@ import { plural, score } from "./text.js";
 const OPEN = 6;
 
 /** What checks, metrics and judges said of the run: of the stored verdict, else what the row has of it. */
-export function verdictSection(row, evaluation, places) {
+export function verdictSection(row, evaluation, places, sections = []) {
   const verdict = evaluation ?? {};
   const [checks, metrics] = [checksOf(row, evaluation), metricsOf(row, evaluation)];
   return part(
@@ -20,7 +20,7 @@ export function verdictSection(row, evaluation, places) {
     checksPart(checks, places),
     metricsPart(metrics, places),
     judgeParts(verdict.judge ?? null, places),
-    toolUsePart(row.tool_use),
+    ...sections.map(({ key, row: shown }) => sectionPart(shown, row[key])),
     researchParts(verdict.research ?? null),
     !verdict.judge && row.judge !== null && (evaluation === null || isCut(evaluation)) ? scoresOnly(row.judge) : null,
     checks.length + metrics.length === 0 && !verdict.judge && !row.judge ? el("p", { class: "faint" }, "Nothing was checked, measured or judged.") : null,
@@ -119,16 +119,12 @@ function detailsOf(details, places) {
   return el("details", {}, el("summary", { class: "faint" }, "Details"), textBox(details, { where: places.evaluation, label: "Details" }));
 }
 
-const TOOL_USE = {
-  servers: "Servers of the task", servers_used: "Servers used", cross_server: "Across servers", rounds: "Rounds", calls: "Calls", completed: "Ended with an answer",
-  rules: "Rules", task_completion: "Task completion", tool_selection: "Tool selection", planning: "Planning", overall: "Overall",
-};
-
-function toolUsePart(use) {
-  if (use == null) return null;
-  const told = (value) => (typeof value === "boolean" ? (value ? "yes" : "no") : score(value));
-  const pairs = Object.entries(TOOL_USE).filter(([name]) => use[name] != null);
-  return [el("h3", {}, "Tool use"), el("dl", { class: "figures" }, pairs.map(([name, title]) => el("div", {}, el("dt", {}, title), el("dd", {}, told(use[name])))))];
+/** The figures of a pack's section in a row. */
+function sectionPart({ title, figures }, found) {
+  if (found == null) return null;
+  const told = (value) => (typeof value === "boolean" ? (value ? "yes" : "no") : typeof value === "string" ? value : score(value));
+  const pairs = figures.filter(([name]) => found[name] != null);
+  return [el("h3", {}, title), el("dl", { class: "figures" }, pairs.map(([name, title]) => el("div", {}, el("dt", {}, title), el("dd", {}, told(found[name])))))];
 }
 
 function scoresOnly(judge) {
