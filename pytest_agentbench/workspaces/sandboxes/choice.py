@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.by_command.client import engine_problem, missing_engine
@@ -13,7 +14,13 @@ from pytest_agentbench.workspaces.containers.containers import Containers
 from pytest_agentbench.workspaces.docker.compose import compose_problem
 from pytest_agentbench.workspaces.docker.daemon import docker_problem
 from pytest_agentbench.workspaces.docker.engine import DaemonEngine
-from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, Sandbox, SandboxKind, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import (
+    ResourceLimits,
+    Sandbox,
+    SandboxKind,
+    SandboxProvider,
+    SandboxSpec,
+)
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
@@ -33,6 +40,7 @@ class Sandboxes:
         self.workspaces = workspaces
         self._starts_engines = starts_engines
         self._watchdog = Watchdog()
+        self._providers: dict[str, SandboxProvider] = {}
         self._containers: dict[str | None, Containers] = {}
 
     def spec(self, settings: SandboxSettings, needs: SandboxNeeds | None = None) -> SandboxSpec:
@@ -78,6 +86,8 @@ class Sandboxes:
         """
         if spec.kind == "docker":
             await self._of(spec).image(spec)
+        elif (provider := self._provider(spec.kind)) is not None:
+            await provider.prepare(spec)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
         """Says that `runs` runs will need such a sandbox soon: containers are made ahead of need."""
@@ -105,6 +115,8 @@ class Sandboxes:
             return await self._of(spec).start(spec, workspace, beside=beside)
         if spec.kind == "bubblewrap":
             return BubblewrapSandbox(workspace, spec, self._watchdog)
+        if (provider := self._provider(spec.kind)) is not None:
+            return await provider.start(spec, workspace)
         return LocalSandbox(workspace, spec.limits, self._watchdog)
 
     def release(self, workspace: Workspace) -> None:
@@ -113,9 +125,17 @@ class Sandboxes:
             containers.release(workspace)
 
     async def close(self) -> None:
-        """Ends what was made and never used."""
+        """End what was made and never used."""
+        for provider in tuple(self._providers.values()):
+            await provider.close()
         for containers in tuple(self._containers.values()):
             await containers.close()
+
+    def _provider(self, kind: str) -> SandboxProvider | None:
+        """Return the pack's sandboxes of that kind, None for one of ours."""
+        if kind not in self._providers and (provider := find_extension("sandbox", kind)) is not None:
+            self._providers[kind] = provider
+        return self._providers.get(kind)
 
     def _of(self, spec: SandboxSpec) -> Containers:
         """Those of the spec's engine."""
@@ -153,6 +173,9 @@ def _missing(kind: SandboxKind, settings: SandboxSettings, needs: SandboxNeeds) 
         return None
     if kind == "bubblewrap":
         return bubblewrap_problem()
+    provider: SandboxProvider | None = find_extension("sandbox", kind)
+    if provider is not None:
+        return provider.problem()
     if settings.image is None and needs.image is None and needs.dockerfile is None:
         return "no image is named; set `sandbox: {type: docker, image: name:tag}` in the run profile"
     return docker_problem() or (None if needs.compose is None else compose_problem())
