@@ -1,4 +1,4 @@
-"""Whose configuration counts in a session: the user's root, the guests beside and below it, and what the user granted them."""
+"""Whose configuration counts in a session: the user's root, the guests around it, and what the user granted them."""
 
 from __future__ import annotations
 

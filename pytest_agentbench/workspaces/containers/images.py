@@ -29,9 +29,9 @@ def is_local(name: str) -> bool:
 def not_built(name: str, program: str = "docker") -> UnavailableError:
     """What to say of a local image that is missing."""
     builders: Iterable[Callable[[str], str]] = load_extensions("image").values()
-    ways = ", ".join(tell(program) for tell in builders)
+    ways = "".join(f"{tell(program)}, or " for tell in builders)
     return UnavailableError(
-        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: {ways}{', or ' if ways else ''}name another"
+        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: {ways}name another"
     )
 
 
