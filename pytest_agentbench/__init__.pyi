@@ -5,9 +5,12 @@ from pytest_agentbench.benchmark.benchmark import BenchmarkWarning as BenchmarkW
 from pytest_agentbench.benchmark.benchmark import create_benchmark as create_benchmark
 from pytest_agentbench.benchmark.results import EvaluationResult as EvaluationResult
 from pytest_agentbench.checks.base import CheckContext as CheckContext
+from pytest_agentbench.checks.base import CheckSpec as CheckSpec
 from pytest_agentbench.checks.base import Unmet as Unmet
 from pytest_agentbench.checks.base import Verdict as Verdict
 from pytest_agentbench.checks.base import excerpt as excerpt
+from pytest_agentbench.config.file_kinds import FileKind as FileKind
+from pytest_agentbench.config.sections import ProfileSection as ProfileSection
 from pytest_agentbench.engine.grading import Grade as Grade
 from pytest_agentbench.engine.grading import Grader as Grader
 from pytest_agentbench.engine.grading import GradeRequest as GradeRequest
@@ -35,8 +38,14 @@ from pytest_agentbench.records.run import Usage as Usage
 from pytest_agentbench.runners.base import ReportedCall as ReportedCall
 from pytest_agentbench.runners.base import RunContext as RunContext
 from pytest_agentbench.runners.base import RunOutput as RunOutput
+from pytest_agentbench.runners.kinds import Prepared as Prepared
+from pytest_agentbench.runners.kinds import RunnerKind as RunnerKind
+from pytest_agentbench.runners.kinds import RunnerSession as RunnerSession
+from pytest_agentbench.runners.kinds import RunRequest as RunRequest
+from pytest_agentbench.runners.kinds import SessionParts as SessionParts
 from pytest_agentbench.sources.items import BenchmarkItem as BenchmarkItem
 from pytest_agentbench.tools.base import SearchResult as SearchResult
 from pytest_agentbench.tools.base import Tool as Tool
 from pytest_agentbench.tools.base import ToolContext as ToolContext
 from pytest_agentbench.tools.base import ToolOutput as ToolOutput
+from pytest_agentbench.workspaces.sandboxes.base import SandboxProvider as SandboxProvider

@@ -13,7 +13,7 @@ import pytest
 
 @pytest.hookspec
 def pytest_agentbench_runners() -> Mapping[str, Any]:
-    """Ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`.
+    """Ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`, or a RunnerKind that says more.
 
     Example::
 
@@ -36,6 +36,8 @@ def pytest_agentbench_tools() -> Mapping[str, Any]:
 @pytest.hookspec
 def pytest_agentbench_checks() -> Mapping[str, Any]:
     """Kinds of deterministic checks: `{kind: (spec, context) -> Verdict}`; the spec carries the YAML fields.
+
+    A subclass of CheckSpec instead of the function has typed fields, which are validated where a case is loaded.
 
     Example::
 

@@ -44,6 +44,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--csv", type=Path, metavar="PATH", help="write a table with a row for each run here")
     parser.add_argument("--parquet", type=Path, metavar="PATH", help="the same as Parquet")
     parser.add_argument("--chart", type=Path, metavar="PATH", help="write a PNG of mean score against cost per model")
+    parser.add_argument(
+        "--format",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("NAME", "PATH"),
+        help="write a file in a format that a plugin adds",
+    )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write report.json here, such as of a killed session")
     parser.add_argument(
         "--github",
@@ -61,6 +69,10 @@ def run(args: argparse.Namespace) -> int:
     if (problem := _problem(args)) is not None:
         print(f"agentbench report: {problem}", file=sys.stderr)
         return 2
+    from pytest_agentbench.reports.sections import find_format
+
+    for name, _ in args.format:
+        find_format(name)  # before anything is read or written
     path, report = stored_report(args.source)
     if args.human is not None:
         from pytest_agentbench.reports.human_agreement import measure_agreement, read_labels
@@ -70,9 +82,12 @@ def run(args: argparse.Namespace) -> int:
         if (target := getattr(args, name)) is not None:
             write(target)
             print(f"{_NAMES[name]}: {target}")
+    for name, target in args.format:
+        find_format(name).write(report, Path(target))
+        print(f"{name}: {target}")
     if args.github:
         _tell_github(report, args.source)
-    elif not any(getattr(args, name) for name in _NAMES):
+    elif not args.format and not any(getattr(args, name) for name in _NAMES):
         from pytest_agentbench.cli.output import Standard
         from pytest_agentbench.reports.terminal import write_summary
 

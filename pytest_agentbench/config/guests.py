@@ -42,7 +42,8 @@ def _another(found: Any, most: Any) -> bool:
 
 
 def _another_kind(found: str, most: str) -> bool:
-    return found != most and most != "local" and (most != "auto" or found == "local")
+    # A sandbox of a pack isolates as much as its author says: a guest has it only where the user names it.
+    return found != most and most != "local" and (most != "auto" or found not in ("docker", "bubblewrap"))
 
 
 def _others(found: Any, most: Any) -> bool:

@@ -44,7 +44,7 @@ def _differs(found: Any, most: Any, guest: Guest) -> Excess:
 
 @dataclass(frozen=True)
 class ProfileSection(Generic[S]):
-    """A top-level key of a kind of file. Its entry point is `run_profile NAME`, `evaluation_profile NAME`, `suite NAME`.
+    """A top-level key of a kind of file. Entry points: `run_profile NAME`, `evaluation_profile NAME`, `suite NAME`.
 
     `model` is any type that pydantic validates, `doc` the field's description, `default()` what a file means that does
     not have the key. `fingerprint(section)` is what of it counts as another profile: all of it, where nothing is said.
@@ -92,8 +92,8 @@ class SectionedFile(ConfigFile):
                 lines += error_lines(error, (name,))
             else:
                 if found := tuple(section.problems(read[name], given)):
-                    error = Problems(((name, *at), text) for at, text in found)
-                    lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": error}))
+                    problems = Problems(((name, *at), text) for at, text in found)
+                    lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": problems}))
         try:
             made = handler(read)
         except ValidationError as error:

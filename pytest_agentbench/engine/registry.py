@@ -23,7 +23,6 @@ from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.registry import BUILTIN_RUNNERS
 from pytest_agentbench.tools.base import Search, Tool
 from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS
-from pytest_agentbench.tools.web_tools import find_search
 
 T = TypeVar("T")
 
@@ -42,14 +41,13 @@ class Registry:
     search: Search | None
 
     def added(self, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
-        """Return those of these names that are not ours: a version of this package changes what ours mean by its schema.
+        """Return those of these names that are not ours, whose schema version does not tell that they changed.
 
-        `kind` is `runner`, `check`, `metric`, `judge` or `model provider`.
+        `kind` is `runner`, `check`, `metric`, `judge`, `grader` or `model provider`.
         """
         things = self._kinds[kind]
-        return {
-            name: things[name] for name in names if name is not None and name in things and not is_ours(things[name])
-        }
+        found = {name: things[name] for name in names if name is not None and name in things}
+        return {name: thing for name, thing in found.items() if not is_ours(thing)}
 
     @cached_property
     def _kinds(self) -> Mapping[str, Mapping[str, Any]]:
@@ -86,8 +84,9 @@ def build_registry(hook: Any = None) -> Registry:
         providers=_merge(
             "model provider", "model_provider", {}, hook.pytest_agentbench_model_providers() if hook else ()
         ),
-        graders=dict(_merge("grader", "", {}, hook.pytest_agentbench_graders() if hook else ())),  # of packs: by parts
-        search=(hook.pytest_agentbench_web_search() if hook else None) or find_search(os.environ),
+        # only the session's: a pack's grader is found by the part that a case carries (grading.graders_of)
+        graders=_named("grader", "grader", {}, hook.pytest_agentbench_graders() if hook else ()),
+        search=(hook.pytest_agentbench_web_search() if hook else None) or configured_search(os.environ),
     )
 
 
@@ -102,6 +101,10 @@ def is_ours(thing: Any) -> bool:
 
 def _merge(what: str, seam: str, builtin: Mapping[str, T], added: Iterable[Mapping[str, T]]) -> Mapping[str, T]:
     """Return the built-in things, those of packs and those that a session's plugins add; none replaces another."""
+    return WithExtensions(seam, _named(what, seam, builtin, added))
+
+
+def _named(what: str, seam: str, builtin: Mapping[str, T], added: Iterable[Mapping[str, T]]) -> dict[str, T]:
     if taken := builtin.keys() & extension_names(seam):
         raise ConfigError(f"a pack adds the {what} {min(taken)!r}, which exists already; choose another name")
     merged, packs = dict(builtin), extension_names(seam)
@@ -114,4 +117,4 @@ def _merge(what: str, seam: str, builtin: Mapping[str, T], added: Iterable[Mappi
             if thing is None:
                 raise ConfigError(f"a plugin adds the {what} {name!r} as None")
             merged[name] = thing
-    return WithExtensions(seam, merged)
+    return merged

@@ -23,8 +23,6 @@ from pytest_agentbench.tools.mcp.launching import choose_sandbox, server_refusal
 
 SERVERS_FIXTURE = "agentbench_mcp_servers"
 
-"""The seam `servers PART`: which of the known servers a case with that part is offered."""
-
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _MAX_HASHED_BYTES = 16 * 2**20
 _HOW = "declare it in a servers.yaml beside or above the case, in the run profile, or in the fixture " + SERVERS_FIXTURE

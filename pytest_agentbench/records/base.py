@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictInt,
+    StringConstraints,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+
+from pytest_agentbench.extensions import extension_names
 
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
@@ -57,3 +69,17 @@ def _variable_name(text: str) -> str:
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 AtLeastOne = Annotated[StrictInt, Field(ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
+
+
+def _sandbox(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Let the sandboxes of packs pass beside ours; the message about another one names ours."""
+    return value if isinstance(value, str) and value in extension_names("sandbox") else handler(value)
+
+
+# Beside the literal's names those of packs (the seam `sandbox NAME`), which only entry points know.
+SandboxType = Annotated[
+    Literal["auto", "docker", "bubblewrap", "local"], WrapValidator(_sandbox), PlainSerializer(str, return_type=str)
+]
+SandboxKind = Annotated[
+    Literal["docker", "bubblewrap", "local"], WrapValidator(_sandbox), PlainSerializer(str, return_type=str)
+]

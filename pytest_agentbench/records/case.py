@@ -1,4 +1,4 @@
-"""A case: what an agent is asked, with which servers, and what decides whether it did well. Every source of cases makes these."""
+"""A case: what an agent is asked, with which servers, and what decides whether it did well."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ from pydantic import (
 )
 
 from pytest_agentbench.packs.research.records import ResearchTask
-from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug, Tags, VariableName
+from pytest_agentbench.records.base import AtLeastOne, Record, SandboxType, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.check_specs import Check, Fraction, Text
 from pytest_agentbench.records.parts import CasePart, RecordWithParts
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """How a header names a variable."""
-
-SandboxType = Literal["auto", "docker", "bubblewrap", "local"]
 
 
 class SandboxSettings(Record):

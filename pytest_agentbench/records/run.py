@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pytest_agentbench.records.base import Record, RunStatus
+from pytest_agentbench.records.base import Record, RunStatus, SandboxKind
 from pytest_agentbench.records.case import Role
 
 
@@ -164,7 +164,7 @@ class FileChange(Record):
 class SandboxUsed(Record):
     """Where a run's commands were executed. `image` and `image_id` are the name and the id of a container's image."""
 
-    kind: Literal["docker", "bubblewrap", "local"]
+    kind: SandboxKind
     image: str | None = None
     image_id: str | None = None
 

@@ -13,6 +13,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.errors import InfrastructureError
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.metrics.scoring import pass_hat_k
 from pytest_agentbench.reports.breakdown import Entry, breakdown
 from pytest_agentbench.reports.gate import CaseKey, Counts, apply_gate, case_key, has_verdict
@@ -183,8 +184,15 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def report_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of report.json."""
+    """Return the JSON Schema (draft 2020-12) of report.json, with the sections of all packs."""
     schema: dict[str, Any] = json.loads(Path(__file__).with_name("report.schema.json").read_text(encoding="utf-8"))
+    definitions = schema["$defs"]
+    for name, section in load_extensions("report_section").items():
+        added = section.schema()
+        definitions |= added.get("$defs", {})
+        for kind, entry in (("row", "run"), ("model", "model")):
+            if kind in added:
+                definitions[entry]["properties"][name] = added[kind]
     return schema
 
 

@@ -48,6 +48,13 @@ class ReportSection:
     page: PageTable | None = None
     """What the page shows of it."""
 
+    def schema(self) -> dict[str, Any]:
+        """Return JSON Schemas of what it adds: `row`, `model`, and `$defs` that they refer to (`#/$defs/NAME`).
+
+        A report with keys that no schema has is refused where it is read.
+        """
+        return {}
+
     def row(self, case: Case, evaluation: Evaluation | None) -> dict[str, Any] | None:
         """Return what `runs[]` has of a run under the section's name; None: nothing."""
         return None

@@ -7,8 +7,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -138,22 +136,12 @@ def _messages(messages: Iterable[Message]) -> list[dict[str, str | None]]:
     return [{"role": each.role, "content": each.content, "name": each.name} for each in messages]
 
 
-@cache
-def _frozen(kind: str) -> Mapping[str, Any]:
-    """Return keys that fingerprints of a kind have always had, with what stands there where nobody says otherwise.
-
-    They were fields of the core once. Without them each stored run would be another one today.
-    """
-    shapes: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("fingerprint_defaults.json").read_text())
-    return shapes[kind]
-
-
 def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     """The effective settings of a run profile: not its names, and not how many runs go at once or how often."""
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
     if not profile.network.model_dump(exclude_defaults=True):
         names.add("network")  # so that what ran before there was such a setting keeps its place
-    settings: dict[str, Any] = {**_frozen("run_profile"), **profile.model_dump(exclude=names)}
+    settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
     settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}
     # each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
     servers = profile.mcp_servers.items()

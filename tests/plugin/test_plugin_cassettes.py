@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import shutil
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -15,10 +14,10 @@ from support import fault_endpoint
 from support.bench import check
 from support.fault_endpoint import FaultEndpoint, in_order
 
-import pytest_agentbench.reports
 from pytest_agentbench.config.kinds import find_config_files
+from pytest_agentbench.reports.report import report_schema
 
-SCHEMA = json.loads((Path(pytest_agentbench.reports.__file__).parent / "report.schema.json").read_text())
+SCHEMA = report_schema()
 RECORD, REPLAY, AUTO = (f"--agentbench-cassettes={mode}" for mode in ("record", "replay", "auto"))
 PRICES = {"input_per_1m": 100_000, "output_per_1m": 200_000}
 SAME = ("outcome", "status", "final_score", "metrics", "judge", "usage", "cost_usd", "duration_seconds", "checks")

@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import jsonschema
 import pytest
 from support.bench import check
 from support.fault_endpoint import FaultEndpoint, always
 
-import pytest_agentbench.reports
+from pytest_agentbench.reports.report import report_schema
 
-SCHEMA = json.loads((Path(pytest_agentbench.reports.__file__).parent / "report.schema.json").read_text())
+SCHEMA = report_schema()
 JUDGED = "--agentbench-metric=llm_judgement>=1"
 ROWS = (
     {"id": "fr", "question": "The capital of France?", "answer": "Paris"},

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import json
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import jsonschema
 import pytest
 from support.bench import check
 from support.fault_endpoint import FaultEndpoint, always, in_order, share_of
 
-import pytest_agentbench.reports
+from pytest_agentbench.reports.report import report_schema
 
-SCHEMA = json.loads((Path(pytest_agentbench.reports.__file__).parent / "report.schema.json").read_text())
+SCHEMA = report_schema()
 JUDGED = {"expectations": {"soft_expectations": [{"text": "is friendly"}]}}
 
 

@@ -46,7 +46,7 @@ class PlannerSettings(Record):
         return self.model_dump(mode="json", exclude={"distraction_servers", "resident_servers"})
 
 
-_LIMITED = (
+LIMITED = (
     "max_rounds",
     "plan_tokens",
     "answer_tokens",
@@ -55,10 +55,11 @@ _LIMITED = (
     "call_timeout_seconds",
     "distraction_servers",
 )
+"""What a guest may not say more of than the user."""
 
 
 def _more(found: PlannerSettings, most: PlannerSettings, guest: Guest) -> Excess:
-    for name in _LIMITED:
+    for name in LIMITED:
         if getattr(found, name) > getattr(most, name):
             yield (name,), getattr(found, name), getattr(most, name)
 

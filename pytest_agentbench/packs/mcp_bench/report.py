@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.packs.mcp_bench.records import ToolUse
@@ -58,6 +60,12 @@ class ToolUseSection(ReportSection):
         },
         sums=("overall",),
     )
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schemas, which lie beside this module."""
+        text = files(__package__).joinpath("report.schema.json").read_text("utf-8")
+        schemas: dict[str, Any] = json.loads(text)
+        return schemas
 
     def row(self, case: Case, evaluation: Evaluation | None) -> dict[str, Any] | None:
         """Return the record, and both coefficients of variation of its judging."""

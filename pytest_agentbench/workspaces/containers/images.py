@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.compose_file import list_additions, list_downloads
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.workspaces.changes import digest_snapshot, take_snapshot
 from pytest_agentbench.workspaces.confined import open_file
 from pytest_agentbench.workspaces.containers.bounds import BuildBounds
@@ -62,10 +63,10 @@ def is_local(name: str) -> bool:
 
 def not_built(name: str, program: str = "docker") -> UnavailableError:
     """Return what to say of a local image that is missing."""
-    building = "agentbench openclaw image" + ("" if program == "docker" else f" --engine {program}")
+    builders: Iterable[Callable[[str], str]] = load_extensions("image").values()
+    ways = "".join(f"{tell(program)}, or " for tell in builders)
     return UnavailableError(
-        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: build it with `{building}` where it "
-        "is OpenClaw's, or name another"
+        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: {ways}name another"
     )
 
 

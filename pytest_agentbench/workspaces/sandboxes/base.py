@@ -155,6 +155,29 @@ class Sandbox(Protocol):
         ...
 
 
+class SandboxProvider(Protocol):
+    """A kind of sandbox that a pack adds: the seam `sandbox NAME`. A run profile then says `sandbox: NAME`.
+
+    What it has started is told by `Sandbox`; the workspace is a folder of this machine.
+    """
+
+    def problem(self) -> str | None:
+        """Return why no such sandbox is to be had here, with what to do; None where one is."""
+        ...
+
+    async def prepare(self, spec: SandboxSpec) -> None:
+        """Have what is slow to be had, before anything is paid. Raises UnavailableError, SandboxError."""
+        ...
+
+    async def start(self, spec: SandboxSpec, workspace: Workspace) -> Sandbox:
+        """Return a sandbox with the limits and the network of the spec. Raises SandboxError."""
+        ...
+
+    async def close(self) -> None:
+        """End what the session has left running."""
+        ...
+
+
 class SharedFolder:
     """`put` and `get` of a sandbox whose workspace is a folder of this machine."""
 

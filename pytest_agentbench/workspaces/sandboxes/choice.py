@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
 from pytest_agentbench.workspaces.containers.compose import compose_problem
 from pytest_agentbench.workspaces.containers.daemon import docker_problem
 from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
 from pytest_agentbench.workspaces.containers.pool import ContainerPool
-from pytest_agentbench.workspaces.sandboxes.base import ResourceLimits, Sandbox, SandboxKind, SandboxSpec
+from pytest_agentbench.workspaces.sandboxes.base import (
+    ResourceLimits,
+    Sandbox,
+    SandboxKind,
+    SandboxProvider,
+    SandboxSpec,
+)
 from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
@@ -31,6 +38,7 @@ class Sandboxes:
         self.workspaces = workspaces
         self._starts_engines = starts_engines
         self._watchdog = Watchdog()
+        self._providers: dict[str, SandboxProvider] = {}
         self._pools: dict[str | None, ContainerPool] = {}
 
     def spec(self, settings: SandboxSettings, needs: SandboxNeeds | None = None) -> SandboxSpec:
@@ -76,6 +84,8 @@ class Sandboxes:
         """
         if spec.kind == "docker":
             await self._of(spec).image(spec)
+        elif (provider := self._provider(spec.kind)) is not None:
+            await provider.prepare(spec)
 
     def expect(self, spec: SandboxSpec, runs: int) -> None:
         """Says that `runs` runs will need such a sandbox soon: containers are made ahead of need."""
@@ -103,6 +113,8 @@ class Sandboxes:
             return await self._of(spec).start(spec, workspace, beside=beside)
         if spec.kind == "bubblewrap":
             return BubblewrapSandbox(workspace, spec, self._watchdog)
+        if (provider := self._provider(spec.kind)) is not None:
+            return await provider.start(spec, workspace)
         return LocalSandbox(workspace, spec.limits, self._watchdog)
 
     def release(self, workspace: Workspace) -> None:
@@ -111,9 +123,17 @@ class Sandboxes:
             pool.release(workspace)
 
     async def close(self) -> None:
-        """Ends what was made and never used."""
+        """End what was made and never used."""
+        for provider in tuple(self._providers.values()):
+            await provider.close()
         for pool in tuple(self._pools.values()):
             await pool.close()
+
+    def _provider(self, kind: str) -> SandboxProvider | None:
+        """Return the pack's sandboxes of that kind, None for one of ours."""
+        if kind not in self._providers and (provider := find_extension("sandbox", kind)) is not None:
+            self._providers[kind] = provider
+        return self._providers.get(kind)
 
     def _of(self, spec: SandboxSpec) -> ContainerPool:
         """Return the containers of the spec's engine."""
@@ -150,6 +170,9 @@ def _missing(kind: SandboxKind, settings: SandboxSettings, needs: SandboxNeeds) 
         return None
     if kind == "bubblewrap":
         return bubblewrap_problem()
+    provider: SandboxProvider | None = find_extension("sandbox", kind)
+    if provider is not None:
+        return provider.problem()
     if settings.image is None and needs.image is None and needs.dockerfile is None:
         return "no image is named; set `sandbox: {type: docker, image: name:tag}` in the run profile"
     return docker_problem() or (None if needs.compose is None else compose_problem())
