@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT, anchor_lines, ends_within, without_identity
 from pytest_agentbench.models.prompts import Block, boundary_of, clipped, rendered
-from pytest_agentbench.packs.mcp_bench.judge_chinese import CHINESE
-from pytest_agentbench.packs.mcp_bench.judge_english import ENGLISH
-from pytest_agentbench.packs.mcp_bench.judge_wording import Axis, Wording
 from pytest_agentbench.packs.mcp_bench.records import McpTask
+from pytest_agentbench.packs.mcp_bench.wording import Axis, JudgeWording, judge_wording
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import (
     MessageEvent,
@@ -49,7 +47,7 @@ _TOOLS, _DESCRIPTIONS = "tools", "tool_descriptions"
 Parts = Iterator[str | Block]
 
 
-def evidence(case: Case, artifact: RunArtifact, wording: Wording) -> Parts:
+def evidence(case: Case, artifact: RunArtifact, wording: JudgeWording) -> Parts:
     """The task, its analysis, the solution, the execution and the tools, in this order."""
     yield from _task(case, wording)
     yield wording.solution
@@ -65,7 +63,7 @@ def tools_shown(descriptions: Mapping[str, str]) -> dict[str, Any]:
     return {_TOOLS: list(lines), _DESCRIPTIONS: lines}
 
 
-def _task(case: Case, wording: Wording) -> Parts:
+def _task(case: Case, wording: JudgeWording) -> Parts:
     task = case.part(McpTask)
     yield wording.task
     for message in (*case.messages, *case.turns):
@@ -83,7 +81,7 @@ def _task(case: Case, wording: Wording) -> Parts:
         yield Block(wording.labels["analysis"], clipped(task.dependency_analysis, MAX_MESSAGE))
 
 
-def _execution(artifact: RunArtifact, wording: Wording) -> Parts:
+def _execution(artifact: RunArtifact, wording: JudgeWording) -> Parts:
     calls, rounds = len(artifact.tool_calls), artifact.rounds
     heading = wording.execution_without_rounds if rounds is None else wording.execution
     yield heading.format(rounds=rounds, calls=calls)
@@ -106,7 +104,7 @@ def _execution(artifact: RunArtifact, wording: Wording) -> Parts:
         yield block
 
 
-def _activity(artifact: RunArtifact, wording: Wording) -> list[tuple[int, Block]]:
+def _activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[int, Block]]:
     """Calls, results and what the agent said on the way, in order, each with the number of its round."""
     round_event, final_output = artifact.round_event, artifact.final_output
     events = [event for event in artifact.trace if _tells(event, round_event, final_output)]
@@ -144,7 +142,7 @@ def _arguments(call: ToolCallEvent) -> str:
     return (call.raw or "") if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False, default=str)
 
 
-def _tools(artifact: RunArtifact, wording: Wording) -> Parts:
+def _tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
     """One line for each tool that was offered: its id and, as far as there is room, what its server says of it."""
     names = artifact.request.get(_TOOLS)
     if not isinstance(names, list) or not names:
@@ -208,14 +206,12 @@ def _drawn(orders: random.Random, items: Sequence[T]) -> tuple[T, ...]:
 PROMPT_VERSION = 1
 """Part of every verdict's identity: raised when the wording, the order or what is shown of a run changes."""
 
-WORDINGS = {"en": ENGLISH, "zh": CHINESE}
-
 
 def tool_use_messages(
     case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Callable[[int], list[dict[str, str]]]:
     """From an iteration's number to its system and its user message; secrets are removed by `redact`."""
-    wording = WORDINGS[profile.mcp_tasks.language]
+    wording = judge_wording(profile.mcp_tasks.language)
     shown = [_redacted(part, redact) for part in evidence(case, artifact, wording)]
     boundary = boundary_of(shown)
     contract = wording.how_to_read.replace("{boundary}", boundary)
