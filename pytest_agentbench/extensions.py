@@ -10,12 +10,14 @@ A pack is a set of entry points of the group `pytest_agentbench.packs`. The name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_agentbench.errors import ConfigError
+
+T = TypeVar("T")
 
 GROUP = "pytest_agentbench.packs"
 
@@ -66,3 +68,28 @@ def _load(entry: EntryPoint) -> Any:
 
 def _origin(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else "a distribution"
+
+
+class WithExtensions(Mapping[str, T]):
+    """Things by name: those that are given, and those of packs under a seam, imported when one is first asked for."""
+
+    def __init__(self, seam: str, given: Mapping[str, T]) -> None:
+        self._seam, self._given = seam, given
+
+    def __getitem__(self, name: str) -> T:
+        if name in self._given:
+            return self._given[name]
+        found: T | None = find_extension(self._seam, name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given or name in extension_names(self._seam)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._given
+        yield from sorted(extension_names(self._seam) - self._given.keys())
+
+    def __len__(self) -> int:
+        return len(self._given.keys() | extension_names(self._seam))

@@ -9,11 +9,12 @@ import stat
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn
 
 from pytest_agentbench.bounded.files import FileRefusedError, read_file
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.metrics.registry import Metric
+from pytest_agentbench.records.base import Dimension, Record
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import CheckOutcome
 from pytest_agentbench.records.run import RunArtifact
@@ -114,6 +115,34 @@ class Verdict:
 CheckFunction = Callable[[Any, CheckContext], Verdict | Awaitable[Verdict]]
 """Gets the declarative spec and the context; may be a coroutine function. What it raises is an `error`, but Unmet is a
 `failed`."""
+
+
+class CheckSpec(Record):
+    """A kind of check as one class: its fields are read at load, `check` decides.
+
+    A subclass has a field `kind: Literal["name"]`, fields of its own, and is registered by that name, as an entry point
+    `check NAME` or by the hook `pytest_agentbench_checks`.
+    """
+
+    default_dimensions: ClassVar[tuple[Dimension, ...]] = ("task",)
+    """What the kind counts towards where the case does not say."""
+    beyond_answers: ClassVar[bool] = False
+    """It looks at more than the final output and the status, so predictions cannot be checked by it."""
+
+    kind: str
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """The files of the workspace that it reads, by their paths there: they are kept with the run."""
+        return ()
+
+    def check(self, context: CheckContext) -> Verdict | Awaitable[Verdict]:
+        """Return the verdict. What it raises is an `error`, but Unmet is a `failed`."""
+        raise NotImplementedError
+
+
+CheckKind = CheckFunction | type[CheckSpec]
+"""What may be registered by the name of a kind."""
 
 
 class Unmet(Exception):

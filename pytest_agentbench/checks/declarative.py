@@ -37,7 +37,6 @@ from pytest_agentbench.records.check_specs import (
     MaxSeconds,
     MaxTurns,
     MetricAtLeast,
-    OpenclawWorkspaceFilePresent,
     OutputArtifactPresent,
     PathExists,
     RegexMatch,
@@ -47,15 +46,16 @@ from pytest_agentbench.records.check_specs import (
     ToolNotCalled,
 )
 from pytest_agentbench.records.run import MessageEvent, RunnerEvent, ToolCallEvent
+from pytest_agentbench.runners.kinds import answers_with_files
 
 REGEX_SECONDS = 2.0
 """How long one pattern may be looked for."""
 
 
 def final_response_present(spec: FinalResponsePresent, context: CheckContext) -> Verdict:
-    """The final output is not blank; OpenClaw: else its last message, else its first key output."""
+    """Pass where the final output is not blank; of a runner that answers with files, else a message or a file."""
     texts = [("final output", context.artifact.final_output or "")]
-    if context.artifact.runner_type == "openclaw":
+    if answers_with_files(context.artifact.runner_type):
         texts += [("last assistant message", _last_message(context)), ("first key output", _key_output(context))]
     for source, text in texts:
         if text.strip():
@@ -183,38 +183,10 @@ def output_artifact_present(spec: OutputArtifactPresent, context: CheckContext) 
     return verdict(found, message, ", ".join(f"{name}={value}" for name, value in wanted.items()), listed)
 
 
-def openclaw_workspace_file_present(spec: OpenclawWorkspaceFilePresent, context: CheckContext) -> Verdict:
-    """The workspace diff of an OpenClaw run has the file: it was created, changed or renamed to that path."""
-    path = spec.relative_path
-    if context.artifact.runner_type != "openclaw":
-        raise Unmet(f"the run's runner is {context.artifact.runner_type}, this check needs openclaw")
-    changed = context.artifact.changed_files
-    if path not in changed:
-        listed, untold = ", ".join(changed) or "nothing", context.artifact.changes_untold
-        message = f"the agent did not create or change {path}" + (f"; {untold}" if untold is not None else "")
-        return verdict(False, message, path, f"changed: {listed}")
-    if spec.contains is None and not spec.contains_all and not spec.contains_any:
-        return verdict(True, f"the agent created or changed {path}", path, path)
-    text, name = read_text(context, path)
-    lacking = _lacking(spec, text)
-    message = f"{name} lacks {lacking}" if lacking else f"{name} holds what it should"
-    return verdict(not lacking, message, lacking or None, excerpt(text))
-
-
 def normalized(text: str) -> str:
     """NFKD of the case-folded text without combining characters; white space is kept."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return "".join(each for each in decomposed if not unicodedata.combining(each))
-
-
-def _lacking(spec: OpenclawWorkspaceFilePresent, text: str) -> str:
-    if spec.contains is not None:
-        return "" if spec.contains in text else repr(spec.contains)
-    plain = normalized(text)
-    lacking = [repr(needle) for needle in spec.contains_all if normalized(needle) not in plain]
-    if spec.contains_any and not any(normalized(needle) in plain for needle in spec.contains_any):
-        lacking.append("any of " + ", ".join(map(repr, spec.contains_any)))
-    return ", ".join(lacking)
 
 
 def status_is(spec: StatusIs, context: CheckContext) -> Verdict:

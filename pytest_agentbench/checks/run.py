@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pytest_agentbench.checks.base import CheckContext, CheckFunction, Unmet, Verdict
+from pytest_agentbench.checks.base import CheckContext, CheckFunction, CheckKind, CheckSpec, Unmet, Verdict
 from pytest_agentbench.checks.declarative import (
     file_contains,
     file_exists,
@@ -17,7 +17,6 @@ from pytest_agentbench.checks.declarative import (
     max_seconds,
     max_turns,
     metric_at_least,
-    openclaw_workspace_file_present,
     output_artifact_present,
     path_exists,
     regex_match,
@@ -40,7 +39,6 @@ BUILTIN_CHECKS: Mapping[str, CheckFunction] = MappingProxyType(
         "file_contains": file_contains,
         "status_is": status_is,
         "output_artifact_present": output_artifact_present,
-        "openclaw_workspace_file_present": openclaw_workspace_file_present,
         "regex_match": regex_match,
         "json_schema": json_schema,
         "json_path_equals": json_path_equals,
@@ -81,21 +79,20 @@ BEYOND_ANSWERS = frozenset(
         "path_exists",
         "file_contains",
         "output_artifact_present",
-        "openclaw_workspace_file_present",
     }
 )
-"""Kinds that look at more than the final output and the status, like every check with a `path`."""
+"""Kinds of ours that look at more than the final output and the status, like every check with a `path`."""
 
 
 async def run_checks(
-    context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckFunction] = BUILTIN_CHECKS
+    context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckKind] = BUILTIN_CHECKS
 ) -> tuple[CheckResult, ...]:
     """The results of the case's checks, in its order. Never raises for what a check does: that is an `error` result."""
     return tuple([await _run(check, context, policy, kinds) for check in context.case.checks])
 
 
 async def _run(
-    check: Check, context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckFunction]
+    check: Check, context: CheckContext, policy: SecurityPolicy, kinds: Mapping[str, CheckKind]
 ) -> CheckResult:
     try:
         if check.python_hook is not None:
@@ -115,7 +112,7 @@ def _result(check: Check, found: Verdict) -> CheckResult:
     return CheckResult(
         check_id=check.check_id,
         kind=check.kind,
-        dimensions=check.dimensions or DEFAULT_DIMENSIONS.get(check.kind, ("task",)),
+        dimensions=check.dimensions or _default_dimensions(check),
         outcome=found.outcome,
         message=found.message,
         expected=found.expected,
@@ -124,17 +121,32 @@ def _result(check: Check, found: Verdict) -> CheckResult:
     )
 
 
+def _default_dimensions(check: Check) -> tuple[Dimension, ...]:
+    spec = check.declarative
+    return spec.default_dimensions if isinstance(spec, CheckSpec) else DEFAULT_DIMENSIONS.get(check.kind, ("task",))
+
+
 def _beyond_answers(check: Check) -> bool:
-    return check.kind in BEYOND_ANSWERS or getattr(check.declarative, "path", None) is not None
+    spec = check.declarative
+    if isinstance(spec, CheckSpec):
+        return spec.beyond_answers
+    return check.kind in BEYOND_ANSWERS or getattr(spec, "path", None) is not None
 
 
-async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckFunction]) -> Verdict:
-    function = kinds.get(check.kind)
-    if function is None:
+async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckKind]) -> Verdict:
+    kind, spec = kinds.get(check.kind), check.declarative
+    if isinstance(kind, type) and not isinstance(spec, CheckSpec):  # read where its class was not known
+        spec = kind.model_validate(spec.model_dump() if spec is not None else {})
+    if kind is None and not isinstance(spec, CheckSpec):
         raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
     if context.artifact.runner_type == "predictions" and _beyond_answers(check):
         return Verdict("error", "predictions are answers only: tool calls, files, time and cost are not known of them")
-    found = function(check.declarative, context)
+    if isinstance(spec, CheckSpec):
+        found = spec.check(context)
+    else:
+        assert kind is not None
+        assert not isinstance(kind, type)
+        found = kind(spec, context)
     if inspect.isawaitable(found):
         found = await found
     if not isinstance(found, Verdict):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_agentbench.cli.doctor_needs import Needs
+from pytest_agentbench.cli.doctor_needs import Needs, PackNeeds
 from pytest_agentbench.config.base import suggest
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.engine.job import CHAT_JUDGE
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.models.pricing import DEFAULT_BASE_URL
 from pytest_agentbench.models.routes import describe_route, missing_key, resolve_model
-from pytest_agentbench.packs.openclaw.runs import engine_of
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxSettings
 from pytest_agentbench.store.remote import without_credentials
 from pytest_agentbench.tools.mcp.launching import problem, server_refusal
@@ -252,7 +252,8 @@ async def examine_sandboxes(
 
 def _engines(profiles: Sequence[RunProfile]) -> list[str]:
     """The programs that the profiles name."""
-    return sorted({cli for each in profiles if each.openclaw is not None and (cli := engine_of(each.openclaw))})
+    packs: Iterable[PackNeeds] = load_extensions("doctor").values()
+    return sorted({cli for pack in packs for each in profiles for cli in pack.engines(each)})
 
 
 def _images(profiles: Sequence[RunProfile], needs: Sequence[Needs]) -> list[str]:

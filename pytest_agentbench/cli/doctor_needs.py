@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
 from pytest_agentbench.engine.registry import Registry
 from pytest_agentbench.errors import ConfigError, UnavailableError
-from pytest_agentbench.packs.openclaw.runs import OPENCLAW, openclaw_spec
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.runners.base import RunContext
 from pytest_agentbench.sources.dataset import open_dataset
@@ -33,6 +33,18 @@ class Cases:
 
     cases: list[Case] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PackNeeds:
+    """What a pack needs on a machine: the seam `doctor NAME`.
+
+    `sandboxes(case, profile, sandboxes)` are those of its runs of a case, beside the one of the case's tools; it raises
+    UnavailableError where the case would be skipped. `engines(profile)` are programs that make its containers.
+    """
+
+    sandboxes: Callable[[Case, RunProfile, Sandboxes], Iterable[SandboxSpec]] = lambda case, profile, sandboxes: ()
+    engines: Callable[[RunProfile], Iterable[str]] = lambda profile: ()
 
 
 @dataclass
@@ -107,8 +119,9 @@ def _ask(case: Case, profile: RunProfile, sandboxes: Sandboxes, registry: Regist
         wanted.add(spec)
         return spec
 
-    if case.runner.type == OPENCLAW:
-        wanted.add(openclaw_spec(sandboxes, profile))
+    packs: Iterable[PackNeeds] = load_extensions("doctor").values()
+    for pack in packs:
+        wanted.update(pack.sandboxes(case, profile, sandboxes))
     known = tuple(tool for tool in case.tools if tool in registry.tools)
     context = RunContext(
         case=case.model_copy(update={"tools": known}),

@@ -18,6 +18,7 @@ from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, DatasetDescriptor
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.file_kinds import added_kinds
 from pytest_agentbench.config.guests import GuestModels
 from pytest_agentbench.config.kinds import find_commands, find_config_files, kind_of
 from pytest_agentbench.config.loader import load, located
@@ -30,13 +31,12 @@ from pytest_agentbench.engine.subject import case_spec
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.packs.openclaw.agents import AgentFile
 from pytest_agentbench.packs.research.cases import BadReport, open_reports, read_all_reports, report_case
 from pytest_agentbench.packs.research.reports_file import ReportsFile
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.check_specs import FileContains, FileExists, PathExists
 from pytest_agentbench.sources.dataset import Dataset, is_dataset, open_dataset
-from pytest_agentbench.sources.discovery import IndexedCase, agent_problems, find_cases, index_cases, suite_problems
+from pytest_agentbench.sources.discovery import IndexedCase, find_cases, index_cases, suite_problems
 from pytest_agentbench.sources.items import CodeNotRun
 from pytest_agentbench.sources.quality import find_doubts
 from pytest_agentbench.sources.rows import BadRow, Row, read_rows, row_case
@@ -44,13 +44,11 @@ from pytest_agentbench.sources.test_yaml import load_case
 from pytest_agentbench.tools.mcp.launching import server_refusal
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
-from pytest_agentbench.workspaces.template import template_digest
 
 _IDS = {
     "suites": "suite_id",
     "run_profiles": "run_profile_id",
     "evaluation_profiles": "evaluation_profile_id",
-    "agents": "agent_id",
 }
 _IN_CONTAINERS = RunProfile.default().model_copy(update={"sandbox": "docker"})
 """What programs a case may name is for its run profile to say: those of a container are its image's own."""
@@ -172,8 +170,7 @@ class Checker:
         file = load(path, kind).read_by(root.origin(path))
         self._refuse_guests(file, path, root)
         problems = [*self._references(file, root), *_shared_id(file, path, root)]
-        if isinstance(file, AgentFile):
-            problems += _uncopied(path.parent / "workspace")
+        problems += [each for added in added_kinds() if added.model is kind for each in added.problems(path)]
         if problems:
             raise located(path, problems)
 
@@ -186,8 +183,9 @@ class Checker:
 
     def _references(self, file: ConfigFile, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
         """What a file says of others that is not so."""
-        if isinstance(file, RunProfile) and file.openclaw is not None:
-            yield from _no_agent(file.openclaw.agent_id, root)
+        if isinstance(file, RunProfile | EvaluationProfile):
+            for section, value in file.sections():
+                yield from (((section.name, *at), text) for at, text in section.references(value, root, {}))
         if isinstance(file, RunProfile) and file.origin is not None:
             root.run_profile(str(file.origin.path))  # raises where it names a program of elsewhere
             for name, server in file.mcp_servers.items():
@@ -198,8 +196,7 @@ class Checker:
         if not isinstance(file, SuiteFile):
             return
         cases = self._index(root)
-        yield from suite_problems(file, [(case.case_id, case.tags) for case in cases.values()])
-        yield from agent_problems(file, root)
+        yield from suite_problems(file, [(case.case_id, case.tags) for case in cases.values()], root)
 
     def _index(self, root: ConfigRoot) -> dict[str, IndexedCase]:
         if root.path not in self._indexes:
@@ -209,10 +206,12 @@ class Checker:
 
 def _shared_id(file: ConfigFile, path: Path, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
     """Looking a file up by its own id tells whether another one answers to it too."""
-    place = path.parent.parent if isinstance(file, AgentFile) else path.parent
-    key = next((key for folder, key in _IDS.items() if place == root.path / folder), None)
-    if key is None:
+    ids = {root.path / folder: key for folder, key in _IDS.items() if path.parent.name == folder}
+    ids |= {root.path / kind.folder: kind.id_field for kind in added_kinds() if isinstance(file, kind.model)}
+    place = next((folder for folder in (path.parent, path.parent.parent) if folder in ids), None)
+    if place is None:
         return
+    key = ids[place]
     try:
         root.find(place.name, getattr(file, key))
     except ConfigError as error:
@@ -223,21 +222,6 @@ def _refuse_keys(file: ModelsFile) -> None:
     """Raise ConfigError for an entry whose key would go where it does not belong."""
     for entry in file.models:
         resolve_model(entry.model_id, models=file)
-
-
-def _no_agent(name: str, root: ConfigRoot) -> Iterator[tuple[Loc, str]]:
-    try:
-        root.agent_file(name)
-    except ConfigError as error:
-        yield ("openclaw", "agent_id"), str(error)
-
-
-def _uncopied(workspace: Path) -> Iterator[tuple[Loc, str]]:
-    """Why no run can have a copy of an agent's workspace."""
-    try:
-        template_digest(workspace)
-    except ConfigError as error:
-        yield (), str(error)
 
 
 def _is_described(path: Path) -> bool:

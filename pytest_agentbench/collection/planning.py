@@ -34,7 +34,7 @@ from pytest_agentbench.packs.research.records import JUDGED
 from pytest_agentbench.packs.research.session import StoredReports
 from pytest_agentbench.records.case import Case, MetricSpec, Model
 from pytest_agentbench.sources.dataset import Dataset, open_dataset
-from pytest_agentbench.sources.discovery import IndexedCase, assign_agents, has_cases, index_cases
+from pytest_agentbench.sources.discovery import IndexedCase, has_cases, index_cases
 from pytest_agentbench.sources.rows import BadRow, Row, read_rows
 from pytest_agentbench.sources.test_yaml import load_case
 from pytest_agentbench.store.artifacts import Store
@@ -297,14 +297,8 @@ class Planner:
             own_agent=own_agent,
             predictions=predictions,
             author=author,
-            agents=self._agents(root, suite),
+            suite=suite,
         )
-
-    def _agents(self, root: ConfigRoot, suite: SuiteFile | None) -> dict[str, str]:
-        """What the suite assigns to the root's cases. What is wrong with that is said once cases are selected."""
-        if suite is None or not suite.agent_assignments:
-            return {}
-        return assign_agents(suite.agent_assignments, [(case.case_id, case.tags) for case in self.cases(root).values()])
 
     def _judges(self, root: ConfigRoot, subject: Model | None, evaluation: EvaluationProfile) -> dict[str, Model]:
         judges = {}

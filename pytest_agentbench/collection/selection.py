@@ -19,7 +19,7 @@ from pytest_agentbench.packs.research.items import ReportsNode
 from pytest_agentbench.packs.research.reports_file import is_reports_name
 from pytest_agentbench.reports.assertion import collection_problems
 from pytest_agentbench.sources.dataset import in_case_folder, is_dataset
-from pytest_agentbench.sources.discovery import agent_problems, select, suite_problems
+from pytest_agentbench.sources.discovery import select, suite_problems
 from pytest_agentbench.sources.test_yaml import CASE_FILES
 from pytest_agentbench.terminal_text import visible, visible_line
 
@@ -109,7 +109,7 @@ class _Suites:
         name = self.planner.settings.suite or ""
         suite = root.suite(name)
         cases = [(case.case_id, case.tags) for case in self.planner.cases(root).values()]
-        problems = [*suite_problems(suite, cases), *agent_problems(suite, root)]
+        problems = suite_problems(suite, cases, root)
         if problems and not root.is_guest:  # whose cases are not those that the session's suite names
             raise located(root.find("suites", name), problems)
         return select(suite.case_selection, cases)

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -24,20 +25,32 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import Record
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.roots import ConfigRoot
 
 
+_RUNNERS, _CHECKS = partial(find_extension, "runner"), partial(find_extension, "check")
+
+
 @dataclass(frozen=True)
 class Known:
-    """The names that are registered in this session. None: not verified."""
+    """The names that are registered in this session. None: not verified. `find_runner` and `find_check`
+    give a runner and a kind of check by name.
+    """
 
     runners: frozenset[str] | None = None
     tools: frozenset[str] | None = None
     checks: frozenset[str] | None = None
     metrics: frozenset[str] | None = None
+    find_runner: Callable[[str], Any] = _RUNNERS
+    find_check: Callable[[str], Any] = _CHECKS
+
+    def runner_says(self, name: str, what: str) -> Any:
+        """Return what a runner says of itself (`own_tools`, `has_turns`, ...); None where it says nothing of it."""
+        return getattr(self.find_runner(name), what, None)
 
 
 UNVERIFIED = Known()
@@ -123,11 +136,16 @@ def together(problems: Callable[[Any, ValidationInfo], Iterable[tuple[Loc, str]]
     return WrapValidator(validated)
 
 
-def _joined(error: ValidationError, given: Any, more: Problems) -> ValidationError:
-    lines = [
-        InitErrorDetails(type=item["type"], loc=item["loc"], input=item["input"], ctx=item.get("ctx", {}))
+def error_lines(error: ValidationError, below: Loc = ()) -> list[InitErrorDetails]:
+    """Return the problems of an error, for another error that has more of them, each at its place `below`."""
+    return [
+        InitErrorDetails(type=item["type"], loc=(*below, *item["loc"]), input=item["input"], ctx=item.get("ctx", {}))
         for item in error.errors(include_url=False)
     ]
+
+
+def _joined(error: ValidationError, given: Any, more: Problems) -> ValidationError:
+    lines = error_lines(error)
     if more.found:
         lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": more}))
     return ValidationError.from_exception_data(error.title, lines)
@@ -157,6 +175,12 @@ def unregistered(names: Iterable[tuple[Loc, str]], known: Collection[str] | None
     return [(loc, f"unknown {what} {name!r}{suggest(name, known)}") for loc, name in names if name not in known]
 
 
+def known_of(info: ValidationInfo) -> Known:
+    """Return the names that the file is validated against."""
+    scope = scope_of(info)
+    return UNVERIFIED if scope is None else scope.known
+
+
 def scope_of(info: ValidationInfo) -> Scope | None:
     """The scope that `load` validates in, None where a model is made in Python."""
     return info.context if isinstance(info.context, Scope) else None
@@ -184,6 +208,14 @@ def _or_allow(scope: Scope) -> str:
     if scope.guest is not None:
         return f", or {scope.guest.plea}"
     return ", or set allow_outside_paths: true in the run profile"
+
+
+YAML_SUFFIXES = (".yaml", ".yml")
+
+
+def is_path(name: str) -> bool:
+    """Return whether what names a configuration file is its path, and no id."""
+    return name.endswith(YAML_SUFFIXES) or "/" in name or os.sep in name
 
 
 def is_inside(path: str, folder: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -20,22 +19,24 @@ from pydantic import (
 
 from pytest_agentbench.config.base import (
     ConfigFile,
+    Known,
     LocalFile,
     LocalFolder,
     Problems,
     Scope,
     complain,
     duplicates,
+    known_of,
     resolve_file,
     resolve_folder,
     resolve_path,
     scope_of,
-    suggest,
     together,
     unregistered,
 )
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.shared_sections import CaseServers, settings_problems
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.records.base import Record, Seconds, Slug, Tags
 from pytest_agentbench.records.case import (
     Expectations,
@@ -54,7 +55,6 @@ from pytest_agentbench.records.check_specs import (
     Check,
     CustomCheck,
     MetricAtLeast,
-    OpenclawWorkspaceFilePresent,
     Text,
 )
 
@@ -155,11 +155,6 @@ def verify_problems(verify: Verify | None, taken: Collection[str]) -> list[tuple
     return found
 
 
-_OPENCLAW = "openclaw"
-_EXPECTED = "expected_artifact"
-_OWN_TOOLS = "the runner openclaw has tools of its own and is offered no others"
-
-
 class MessageSource(Record):
     """A file that holds the text, one message, or a list of messages."""
 
@@ -191,14 +186,17 @@ class MessageSpec(Record):
 
 
 class Turn(MessageSpec):
-    """One user message of a conversation; `openclaw` only."""
+    """One user message of a conversation, for runners that hold one."""
 
     role: Literal["user"]
     """Always user."""
 
 
 def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    complain(_openclaw_problems(context.get("openclaw")))
+    known = known_of(info)
+    for name, hints in context.items():
+        if hints is not None and (problems := known.runner_says(name, "context_problems")) is not None:
+            complain(((name, *loc), text) for loc, text in problems(hints))
     probe = context.get("llm_probe")
     if probe is None:
         return context
@@ -207,28 +205,9 @@ def _check_context(context: dict[str, Any], info: ValidationInfo) -> dict[str, A
     tools = probe.get("tools") or []
     if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
         raise Problems([(("llm_probe", "tools"), f"found {tools!r}, expected a list of tool names")])
-    scope = scope_of(info)
     named: list[tuple[Loc, str]] = [(("llm_probe", "tools", index), tool) for index, tool in enumerate(tools)]
-    complain(unregistered(named, scope.known.tools if scope else None, "tool"))
+    complain(unregistered(named, known.tools, "tool"))
     return context
-
-
-def _openclaw_problems(hints: object) -> Iterator[tuple[Loc, str]]:
-    if hints is None:
-        return
-    if not isinstance(hints, dict):
-        yield ("openclaw",), f"found {hints!r}, expected a mapping"
-        return
-    for name, value in hints.items():
-        if name != _EXPECTED:
-            yield ("openclaw", name), f"unknown field {name!r}{suggest(str(name), [_EXPECTED])}"
-        elif not (isinstance(value, str) and value.strip() and _is_inside(value)):
-            yield ("openclaw", name), f"found {value!r}, expected the path of a file inside the workspace"
-
-
-def _is_inside(path: str) -> bool:
-    parts = PurePosixPath(path)
-    return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path
 
 
 CaseContext = Annotated[dict[str, Any], AfterValidator(_check_context)]
@@ -242,18 +221,34 @@ def _check_runner(runner: RunnerSpec, info: ValidationInfo) -> RunnerSpec:
     return runner
 
 
-def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any]) -> list[tuple[Loc, str]]:
-    """What a case's context offers a runner that brings its own tools, by its place in the context."""
-    if runner is None or runner.type != _OPENCLAW or not (context.get("llm_probe") or {}).get("tools"):
+def tools_problems(runner: RunnerSpec | None, context: Mapping[str, Any], known: Known) -> list[tuple[Loc, str]]:
+    """Return what a case's context offers a runner that brings its own tools, by its place in the context."""
+    if not _has_own_tools(runner, known) or not (context.get("llm_probe") or {}).get("tools"):
         return []
-    return [(("llm_probe", "tools"), f"{_OWN_TOOLS}; leave these out, or take the runner llm_probe")]
+    return [(("llm_probe", "tools"), f"{_own_tools(runner)}; leave these out, or take the runner llm_probe")]
 
 
-def servers_problems(runner: RunnerSpec | None, servers: Collection[object]) -> list[tuple[Loc, str]]:
-    """The same of MCP servers that a case names."""
-    if runner is None or runner.type != _OPENCLAW or not servers:
+def servers_problems(runner: RunnerSpec | None, servers: Collection[object], known: Known) -> list[tuple[Loc, str]]:
+    """Return the same of MCP servers that a case names."""
+    if not _has_own_tools(runner, known) or not servers:
         return []
-    return [((), f"{_OWN_TOOLS}; leave these out, or take the runner llm_probe or mcp_planner")]
+    others = sorted(name for name, each in load_extensions("runner").items() if not getattr(each, "own_tools", False))
+    take = " or ".join(["llm_probe", *others])
+    return [((), f"{_own_tools(runner)}; leave these out, or take the runner {take}")]
+
+
+def _has_own_tools(runner: RunnerSpec | None, known: Known) -> bool:
+    return runner is not None and bool(known.runner_says(runner.type, "own_tools"))
+
+
+def _own_tools(runner: RunnerSpec | None) -> str:
+    return f"the runner {runner.type if runner else ''} has tools of its own and is offered no others"
+
+
+def _no_turns(runner: str) -> str:
+    having = [repr(name) for name, each in load_extensions("runner").items() if getattr(each, "has_turns", False)]
+    only = f", only {' and '.join(having)} {'has' if len(having) == 1 else 'have'}" if having else ""
+    return f"the runner {runner!r} has no turns{only}; use messages"
 
 
 KnownRunner = Annotated[RunnerSpec, AfterValidator(_check_runner)]
@@ -301,11 +296,11 @@ class CaseInput(Record):
     messages: tuple[MessageSpec, ...] = ()
     """The messages sent to the model, in order; with turns, the context that comes with the first."""
     turns: tuple[Turn, ...] = ()
-    """User messages sent one after the other in one session; `openclaw` only."""
+    """User messages sent one after the other in one session, to runners that hold one."""
     attachments: tuple[LocalFile, ...] = ()
     """Files shown to the agent just before its first user message; relative to test.yaml."""
     context: CaseContext = Field(default_factory=dict)
-    """What a runner wants to know: `llm_probe: {tools: [...]}`, `openclaw: {expected_artifact: ...}`, your own."""
+    """What a runner wants to know: `llm_probe: {tools: [...]}`, or a section of another runner's."""
 
 
 def _check_list_problems(checks: tuple[Check, ...], info: ValidationInfo) -> list[tuple[Loc, str]]:
@@ -380,26 +375,22 @@ class TestCaseFile(ConfigFile):
     @classmethod
     def _fits_its_runner(cls, value: CaseInput, info: ValidationInfo) -> CaseInput:
         runner = info.data.get("runner")
-        if value.turns and runner is not None and runner.type != _OPENCLAW:
-            message = f"the runner {runner.type!r} has no turns, only 'openclaw' has; use messages"
-            raise Problems([(("turns",), message)])
-        complain((("context", *at), text) for at, text in tools_problems(runner, value.context))
+        known = known_of(info)
+        if value.turns and runner is not None and not known.runner_says(runner.type, "has_turns"):
+            raise Problems([(("turns",), _no_turns(runner.type))])
+        complain((("context", *at), text) for at, text in tools_problems(runner, value.context, known))
         return value
 
     @model_validator(mode="after")
-    def _sandbox_is_used(self) -> Self:
-        if self.runner.type == _OPENCLAW and self.sandbox is not None and self.verify is None:
-            message = (
-                "the runner openclaw has its container from the run profile's `openclaw` block, and no verifier needs "
-                "this one; remove it"
-            )
-            raise Problems([(("sandbox",), message)])
+    def _suits_its_runner(self, info: ValidationInfo) -> Self:
+        if (problems := known_of(info).runner_says(self.runner.type, "file_problems")) is not None:
+            complain(problems(self))
         return self
 
     @field_validator("mcp_servers")
     @classmethod
     def _servers_fit_its_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:
-        complain(servers_problems(info.data.get("runner"), value))
+        complain(servers_problems(info.data.get("runner"), value, known_of(info)))
         return value
 
 
@@ -419,8 +410,6 @@ def _check_problems(check: Check, scope: Scope) -> Iterator[tuple[Loc, str]]:
         yield from unregistered([(("declarative", "kind"), spec.kind)], known, "check kind")
     elif isinstance(spec, MetricAtLeast):
         yield from unregistered([(("declarative", "name"), spec.name)], scope.known.metrics, "metric")
-    elif isinstance(spec, OpenclawWorkspaceFilePresent) and not _is_inside(spec.relative_path):
-        yield ("declarative", "relative_path"), f"found {spec.relative_path!r}, expected a path inside the workspace"
     path_text = getattr(spec, "path", None)
     if path_text is not None and ".." in path_text:
         yield from _path_problem(("declarative", "path"), path_text, scope, resolve_path)

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_agentbench.config.base import ConfigFile, Scope, complain, resolve_path, scope_of
+from pytest_agentbench.config.base import ConfigFile, Scope, complain, known_of, resolve_path, scope_of
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, Metrics, servers_problems, tools_problems
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.shared_sections import CaseServers
@@ -285,13 +285,13 @@ class DatasetDescriptor(ConfigFile):
     @field_validator("context")
     @classmethod
     def _context_fits_the_runner(cls, value: CaseContext, info: ValidationInfo) -> CaseContext:
-        complain(tools_problems(info.data.get("runner"), value))
+        complain(tools_problems(info.data.get("runner"), value, known_of(info)))
         return value
 
     @field_validator("mcp_servers")
     @classmethod
     def _servers_fit_the_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:
-        complain(servers_problems(info.data.get("runner"), value))
+        complain(servers_problems(info.data.get("runner"), value, known_of(info)))
         return value
 
     @field_validator("files")

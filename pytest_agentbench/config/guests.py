@@ -13,6 +13,7 @@ from pytest_agentbench.config.base import ConfigFile, Guest, Origin
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.loader import located
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.sections import SectionedFile
 from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.config.suite import ModelEntry, ModelsFile, SuiteFile
 from pytest_agentbench.errors import ConfigError
@@ -69,20 +70,12 @@ RUN_LIMITS: Mapping[str, Loosens] = {
     "network.hosts": _further_hosts,
     "network.allow_private": _others,
     "mcp_servers": _others,
-    "openclaw": _another,
     "allow_outside_paths": _more,
     "allow_floating_image": _more,
     "reuse_unsuccessful": _more,
     "run_timeout_seconds": _more,
     "execution_policy.max_concurrency": _more,
     "execution_policy.run_repetitions": _more,
-    "planner.max_rounds": _more,
-    "planner.plan_tokens": _more,
-    "planner.answer_tokens": _more,
-    "planner.summary_tokens": _more,
-    "planner.parallel_calls_per_server": _more,
-    "planner.call_timeout_seconds": _more,
-    "planner.distraction_servers": _more,
 }
 """Fields of a run profile, and when one says more than another."""
 EVALUATION_LIMITS: Mapping[str, Loosens] = {
@@ -113,7 +106,9 @@ def _excess(found: ConfigFile, limit: ConfigFile, guest: Guest) -> Iterator[tupl
     elif isinstance(found, EvaluationProfile):
         yield from _beyond(found, limit, EVALUATION_LIMITS)
     elif isinstance(found, SuiteFile) and isinstance(limit, SuiteFile):
-        yield from _suite_excess(found, limit, guest)
+        yield from _suite_excess(found, limit)
+    if isinstance(found, SectionedFile) and isinstance(limit, SectionedFile):
+        yield from _sections_excess(found, limit, guest)
 
 
 def _beyond(found: ConfigFile, limit: ConfigFile, limits: Mapping[str, Loosens]) -> Iterator[tuple[Loc, Any, Any]]:
@@ -143,16 +138,20 @@ def _settings_excess(loc: Loc, found: Mapping[str, Any], limit: Mapping[str, Any
             yield (*loc, name), found[name], most
 
 
-def _suite_excess(found: SuiteFile, limit: SuiteFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
+def _suite_excess(found: SuiteFile, limit: SuiteFile) -> Iterator[tuple[Loc, Any, Any]]:
     known = {model.model_id: model for model in limit.models}
     for at, model in enumerate(found.models):
         same = known.get(model.model_id)
         if model != same and (more := sorted(model.model_fields_set - _SUITE_MODEL)):
             yield ("models", at, more[0]), more, "model_id" if same is None else same
-    for at, assigned in enumerate(found.agent_assignments):
-        agent = Path(assigned.agent_id)
-        if agent.is_absolute() and not agent.is_relative_to(guest.folder.resolve()):
-            yield ("openclaw", "agent_assignments", at, "agent_id"), assigned.agent_id, f"an agent below {guest.folder}"
+
+
+def _sections_excess(found: SectionedFile, limit: SectionedFile, guest: Guest) -> Iterator[tuple[Loc, Any, Any]]:
+    """Yield what sections say too much; one that the file leaves out means its default, which may be too much."""
+    named = {section.name: section for file in (limit, found) for section, _ in file.sections()}
+    for name, section in named.items():
+        for loc, value, most in section.excess(found.section(section), limit.section(section), guest):
+            yield (name, *loc), value, most
 
 
 def _shown(value: Any) -> str:

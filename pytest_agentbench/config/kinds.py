@@ -13,17 +13,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pytest_agentbench.config.base import ConfigFile
+from pytest_agentbench.config.base import YAML_SUFFIXES, ConfigFile
 from pytest_agentbench.config.case_file import TestCaseFile
 from pytest_agentbench.config.commands_file import COMMANDS_FILE
 from pytest_agentbench.config.dataset_file import DatasetDescriptor, is_descriptor_name
 from pytest_agentbench.config.documents import read
+from pytest_agentbench.config.file_kinds import added_folders, added_kind, added_kinds
 from pytest_agentbench.config.keys import KeysFile
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.sections import SectionedFile, whole_model
 from pytest_agentbench.config.shared_sections import RunnerSettings, ServersFile
 from pytest_agentbench.config.suite import ModelsFile, SuiteFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.openclaw.agents import AgentFile
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.packs.research.reports_file import ReportsFile, is_reports_name
 from pytest_agentbench.records.check_specs import BUILTIN_KINDS
 
@@ -34,12 +36,11 @@ KINDS: dict[str, type[ConfigFile]] = {
     "suite": SuiteFile,
     "run_profile": RunProfile,
     "evaluation_profile": EvaluationProfile,
-    "agent": AgentFile,
     "models": ModelsFile,
     "servers": ServersFile,
     "keys": KeysFile,
 }
-"""Every kind of configuration file, by its schema's name."""
+"""The kinds of configuration files that need no pack, by their schemas' names."""
 
 _BY_NAME: dict[str, type[ConfigFile]] = {
     "test": TestCaseFile,
@@ -57,21 +58,26 @@ _BY_ID: dict[str, type[ConfigFile]] = {
     "suite_id": SuiteFile,
     "run_profile_id": RunProfile,
     "evaluation_profile_id": EvaluationProfile,
-    "agent_id": AgentFile,
 }
-_SUFFIXES = (".yaml", ".yml")
 _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "build", "dist", "workspace"})
 
 
+def all_kinds() -> dict[str, type[ConfigFile]]:
+    """Return every kind of configuration file by its schema's name, those of packs too."""
+    return {**KINDS, **{kind.name: kind.model for kind in added_kinds()}}
+
+
 def kind_of(path: Path) -> type[ConfigFile] | None:
     """What a YAML file is; None where it is no configuration file."""
-    if path.suffix not in _SUFFIXES or ("cassettes" in path.parts[-3:-1] and _CASSETTE.search(path.name)):
+    if path.suffix not in YAML_SUFFIXES or ("cassettes" in path.parts[-3:-1] and _CASSETTE.search(path.name)):
         return None
     if path.parent.name in _BY_FOLDER:
         return _BY_FOLDER[path.parent.name]
-    if path.stem == "agent" and path.parent.parent.name == "agents":
-        return AgentFile
+    for folder in {path.parent.name, path.parent.parent.name} & added_folders():
+        kind = added_kind(folder)
+        if kind is not None and path.match(f"{folder}/{kind.pattern}"):
+            return kind.model
     if path.stem in _BY_NAME:
         return _BY_NAME[path.stem]
     named = _kind_of_name(path.name)
@@ -81,7 +87,10 @@ def kind_of(path: Path) -> type[ConfigFile] | None:
         return named
     if not isinstance(data, dict) or "schema_version" not in data:
         return None
-    return named or next((kind for key, kind in _BY_ID.items() if key in data), None)
+    if named is not None:
+        return named
+    by_id = _BY_ID if _BY_ID.keys() & data.keys() else {each.id_field: each.model for each in added_kinds()}
+    return next((kind for key, kind in by_id.items() if key in data), None)
 
 
 def _kind_of_name(name: str) -> type[ConfigFile] | None:
@@ -120,12 +129,15 @@ def _visited(folders: list[str]) -> list[str]:
 
 def json_schemas() -> dict[str, dict[str, Any]]:
     """Name to JSON Schema (draft 2020-12). Descriptions are the docstrings of the models and of their fields."""
-    return {name: _schema(name, kind) for name, kind in KINDS.items()}
+    return {name: _schema(name, kind) for name, kind in all_kinds().items()}
 
 
 def described_schema(kind: type[ConfigFile]) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a kind of file, with the docstrings of fields as their descriptions."""
+    kind = whole_model(kind)
     schema = kind.model_json_schema()
+    if issubclass(kind, SectionedFile):  # which lets sections pass, and nothing else
+        schema["additionalProperties"] = False
     models = {model.__name__: model for model in _models(BaseModel)}
     for title, definition in ((kind.__name__, schema), *schema.get("$defs", {}).items()):
         if title in models:
@@ -136,9 +148,10 @@ def described_schema(kind: type[ConfigFile]) -> dict[str, Any]:
 def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
     schema = described_schema(kind)
     definitions: dict[str, Any] = schema.get("$defs", {})
+    known = BUILTIN_KINDS | _describe_added_checks(definitions)
     if "CustomCheck" in definitions:
         # Else a built-in check would match this alternative too, and a misspelt one only this.
-        definitions["CustomCheck"]["properties"]["kind"]["not"] = {"enum": sorted(BUILTIN_KINDS)}
+        definitions["CustomCheck"]["properties"]["kind"]["not"] = {"enum": sorted(known)}
     if "RunnerSpec" in definitions:
         _complete(definitions["RunnerSpec"])
     if kind in (TestCaseFile, DatasetDescriptor, ReportsFile):  # which may not say where their servers run
@@ -146,6 +159,22 @@ def _schema(name: str, kind: type[ConfigFile]) -> dict[str, Any]:
     for layer in _layers(schema):
         _complete(layer)
     return {**schema, "title": f"pytest-agentbench {name.replace('_', ' ')}"}
+
+
+def _describe_added_checks(definitions: dict[str, Any]) -> frozenset[str]:
+    """Let an editor complete and check the fields of packs' typed checks; return their kinds."""
+    if "CustomCheck" not in definitions:
+        return frozenset()
+    typed = {name: each for name, each in load_extensions("check").items() if isinstance(each, type)}
+    alternatives = next(
+        each["oneOf"] for each in definitions["Check"]["properties"]["declarative"]["anyOf"] if "oneOf" in each
+    )
+    for check in typed.values():
+        schema = check.model_json_schema(ref_template="#/$defs/{model}")
+        _describe(schema, check)
+        definitions |= {**schema.pop("$defs", {}), check.__name__: schema}
+        alternatives.insert(-1, {"$ref": f"#/$defs/{check.__name__}"})
+    return frozenset(typed)
 
 
 def _layers(schema: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pytest_agentbench.config.base import UNVERIFIED, Known, Problems, Scope, resolve_file, suggest
 from pytest_agentbench.config.documents import Document, Loc, Problem, read, read_bytes
 from pytest_agentbench.config.profiles import EvaluationProfile
+from pytest_agentbench.config.sections import whole_model
 from pytest_agentbench.errors import ConfigError
 
 M = TypeVar("M", bound=BaseModel)
@@ -127,7 +128,7 @@ def _written(loc: Loc, data: Any, *, missing: bool) -> Loc:
 
 def _allowed(loc: Loc, kind: type[M] | TypeAdapter[M]) -> str:
     """What could have been meant by an unknown field, by the JSON Schema of what stands there."""
-    schema = kind.json_schema() if isinstance(kind, TypeAdapter) else kind.model_json_schema()
+    schema = kind.json_schema() if isinstance(kind, TypeAdapter) else whole_model(kind).model_json_schema()
     definitions = schema.get("$defs", {})
     nodes = [schema]
     for part in loc[:-1]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +18,6 @@ from pydantic import (
 )
 
 from pytest_agentbench.config.base import (
-    ConfigFile,
     LocalFile,
     Problems,
     complain,
@@ -30,9 +29,8 @@ from pytest_agentbench.config.base import (
 )
 from pytest_agentbench.config.case_file import Metrics
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.sections import SectionedFile
 from pytest_agentbench.config.shared_sections import PlacedServers, SettingsLayer
-from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
-from pytest_agentbench.packs.openclaw.agents import AgentName
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds, Slug
 from pytest_agentbench.records.case import McpServer, SandboxChoice, SandboxSettings
 from pytest_agentbench.records.check_specs import Fraction, Text
@@ -81,19 +79,6 @@ class NetworkSettings(Record):
     """Addresses and networks that may be reached though they are not public; metadata services never may."""
 
 
-class OpenClawRunProfile(Record):
-    """The OpenClaw runtime."""
-
-    agent_id: AgentName
-    """A folder of `agents/`, or its path."""
-    image: Text
-    """OCI image of the openclaw command, pinned by tag or digest."""
-    timeout_seconds: AtLeastOne
-    """Wall-clock limit of the container."""
-    docker_cli: Text = "docker"
-    """OCI runtime command, such as podman: a program on PATH, or the path of one below the session's root."""
-
-
 def is_floating(image: str) -> bool:
     """Whether the image's content may change under its name: no tag and no digest, the tag `latest`, or a variable."""
     if "$" in image:
@@ -114,14 +99,10 @@ def pinning_problem(image: str) -> str | None:
     )
 
 
-def _refuse_floating(image: str, info: ValidationInfo) -> None:
-    message = pinning_problem(image)
-    if message is not None and not info.data.get("allow_floating_image"):
-        raise Problems([(("image",), message)])
-
-
-class RunProfile(ConfigFile):
+class RunProfile(SectionedFile):
     """A run profile: settings of runners, limits, and what runs may do."""
+
+    seam: ClassVar[str] = "run_profile"
 
     run_profile_id: Slug
     """Unique under the config root."""
@@ -147,12 +128,6 @@ class RunProfile(ConfigFile):
     """Images may have the tag latest, or none."""
     reuse_unsuccessful: StrictBool = False
     """Runs that did not end in success are reused too."""
-    planner: PlannerSettings = Field(default_factory=PlannerSettings)
-    """How mcp_planner plans, and what MCP tasks are offered."""
-    task_text: Literal["fuzzy", "detailed"] = "fuzzy"
-    """Which text of an MCP task the agent sees."""
-    openclaw: OpenClawRunProfile | None = None
-    """The OpenClaw runtime."""
 
     @model_validator(mode="after")
     def _pinned_sandbox(self) -> Self:
@@ -160,13 +135,6 @@ class RunProfile(ConfigFile):
         if message is not None and not self.allow_floating_image:
             raise Problems([(("sandbox", "image"), message)])
         return self
-
-    @field_validator("openclaw")
-    @classmethod
-    def _pinned(cls, value: OpenClawRunProfile | None, info: ValidationInfo) -> OpenClawRunProfile | None:
-        if value is not None:
-            _refuse_floating(value.image, info)
-        return value
 
     @property
     def sandbox_settings(self) -> SandboxSettings:
@@ -304,8 +272,10 @@ def _judge_run_problems(runs: tuple[JudgeRunConfig, ...], info: ValidationInfo) 
     return found
 
 
-class EvaluationProfile(ConfigFile):
+class EvaluationProfile(SectionedFile):
     """An evaluation profile: judges, aggregation, and what evaluation may do."""
+
+    seam: ClassVar[str] = "evaluation_profile"
 
     evaluation_profile_id: Slug
     """Unique under the config root."""

@@ -9,23 +9,39 @@ from pathlib import Path
 from typing import TypeVar
 
 from pytest_agentbench.config import guests
-from pytest_agentbench.config.base import UNVERIFIED, ConfigFile, Guest, Known, Origin, Scope, is_inside, suggest
+from pytest_agentbench.config.base import (
+    UNVERIFIED,
+    YAML_SUFFIXES,
+    ConfigFile,
+    Guest,
+    Known,
+    Origin,
+    Scope,
+    is_inside,
+    is_path,
+    suggest,
+)
 from pytest_agentbench.config.commands_file import COMMANDS_FILE, read_commands
 from pytest_agentbench.config.documents import read
-from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile, program_problem
-from pytest_agentbench.config.loader import load_in, located
+from pytest_agentbench.config.file_kinds import added_folders, added_kind
+from pytest_agentbench.config.keys import KEYS_FILE, KeyGrants, KeysFile
+from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
+from pytest_agentbench.config.sections import SectionedFile
 from pytest_agentbench.config.shared_sections import ServersFile
 from pytest_agentbench.config.suite import ModelsFile, SuiteFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.openclaw.agents import SUFFIXES, AgentFile, is_path
 from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.user_folder import user_folder
 
 F = TypeVar("F", bound=ConfigFile)
+P = TypeVar("P", bound=SectionedFile)
 
-MARKERS = ("run_profiles", "evaluation_profiles", "suites", "agents", "models.yaml")
-"""A folder that holds one of these is a config root."""
+
+def root_markers() -> tuple[str, ...]:
+    """Return the names of which a folder that holds one is a config root."""
+    return ("run_profiles", "evaluation_profiles", "suites", *sorted(added_folders()), "models.yaml")
+
 
 _FOLDERS: Mapping[type[ConfigFile], tuple[str, str]] = {
     RunProfile: ("run_profiles", "run_profile_id"),
@@ -93,40 +109,31 @@ class ConfigRoot:
 
         :raises ConfigError: there is none, more than one, or it is wrong; or a guest's says more than it may.
         """
-        profile = self._held("run_profiles", name, RunProfile.default())
-        block, origin = profile.openclaw, profile.origin
-        if block is None or os.sep not in block.docker_cli or origin is None or origin.path is None:
-            return profile
-        program, path = os.path.expanduser(block.docker_cli), origin.path
-        within = (self.own or self).real if origin.is_users else None
-        if problem := program_problem(program, str(path.parent), within):
-            raise located(path, [(("openclaw", "docker_cli"), problem)])
-        placed = block.model_copy(update={"docker_cli": os.path.normpath(path.parent / program)})
-        return profile.model_copy(update={"openclaw": placed})
+        return self._placed(self._held("run_profiles", name, RunProfile.default()))
 
     def evaluation_profile(self, name: str, known: Known = UNVERIFIED) -> EvaluationProfile:
         """The evaluation profile of that id or path, its metrics verified against `known`; raises like run_profile."""
-        return self._held("evaluation_profiles", name, EvaluationProfile.default(), known)
+        return self._placed(self._held("evaluation_profiles", name, EvaluationProfile.default(), known))
 
     def suite(self, name: str) -> SuiteFile:
         """The suite of that id or path; raises like run_profile."""
-        return self._held("suites", name, SuiteFile.default())
+        return self._placed(self._held("suites", name, SuiteFile.default()))
 
-    def agent(self, name: str) -> AgentFile:
-        """The agent of that id or path; raises like run_profile."""
-        return self._load(self.agent_file(name), AgentFile)
-
-    def agent_file(self, name: str) -> Path:
-        """Where the agent of that id or path is declared: raises like run_profile."""
-        return self.find("agents", str(self.path / name) if is_path(name) else name)
+    def _placed(self, file: P) -> P:
+        """Return the file with sections that mean the same wherever it is read. Raises ConfigError."""
+        if file.origin is None or file.origin.path is None:
+            return file
+        programs = (self.own or self).real if file.origin.is_users else None
+        placed = {each.name: each.place(value, file.origin.path, programs) for each, value in file.sections()}
+        return file.model_copy(update=placed) if placed else file
 
     def _held(self, folder: str, name: str, default: F, known: Known = UNVERIFIED) -> F:
         """The file of the session's root, where it has one; a guest's of the same name is looked at all the same."""
         path = self.find(folder, name)
         own = path if is_path(name) else self._named(folder, name)
         if own is not None:
-            self.refuse_loosening(own, self._load(own, type(default), known), default)
-        return self._load(path, type(default), known)
+            self.refuse_loosening(own, self.load(own, type(default), known), default)
+        return self.load(path, type(default), known)
 
     def refuse_loosening(self, path: Path, file: F, default: F) -> None:
         """Raise ConfigError where a guest's file says more than that of the session's root with its name, else than the
@@ -139,7 +146,7 @@ class ConfigRoot:
             folder, key = _FOLDERS[type(default)]
             said = self.host._named(folder, path.stem) or self.host._named(folder, getattr(file, key))
             place = str(said or f"the default (for {self.host.path / folder} has none of this name)")
-            limit = default if said is None else self._load(said, type(default))
+            limit = default if said is None else self.load(said, type(default))
         guests.refuse_loosening(path, file, limit, place, self.guest)
 
     def _is_guests(self, path: Path) -> bool:
@@ -152,7 +159,7 @@ class ConfigRoot:
     def models(self) -> ModelsFile:
         """What models.yaml declares: nothing, where there is no such file. In a guest what the session's root says."""
         own = self._own_file("models")
-        declared = ModelsFile(schema_version=1) if own is None else self._load(own, ModelsFile)
+        declared = ModelsFile(schema_version=1) if own is None else self.load(own, ModelsFile)
         if self.guest is None:
             further = () if self.host is None else self.host.models().models
             known = {model.model_id for model in declared.models}
@@ -177,7 +184,7 @@ class ConfigRoot:
         users, own = user_folder() / KEYS_FILE, self.own
         paths = [users if users.is_file() else None, None if own is None else own._own_file("keys")]
         place = users if own is None else own.path / KEYS_FILE
-        return KeyGrants(tuple(self._load(path, KeysFile) for path in paths if path is not None), str(place))
+        return KeyGrants(tuple(self.load(path, KeysFile) for path in paths if path is not None), str(place))
 
     def mcp_servers(self, near: Path) -> Mapping[str, McpServer]:
         """The servers that the file of cases `near` can name, each with an absolute `cwd`.
@@ -216,7 +223,7 @@ class ConfigRoot:
         return found
 
     def _own_file(self, stem: str) -> Path | None:
-        return _only([path for suffix in SUFFIXES if (path := self.path / f"{stem}{suffix}").is_file()], stem)
+        return _only([path for suffix in YAML_SUFFIXES if (path := self.path / f"{stem}{suffix}").is_file()], stem)
 
     def own_servers(self) -> Mapping[str, McpServer]:
         """The servers that the session's root declares in its own folder: by them the user says what they get.
@@ -237,8 +244,8 @@ class ConfigRoot:
                 return
 
     def _declared_in(self, folder: Path) -> Mapping[str, McpServer]:
-        file = _only([path for suffix in SUFFIXES if (path := folder / f"servers{suffix}").is_file()], "servers")
-        declared = self._load(file, ServersFile).servers if file is not None else {}
+        file = _only([path for suffix in YAML_SUFFIXES if (path := folder / f"servers{suffix}").is_file()], "servers")
+        declared = self.load(file, ServersFile).servers if file is not None else {}
         return {**self._commands_in(folder), **declared}
 
     def _commands_in(self, folder: Path) -> Mapping[str, McpServer]:
@@ -280,22 +287,24 @@ class ConfigRoot:
         return _only(list(dict.fromkeys(by_stem + by_id)), name)
 
     def _explicit(self, folder: str, name: str) -> Path:
-        given = Path(name).expanduser()
+        given, kind = Path(name).expanduser(), added_kind(folder)
+        stem = "agent" if kind is None else kind.stem
         for path in (given, *(root.path / given for root in self._in_turn if root is not None)):
-            for file in [path / f"agent{suffix}" for suffix in SUFFIXES] if path.is_dir() else [path]:
+            for file in [path / f"{stem}{suffix}" for suffix in YAML_SUFFIXES] if path.is_dir() else [path]:
                 if file.is_file():
                     return file
         raise ConfigError(f"{given}: there is no such {_what(folder)} file, from here or from {self.path}")
 
     def _files(self, folder: str) -> Iterator[tuple[Path, tuple[str, str | None]]]:
-        """Each file of a folder with its stem (an agent's: its folder's name) and the id that it declares."""
-        key = f"{_what(folder).replace(' ', '_')}_id"
-        pattern = "*/agent.*" if folder == "agents" else "*.*"
-        for path in sorted((self.path / folder).glob(pattern)):
-            if path.suffix in SUFFIXES and path.is_file():
-                yield path, (path.parent.name if folder == "agents" else path.stem, _declared(path, key))
+        """Yield each file of a folder with the id that its place gives it, and the one that it declares."""
+        kind = added_kind(folder)
+        key = f"{_what(folder).replace(' ', '_')}_id" if kind is None else kind.id_field
+        for path in sorted((self.path / folder).glob("*.*" if kind is None else kind.pattern)):
+            if path.suffix in YAML_SUFFIXES and path.is_file():
+                yield path, (path.stem if kind is None else kind.id_of(path), _declared(path, key))
 
-    def _load(self, path: Path, kind: type[F], known: Known = UNVERIFIED) -> F:
+    def load(self, path: Path, kind: type[F], known: Known = UNVERIFIED) -> F:
+        """Return a file of this root, kept until it changes. Raises ConfigError."""
         try:
             status = path.stat()
         except OSError as error:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_agentbench.bounded.files import open_file
 from pytest_agentbench.config.base import Guest
-from pytest_agentbench.config.roots import MARKERS, ConfigRoot, has_file
+from pytest_agentbench.config.roots import ConfigRoot, has_file, root_markers
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.user_folder import TRUST_FILE, user_folder
 
@@ -209,8 +209,8 @@ class SessionRoots:
     def of(self, file: Path) -> ConfigRoot:
         """Return the root that a file belongs to; cheap to ask for every file.
 
-        That is the nearest folder above it, up to rootdir, that holds one of MARKERS, else rootdir; for a file outside
-        rootdir else its own folder. Where a root is configured it is that one, for whose guest it may be.
+        That is the nearest folder above it, up to rootdir, that holds one of `root_markers`, else rootdir; for a file
+        outside rootdir else its own folder. Where a root is configured it is that one, for whose guest it may be.
         """
         return _root_of(os.path.dirname(file), self)
 
@@ -356,7 +356,7 @@ def _above(folder: str, rootdir: str) -> str | None:
 
 @lru_cache(maxsize=100_000)
 def _is_marked(folder: str) -> bool:
-    return any(os.path.exists(f"{folder}/{marker}") for marker in MARKERS)
+    return any(os.path.exists(f"{folder}/{marker}") for marker in root_markers())
 
 
 @cache

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 from pytest_agentbench.config.base import ConfigFile, RequestParameters, Written, complain, temperature_problems, unique
-from pytest_agentbench.packs.openclaw.agents import AgentName
+from pytest_agentbench.config.sections import SectionedFile
 from pytest_agentbench.records.base import Record, Slug, Tags, VariableName
 from pytest_agentbench.records.case import CassetteMode, Limits, Prices
 from pytest_agentbench.records.check_specs import Text
@@ -107,30 +107,10 @@ class CaseSelection(Record):
     """No case with one of these tags."""
 
 
-def _selects_something(selection: CaseSelection) -> CaseSelection:
-    if not selection.include_case_ids and not selection.include_tags:
-        raise ValueError("an assignment needs include_case_ids or include_tags")
-    return selection
-
-
-class AgentAssignment(Record):
-    """Cases that an agent of its own runs."""
-
-    agent_id: AgentName
-    """A folder of `agents/`, or its path."""
-    case_selection: Annotated[CaseSelection, AfterValidator(_selects_something)]
-    """Its cases; here excludes beat includes."""
-
-
-class SuiteOpenClaw(Record):
-    """The suite's OpenClaw settings."""
-
-    agent_assignments: tuple[AgentAssignment, ...] = ()
-    """Which agent runs which cases; cases of none run with the run profile's agent."""
-
-
-class SuiteFile(ConfigFile):
+class SuiteFile(SectionedFile):
     """A suite: models and the cases that they run."""
+
+    seam: ClassVar[str] = "suite"
 
     suite_id: Slug
     """Unique under the config root."""
@@ -140,13 +120,6 @@ class SuiteFile(ConfigFile):
     """What runs without --model."""
     case_selection: CaseSelection = Field(default_factory=CaseSelection)
     """Which cases run; all, where nothing is said."""
-    openclaw: SuiteOpenClaw | None = None
-    """Agents for some cases."""
-
-    @property
-    def agent_assignments(self) -> tuple[AgentAssignment, ...]:
-        """Which agent of its own runs which cases; none where nothing is said of OpenClaw."""
-        return self.openclaw.agent_assignments if self.openclaw is not None else ()
 
     @classmethod
     def default(cls) -> SuiteFile:

@@ -19,6 +19,7 @@ from pytest_agentbench.store.fingerprints import fingerprint, judge_input
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
     from pytest_agentbench.config.roots import ConfigRoot
+    from pytest_agentbench.config.suite import SuiteFile
     from pytest_agentbench.models.tape import Tape
     from pytest_agentbench.packs.research.session import StoredReports
     from pytest_agentbench.runners.predictions import Predictions
@@ -43,7 +44,7 @@ class Plan:
 
     `own_agent` says that the user's agent runs, with or without a model's name. Where `predictions` are given, or
     stored reports of the model `author`, they are the subject, and neither model nor agent is. `judges` maps judge ids
-    to the models that answer for them. `agents` maps case ids to the OpenClaw agents that the suite assigns to them.
+    to the models that answer for them. `suite` is the suite that the session names, None where it names none.
     """
 
     root: ConfigRoot
@@ -57,7 +58,7 @@ class Plan:
     own_agent: bool = False
     predictions: Predictions | StoredReports | None = None
     author: Model | None = None
-    agents: Mapping[str, str] = field(default_factory=dict)
+    suite: SuiteFile | None = None
 
     @property
     def stored(self) -> Path | None:

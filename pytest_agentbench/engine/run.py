@@ -23,19 +23,17 @@ from pytest_agentbench.engine.subject import Subject, expected_sandbox, run_spec
 from pytest_agentbench.engine.workspaces import Left, keep_workspace
 from pytest_agentbench.errors import ProviderError, UnwritableError, as_alike
 from pytest_agentbench.models.failures import RUN_LIMIT
-from pytest_agentbench.packs.openclaw.runs import changed_meanwhile
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import WORKSPACE_NOTE, RunArtifact, RunError
 from pytest_agentbench.runners.base import RunContext, RunEnd, Runner, conclude
 from pytest_agentbench.runners.recorder import Recorder
-from pytest_agentbench.runners.registry import RUN_SECONDS
 from pytest_agentbench.store.remote_results import share_run
 from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.tools.base import Tool
 from pytest_agentbench.tools.toolbox import annotate_calls
 from pytest_agentbench.workspaces.changes import EMPTY, Snapshot, digest_snapshot
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
-from pytest_agentbench.workspaces.template import fill_workspace
+from pytest_agentbench.workspaces.template import changed_meanwhile, fill_workspace
 from pytest_agentbench.workspaces.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -103,13 +101,13 @@ async def _run(
     context = _context(services, job, case, subject, tape, expected)
     before = EMPTY
     try:
-        template = await _template(services, job, case, subject, context, lent)
+        template = await _template(job, case, subject, context, lent)
         if template is not None:
             before = await services.threads.run(partial(_fill, services, context.workspace, template))
         with run_kept(tape):
             context.servers = await start_servers(services, job, subject.servers, context, tape)
             started_at, context.trace = datetime.now(UTC), Recorder()
-            end = await _until_end(subject.runner, context, run_limit(plan.run_profile, subject.runner_type), tape)
+            end = await _until_end(subject.runner, context, run_limit(plan.run_profile, subject.runner), tape)
     finally:
         await context.stop_servers()
         await context.stop_sandbox()
@@ -157,20 +155,11 @@ def _request(services: Services, case: Case, trace: Recorder, offered: Sequence[
     return reduce(or_, notes, trace.request)
 
 
-async def _template(
-    services: Services, job: Job, case: Case, subject: Subject, context: RunContext, lent: AsyncExitStack
-) -> Path | None:
-    """The folder that the workspace is to start as a copy of. What an OpenClaw agent's needs, the image says first."""
-    if subject.openclaw is None:
-        return None if job.plan.predictions is not None else case.workspace
-    examined = await services.openclaw.examined(
-        context.needs_sandbox(), subject.openclaw, subject.model, subject.settings
-    )
-    context.examined = examined
-    folder = services.openclaw.folder(subject.openclaw, case.workspace, examined.prompt_file)
-    template = await services.threads.run(folder.__enter__)
-    lent.push_async_callback(services.threads.run, partial(folder.__exit__, None, None, None))
-    return template
+async def _template(job: Job, case: Case, subject: Subject, context: RunContext, lent: AsyncExitStack) -> Path | None:
+    """Return the folder that the workspace is to start as a copy of, None where it starts empty."""
+    if subject.prepared.template is not None:
+        return await lent.enter_async_context(subject.prepared.template(context))
+    return None if job.plan.predictions is not None else case.workspace
 
 
 def _fill(services: Services, workspace: Workspace, template: Path) -> Snapshot:
@@ -198,8 +187,7 @@ def _context(
         search=web_search(services, case, model, tape),
         fetch=web_fetch(services, case, model, plan.run_profile.network, tape),
         network=plan.run_profile.network,
-        planner=plan.run_profile.planner,
-        openclaw=subject.openclaw,
+        prepared=subject.prepared.data,
         over_budget=services.over_budget if not replays(tape) else (lambda usage: None),
         in_thread=services.threads.run,
     )
@@ -208,9 +196,9 @@ def _context(
     return context
 
 
-def run_limit(profile: RunProfile, runner_type: str) -> float | None:
+def run_limit(profile: RunProfile, runner: Runner) -> float | None:
     """How many seconds a whole run may take: the profile's limit, else the runner's own. None: as long as it takes."""
-    return profile.run_timeout_seconds or RUN_SECONDS.get(runner_type)
+    return profile.run_timeout_seconds or getattr(runner, "run_seconds", None)
 
 
 async def _until_end(runner: Runner, context: RunContext, limit: float | None, tape: Tape | None) -> RunEnd:

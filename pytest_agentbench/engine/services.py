@@ -17,11 +17,11 @@ from pytest_agentbench.engine.verdict import Rechecks
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError, as_alike
 from pytest_agentbench.models.cassettes import Cassettes, TapedClient
 from pytest_agentbench.models.failures import UNREACHABLE
-from pytest_agentbench.packs.openclaw.runs import OpenClawRuns
 from pytest_agentbench.packs.research.session import ResearchRuns
 from pytest_agentbench.records.case import McpServer, Model
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.runners.base import Runner, adapt
+from pytest_agentbench.runners.kinds import RunnerKind, RunnerSession, SessionParts
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.tools.mcp.catalogue import Catalogues, SessionServers
 from pytest_agentbench.tools.mcp.launching import ServerSandboxes, Turns
@@ -116,7 +116,7 @@ class Services:
     whole session from starting more runs, and `drained()` is the reason once that is so. With `dry_run` nothing is run,
     only booked there. `asked_anew` are the keys of kept votes that were asked for again. `coming()` is how many runs
     are about to begin. `catalogues` are the tools of MCP servers, `session_servers` those servers that runs share;
-    their programs start in `turns`. `openclaw` is what runs of OpenClaw share, `research` what research reports do,
+    their programs start in `turns`. `research` is what research reports share,
     which `research_subjects` hold or ask for. `redactor` hides secrets in what is stored, which is below `output`.
     `stops` are the models that get no more runs, `rechecks` what stored verdicts are compared with.
     """
@@ -147,7 +147,7 @@ class Services:
     _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
     _servers: dict[int, tuple[Any, Mapping[str, McpServer]]] = field(default_factory=dict)
     session_servers: SessionServers = field(init=False)
-    openclaw: OpenClawRuns = field(init=False)
+    _runner_sessions: dict[int, tuple[RunnerKind, RunnerSession]] = field(default_factory=dict)
     research: ResearchRuns = field(init=False)
     stops: ModelStops = field(init=False)
     rechecks: Rechecks = field(default_factory=Rechecks)
@@ -155,7 +155,7 @@ class Services:
     def __post_init__(self) -> None:
         workspace = cache(partial(self.sandboxes.workspace, None, "mcp-servers"))
         self.session_servers = SessionServers(ServerSandboxes(self.sandboxes, workspace))
-        self.openclaw = OpenClawRuns(self.sandboxes, self.identities)
+        self._runner_sessions = {}
         self.research = ResearchRuns(self.output, self.research_subjects)
         self.stops = ModelStops(self.redactor.text)
 
@@ -178,6 +178,13 @@ class Services:
             known = self._adapted[id(agent)] = (agent, adapt(agent))
         return known[1]
 
+    def runner_session(self, runner: RunnerKind) -> RunnerSession:
+        """Return what the session's runs on a runner share, made when first asked for."""
+        if id(runner) not in self._runner_sessions:
+            parts = SessionParts(self.sandboxes, self.identities.template, self.threads.run)
+            self._runner_sessions[id(runner)] = runner, runner.open(parts)
+        return self._runner_sessions[id(runner)][1]
+
     def fixture_servers(self, value: Any) -> Mapping[str, McpServer]:
         """The MCP servers that the fixture gives; its value is looked at once. Raises ConfigError."""
         known = self._servers.get(id(value))
@@ -189,7 +196,8 @@ class Services:
         """Ends servers that runs share, connections and idle threads. What is needed after that starts anew."""
         try:
             await self.session_servers.close()
-            await self.openclaw.close()
+            for _, session in self._runner_sessions.values():
+                await session.close()
             await self.research.close()
             if self._endpoints is not None:
                 await self._endpoints.close()

@@ -21,13 +21,12 @@ from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
 from pytest_agentbench.engine.verdict import metrics_of
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
-from pytest_agentbench.packs.openclaw.container import OpenClawAgent
-from pytest_agentbench.packs.openclaw.runs import OPENCLAW, openclaw_spec
 from pytest_agentbench.records.case import Case, McpServer, Model, SandboxNeeds
 from pytest_agentbench.records.check_specs import PythonHook
 from pytest_agentbench.records.evaluation import CheckResult
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.runners.base import Runner
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.store.fingerprints import canonical_json, fingerprint, run_fingerprint_input
 from pytest_agentbench.tools.base import Tool, needs_sandbox
 from pytest_agentbench.tools.fetching import WEB_FETCH
@@ -40,8 +39,8 @@ from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
 def run_spec(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec:
     """Where a run's commands are executed. Raises as `sandbox_spec` does."""
-    if subject.openclaw is not None:
-        return openclaw_spec(services.sandboxes, job.plan.run_profile)
+    if subject.prepared.sandbox is not None:
+        return subject.prepared.sandbox()
     return sandbox_spec(services, job, case)
 
 
@@ -77,12 +76,12 @@ def _refuse_floating(case: Case, needs: SandboxNeeds) -> None:
 async def expected_sandbox(services: Services, job: Job, case: Case, subject: Subject) -> SandboxSpec | None:
     """The sandbox that the run will start, as far as the case's tools say: its image is here, a container on its way.
 
-    None for OpenClaw's container, whose mounts are the run's own: only its image is here. Raises as `sandbox_spec`
+    None for the sandbox of a runner's own, whose mounts are the run's: only its image is here. Raises as `sandbox_spec`
     does, and for an image that cannot be had, before anything is paid. A user's own agent may do without the case's
     tools: it finds out by itself.
     """
-    if subject.openclaw is not None:
-        await services.sandboxes.prepare(run_spec(services, job, case, subject))
+    if subject.prepared.sandbox is not None:
+        await services.sandboxes.prepare(subject.prepared.sandbox())
     if job.plan.predictions is not None or not (case.verify or _runs_commands(services, case)):
         return None
     try:
@@ -189,8 +188,6 @@ def run_extra(services: Services, job: Job, case: Case, agent: Any, model: Model
         extra["script"] = services.scripts.answers_digest(case)
     elif found := _added(services, "model provider", [model.provider]):
         extra["provider"] = found
-    if isinstance(agent, CaseRunner) and case.runner.type == "mcp_planner":
-        extra["planner"] = job.plan.run_profile.planner.of_a_run
     if case.tools:
         extra["tools"] = {name: _tool(services, job, name, model) for name in case.tools}
     if sandbox := sandbox_identity(services, job, case):
@@ -250,14 +247,8 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
 
 def _added(services: Services, kind: str, names: Iterable[str | None]) -> dict[str, Any]:
     """The identities of those that are not ours."""
-    others = services.registry.added[kind]
-    if not others:
-        return {}
-    return {
-        name: services.identities.part(kind, name, others[name])
-        for name in names
-        if name is not None and name in others
-    }
+    others = services.registry.added(kind, names)
+    return {name: services.identities.part(kind, name, thing) for name, thing in others.items()}
 
 
 def _metrics_used(case: Case, profile: EvaluationProfile) -> Iterator[str]:
@@ -300,8 +291,8 @@ def _hook(services: Services, hook: PythonHook, case: Case) -> Any:
 class Subject:
     """A run to make or to find. `fingerprint_input` is the canonical JSON that `fingerprint` is the hash of.
 
-    `model` stands for the user's own agent where the plan has none. `servers` are the run's MCP servers by name.
-    `openclaw` is the agent of a run of OpenClaw, which has no such servers.
+    `model` stands for the user's own agent where the plan has none. `servers` are the run's MCP servers by name; a
+    runner with tools of its own has none. `prepared` is what the runner says of the run.
     """
 
     runner: Runner
@@ -311,30 +302,31 @@ class Subject:
     fingerprint_input: bytes
     fingerprint: str
     servers: Mapping[str, McpServer]
-    openclaw: OpenClawAgent | None = None
+    prepared: Prepared = Prepared()  # noqa: RUF009 - it is frozen
 
 
 def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subject:
     """The job's subject, made of these values of the fixtures.
 
     Raises UnavailableError where there is no such runner or no model, ConfigError for an MCP server that nobody
-    declares, and for an OpenClaw agent that is not there, or wrong.
+    declares, and both where the runner says so.
     """
     plan, agent = job.plan, given.agent
     runner, runner_type = _runner(services, case, plan, agent)
     model = plan.model or _own(agent_name(agent))
     settings = merge_runner_settings(plan.run_profile, plan.model_id, case.runner.overrides, model.parameters)
     extra = {**run_extra(services, job, case, agent, model), **run_cassette(services, job, case, model)}
-    servers, openclaw = {}, None
-    if runner_type == OPENCLAW:
-        openclaw = services.openclaw.agent(plan, case.case_id)
-        extra[OPENCLAW] = services.openclaw.identity(plan, case, openclaw)
-    else:
+    servers, prepared = {}, Prepared()
+    if isinstance(runner, RunnerKind):
+        request = RunRequest(case, model, settings, plan.root, plan.run_profile, plan.suite)
+        prepared = services.runner_session(runner).prepare(request)
+        extra |= prepared.identity
+    if not (isinstance(runner, RunnerKind) and runner.own_tools):
         from_fixture = services.fixture_servers(given.servers) if plan.predictions is None else {}
         if servers := servers_of(job, case, from_fixture):
             extra["mcp_servers"] = servers_identity(job, servers, from_fixture)
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))
-    return Subject(runner, runner_type, model, settings, covered, fingerprint(covered), servers, openclaw)
+    return Subject(runner, runner_type, model, settings, covered, fingerprint(covered), servers, prepared)
 
 
 @lru_cache(maxsize=256)

@@ -22,6 +22,7 @@ from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case, MetricSpec
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, Outcome
 from pytest_agentbench.records.run import RunArtifact, ToolCallEvent
+from pytest_agentbench.runners.kinds import answers_with_files
 from pytest_agentbench.store.fingerprints import fingerprint, metric_judge_input, rubric_input
 from pytest_agentbench.store.redaction import REDACTED
 
@@ -206,7 +207,7 @@ def _judge_failures(case: Case, judged: JudgeResult, final: Grade | None) -> lis
 
 _NAMED = 5
 """How many differing verdicts warnings name; that there are others is told once."""
-_LOOKS_AT_FILES = frozenset({"file_exists", "path_exists", "file_contains", "openclaw_workspace_file_present"})
+_LOOKS_AT_FILES = frozenset({"file_exists", "path_exists", "file_contains"})
 _NEAR = 1e-9
 
 
@@ -294,7 +295,7 @@ def _is_free(services: Services, case: Case, check: Check, artifact: RunArtifact
     spec = check.declarative
     if spec is None or check.kind in _LOOKS_AT_FILES or getattr(spec, "path", None) is not None:
         return False
-    if check.kind == "final_response_present" and artifact.runner_type == "openclaw":
+    if check.kind == "final_response_present" and answers_with_files(artifact.runner_type):
         return False  # files that the agent left may stand for its answer
     if check.kind == "metric":
         name = getattr(spec, "name", "")

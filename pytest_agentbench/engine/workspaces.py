@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pytest_agentbench.bounded.files import read_file
+from pytest_agentbench.checks.base import CheckSpec
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import SandboxError
 from pytest_agentbench.records.case import Case
-from pytest_agentbench.records.check_specs import CustomCheck, OpenclawWorkspaceFilePresent
+from pytest_agentbench.records.check_specs import CustomCheck
 from pytest_agentbench.records.run import WORKSPACE_NOTE, FileChange, OutputArtifact, RunArtifact
+from pytest_agentbench.runners.kinds import answers_with_files
 from pytest_agentbench.store.archives import OUTPUT_TYPE, whole_archive, whole_file
 from pytest_agentbench.store.redaction import Redactor
 from pytest_agentbench.workspaces.archive import ArchiveError, pack, unpack
@@ -166,9 +168,7 @@ def _expected(case: Case, changes: Sequence[FileChange]) -> list[str]:
 def _told_first(case: Case) -> set[str]:
     """The paths whose changes count: those of other files may be too many to be told."""
     checked = {
-        check.declarative.relative_path
-        for check in case.checks
-        if isinstance(check.declarative, OpenclawWorkspaceFilePresent)
+        path for check in case.checks if isinstance(check.declarative, CheckSpec) for path in check.declarative.looks_at
     }
     return checked if case.expected_artifact is None else {case.expected_artifact, *checked}
 
@@ -248,14 +248,16 @@ def _paths_looked_at(job: Job, case: Case) -> Sequence[str] | None:
     for check in case.checks:
         if isinstance(check.declarative, CustomCheck) or (check.python_hook is not None and hooks_run):
             return None
-        path = getattr(check.declarative, "path", None) or getattr(check.declarative, "relative_path", None)
-        paths += [path] if path is not None else []
+        if isinstance(check.declarative, CheckSpec):
+            paths += check.declarative.looks_at
+        elif (path := getattr(check.declarative, "path", None)) is not None:
+            paths.append(path)
     return paths
 
 
 def _is_answered_by_files(case: Case, artifact: RunArtifact) -> bool:
-    """Whether a check takes what an OpenClaw agent has left for its answer, for want of another."""
-    said = artifact.runner_type != "openclaw" or (artifact.final_output or "").strip()
+    """Return whether a check takes the files that an agent has left for its answer, for want of another."""
+    said = not answers_with_files(artifact.runner_type) or (artifact.final_output or "").strip()
     return not said and any(check.kind == "final_response_present" for check in case.checks)
 
 

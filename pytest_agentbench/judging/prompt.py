@@ -23,6 +23,7 @@ from pytest_agentbench.records.run import (
     ToolResultEvent,
     TraceEvent,
 )
+from pytest_agentbench.runners.kinds import answers_with_files
 from pytest_agentbench.store.archives import OUTPUT_TYPE
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ NO_TEXTS: Texts = MappingProxyType({})
 
 
 def key_outputs(case: Case, artifact: RunArtifact) -> list[OutputArtifact]:
-    """The kept files whose text a judge is to see: the one that the case expects, and all that an OpenClaw agent made
-    or changed, as files are what such an agent answers with.
+    """The kept files whose text a judge is to see: the one that the case expects, and all that an agent made
+    or changed whose runner answers with files.
     """
-    wanted = artifact.changed_files if artifact.runner_type == "openclaw" else (case.expected_artifact,)
+    wanted = artifact.changed_files if answers_with_files(artifact.runner_type) else (case.expected_artifact,)
     kept = (each for each in artifact.output_artifacts if each.artifact_type == OUTPUT_TYPE)
     return [each for each in kept if each.artifact_id in wanted]
 

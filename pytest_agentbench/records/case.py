@@ -257,7 +257,7 @@ class RunnerSpec(Record):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     type: Text
-    """The runner: `llm_probe`, `openclaw`, or one that a plugin registers."""
+    """The runner: `llm_probe`, or one that a pack or a plugin adds."""
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -398,10 +398,13 @@ class Case(RecordWithParts):
 
     @property
     def expected_artifact(self) -> str | None:
-        """The file that an OpenClaw agent is to leave in its workspace, by its path there; None: it is left open."""
-        hints = self.context.get("openclaw")
-        found = hints.get("expected_artifact") if isinstance(hints, dict) else None
-        return str(PurePosixPath(found)) if isinstance(found, str) else None
+        """The file that the agent is to leave in its workspace, by its path there; None: it is left open.
+
+        The `expected_artifact` that a runner's section of the context names.
+        """
+        hints = (each.get("expected_artifact") for each in self.context.values() if isinstance(each, dict))
+        found = next((each for each in hints if isinstance(each, str)), None)
+        return None if found is None else str(PurePosixPath(found))
 
     @property
     def expects_status(self) -> frozenset[str]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    SerializeAsAny,
     StrictBool,
     StrictInt,
     StringConstraints,
     Tag,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
 
 from pytest_agentbench.bounded.patterns import compile_pattern
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import Dimension, Record, RunStatus, Slug
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -89,26 +95,6 @@ class OutputArtifactPresent(Record):
             raise ValueError(
                 "output_artifact_present requires at least one matcher field: artifact_id, artifact_type, uri"
             )
-        return self
-
-
-class OpenclawWorkspaceFilePresent(Record):
-    """The agent created or changed the file at exactly `relative_path`, with what `contains*` ask of its text."""
-
-    kind: Literal["openclaw_workspace_file_present"]
-    relative_path: Text
-    """Its place in the workspace."""
-    contains: Text | None = None
-    """What its text has to hold."""
-    contains_all: tuple[Text, ...] = ()
-    """Texts that it has to hold, each of them."""
-    contains_any: tuple[Text, ...] = ()
-    """Texts of which it has to hold one."""
-
-    @model_validator(mode="after")
-    def _one_style(self) -> Self:
-        if self.contains is not None and (self.contains_all or self.contains_any):
-            raise ValueError("Use either legacy 'contains' or the normalized 'contains_all' / 'contains_any', not both")
         return self
 
 
@@ -238,7 +224,6 @@ BUILTIN_CHECKS: tuple[type[Record], ...] = (
     FileContains,
     StatusIs,
     OutputArtifactPresent,
-    OpenclawWorkspaceFilePresent,
     RegexMatch,
     JsonSchema,
     JsonPathEquals,
@@ -257,6 +242,19 @@ def _kind(value: Any) -> str:
     return kind if kind in BUILTIN_KINDS else "custom"
 
 
+def _added(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """Read a check that is not ours by its class where its kind has one, else as a CustomCheck."""
+    if isinstance(value, Record):
+        return value
+    name = value.get("kind") if isinstance(value, dict) else None
+    # A scope's names (config/base.py); a model that is made in Python has none, and packs are found all the same.
+    known = getattr(info.context, "known", None)
+    kind = (known.find_check if known is not None else partial(find_extension, "check"))(name)
+    if isinstance(kind, type) and issubclass(kind, Record):
+        return kind.model_validate(value, context=info.context)
+    return handler(value)
+
+
 Declarative = Annotated[
     Annotated[FinalResponsePresent, Tag("final_response_present")]
     | Annotated[ToolCallCount, Tag("tool_call_count")]
@@ -265,7 +263,6 @@ Declarative = Annotated[
     | Annotated[FileContains, Tag("file_contains")]
     | Annotated[StatusIs, Tag("status_is")]
     | Annotated[OutputArtifactPresent, Tag("output_artifact_present")]
-    | Annotated[OpenclawWorkspaceFilePresent, Tag("openclaw_workspace_file_present")]
     | Annotated[RegexMatch, Tag("regex_match")]
     | Annotated[JsonSchema, Tag("json_schema")]
     | Annotated[JsonPathEquals, Tag("json_path_equals")]
@@ -275,7 +272,7 @@ Declarative = Annotated[
     | Annotated[MaxCostUsd, Tag("max_cost_usd")]
     | Annotated[MaxSeconds, Tag("max_seconds")]
     | Annotated[MetricAtLeast, Tag("metric")]
-    | Annotated[CustomCheck, Tag("custom")],
+    | Annotated[SerializeAsAny[CustomCheck], WrapValidator(_added), Tag("custom")],
     Discriminator(_kind),
 ]
 

@@ -14,9 +14,6 @@ from pydantic import Field
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.errors import AgentbenchError, ConfigError, UnavailableError
-from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
-from pytest_agentbench.packs.openclaw.container import OpenClawAgent
-from pytest_agentbench.packs.openclaw.program import Examined
 from pytest_agentbench.records.base import Record, RunStatus
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.run import RunError, SandboxUsed, Usage
@@ -65,9 +62,8 @@ class RunContext:
     `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
     event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
     a container. `sandbox_used` is what was started. `servers` are the MCP servers whose tools are offered, None where
-    there are none. `openclaw` is the agent of a run of the runner `openclaw`, `examined` what its image was found to
-    be. `over_budget(usage)` is why a run that has used so much may ask its model for nothing more. `trace` may be
-    written by the runner at any time.
+    there are none. `prepared` is what the runner itself prepared: `Prepared.data`. `over_budget(usage)` is why a run
+    that has used so much may ask its model for nothing more. `trace` may be written by the runner at any time.
     """
 
     case: Case
@@ -81,9 +77,7 @@ class RunContext:
     search: Search | None = None
     fetch: Fetch | None = None
     network: NetworkSettings = field(default_factory=NetworkSettings)
-    planner: PlannerSettings = field(default_factory=PlannerSettings)
-    openclaw: OpenClawAgent | None = None
-    examined: Examined | None = None
+    prepared: Any = None
     over_budget: Callable[[Usage], str | None] = lambda usage: None
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]] = asyncio.to_thread
     trace: Recorder = field(default_factory=Recorder)

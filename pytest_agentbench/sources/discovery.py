@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from pytest_agentbench.config.dataset_file import DATA_SUFFIXES, is_descriptor_n
 from pytest_agentbench.config.documents import Loc, read
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import SessionRoots
-from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile
+from pytest_agentbench.config.suite import CaseSelection, SuiteFile
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.cases import ReportItem, is_reports, open_reports, read_all_reports
 from pytest_agentbench.packs.research.reports_file import is_reports_name
@@ -128,72 +128,22 @@ def select(selection: CaseSelection, cases: Cases) -> frozenset[str]:
     return explicit | (entered - set(selection.exclude_case_ids))
 
 
-def assign_agents(assignments: Sequence[AgentAssignment], cases: Cases) -> dict[str, str]:
-    """Case id to agent, for the cases that an assignment matches. Here excludes beat includes."""
-    known = dict(cases)
-    return {
-        case_id: assignment.agent_id
-        for assignment in assignments
-        for case_id in _assigned(assignment.case_selection, known)
-    }
-
-
-def suite_problems(suite: SuiteFile, cases: Cases) -> list[tuple[Loc, str]]:
-    """Ids that no case has, and cases of more than one assignment, each at its place in the suite's file."""
+def suite_problems(suite: SuiteFile, cases: Cases, root: ConfigRoot) -> list[tuple[Loc, str]]:
+    """Return ids that no case has, and what sections of packs have wrong, each at its place in the suite's file."""
     known = dict(cases)
     found: list[tuple[Loc, str]] = [
-        (("case_selection", *at), text) for at, text in _unknown(suite.case_selection, known)
+        (("case_selection", *at), text) for at, text in unknown_ids(suite.case_selection, known)
     ]
-    assigned = _assignment_problems(suite.agent_assignments, known)
-    return found + [(("openclaw", "agent_assignments", *at), text) for at, text in assigned]
-
-
-def agent_problems(suite: SuiteFile, root: ConfigRoot) -> list[tuple[Loc, str]]:
-    """Agents that it assigns to cases, and that are not there."""
-    found: list[tuple[Loc, str]] = []
-    for index, assignment in enumerate(suite.agent_assignments):
-        try:
-            root.agent_file(assignment.agent_id)
-        except ConfigError as error:
-            found.append((("openclaw", "agent_assignments", index, "agent_id"), str(error)))
+    for section, value in suite.sections():
+        found += [((section.name, *at), text) for at, text in section.references(value, root, known)]
     return found
 
 
-def _unknown(selection: CaseSelection, known: Collection[str]) -> list[tuple[Loc, str]]:
+def unknown_ids(selection: CaseSelection, known: Collection[str]) -> list[tuple[Loc, str]]:
     """A problem for each id that no case has, at its place in the selection."""
     return [
         ((field, index), f"references unknown case_id values: {case_id!r}{suggest(case_id, known)}")
         for field in ("include_case_ids", "exclude_case_ids")
         for index, case_id in enumerate(getattr(selection, field))
         if case_id not in known
-    ]
-
-
-def _assignment_problems(
-    assignments: Sequence[AgentAssignment], cases: Mapping[str, Collection[str]]
-) -> list[tuple[Loc, str]]:
-    found: list[tuple[Loc, str]] = []
-    taken: dict[str, str] = {}
-    for index, assignment in enumerate(assignments):
-        problems = _unknown(assignment.case_selection, cases)
-        found += [((index, "case_selection", *loc), message) for loc, message in problems]
-        for case_id in _assigned(assignment.case_selection, cases):
-            if case_id in taken:
-                message = (
-                    f"case {case_id!r} is assigned to {taken[case_id]!r} already; a case has at most one assignment"
-                )
-                found.append(((index, "case_selection"), message))
-            taken[case_id] = assignment.agent_id
-    return found
-
-
-def _assigned(selection: CaseSelection, cases: Mapping[str, Collection[str]]) -> list[str]:
-    explicit, wanted = set(selection.include_case_ids), set(selection.include_tags)
-    excluded, unwanted = set(selection.exclude_case_ids), set(selection.exclude_tags)
-    return [
-        case_id
-        for case_id, tags in cases.items()
-        if (case_id in explicit or not wanted.isdisjoint(tags))
-        and case_id not in excluded
-        and unwanted.isdisjoint(tags)
     ]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from os.path import basename
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -143,12 +142,9 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
     """The effective settings of a run profile: not its names, and not how many runs go at once or how often."""
     names = {"run_profile_id", "title", "metadata", "execution_policy", "reuse_unsuccessful"}
     if not profile.network.model_dump(exclude_defaults=True):
-        names.add("network")  # so that what ran before there was such a setting keeps its place, as with the planner
-    settings: dict[str, Any] = profile.model_dump(exclude=names)
-    if not profile.planner.model_dump(exclude_defaults=True):
-        settings["planner"] = None
-    if profile.openclaw is not None:  # of the rest, each run's own fingerprint covers what can change it
-        settings["openclaw"] = {"agent": basename(profile.openclaw.agent_id), "image": profile.openclaw.image}
+        names.add("network")  # so that what ran before there was such a setting keeps its place
+    settings: dict[str, Any] = {**_defaults()["run_profile"], **profile.model_dump(exclude=names)}
+    settings |= {section.name: section.fingerprint(value) for section, value in profile.sections()}
     # each run's own fingerprint covers what a server gets, by hash, and its folder as all machines have it
     servers = profile.mcp_servers.items()
     settings["mcp_servers"] = {name: server.model_dump(exclude={"env", "headers", "cwd"}) for name, server in servers}

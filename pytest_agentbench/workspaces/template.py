@@ -148,3 +148,8 @@ def _not_copied(template: Path, path: str) -> ConfigError:
         f"{template / path}: found what is no file, folder or link that can be read, in the workspace template "
         f"{template}; remove it from there"
     )
+
+
+def changed_meanwhile(template: Path) -> ConfigError:
+    """Return what to say of a workspace template that is not what the fingerprints of the session's runs cover."""
+    return ConfigError(f"{template}: this workspace template was changed while the session ran; start it again")

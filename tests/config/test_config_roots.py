@@ -9,6 +9,7 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.openclaw.agents import AgentFile, agent_file
 
 
 @pytest.fixture
@@ -81,7 +82,9 @@ def test_an_agent_is_a_folder(root, tmp_path):
     folder = tmp_path / "agents" / "helper"
     (folder / "workspace").mkdir(parents=True)
     (folder / "agent.yaml").write_text("schema_version: 1\nagent_id: helper\ntitle: H\n")
-    assert root.agent("helper") == root.agent(str(folder)) == root.agent("agents/helper/agent.yaml")
+    names = ("helper", str(folder), "agents/helper/agent.yaml")
+    first, *others = [root.load(agent_file(root, name), AgentFile) for name in names]
+    assert others == [first, first]
 
 
 def test_models_are_none_without_the_file(root, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from pytest_agentbench.config.kinds import KINDS, find_config_files, json_schemas
+from pytest_agentbench.config.kinds import all_kinds, find_config_files, json_schemas
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "config"
 
@@ -30,7 +30,7 @@ def check(**fields: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_there_is_a_valid_schema_for_every_kind(schemas):
-    assert schemas.keys() == KINDS.keys()
+    assert schemas.keys() == all_kinds().keys()
     for schema in schemas.values():
         Draft202012Validator.check_schema(schema)
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -47,7 +47,7 @@ def test_every_field_of_the_configuration_files_is_described(schemas):
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the conformance data are not here")
 def test_the_conformance_data_satisfy_the_schemas(schemas):
-    names = {kind: name for name, kind in KINDS.items()}
+    names = {kind: name for name, kind in all_kinds().items()}
     files = list(find_config_files(SHARED))
     assert files
     for path, kind in files:

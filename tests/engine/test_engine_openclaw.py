@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import signal
 import time
@@ -14,18 +15,22 @@ import yaml
 
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.suite import SuiteFile
 from pytest_agentbench.engine.agent_code import CodeReader
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.job import Plan
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.packs.openclaw.container import OpenClawAgent
 from pytest_agentbench.packs.openclaw.runs import OpenClawRuns, openclaw_spec
-from pytest_agentbench.records.case import Case, RunnerSpec
+from pytest_agentbench.records.case import Case, Model, RunnerSpec
 from pytest_agentbench.records.check_specs import Check
+from pytest_agentbench.runners.kinds import RunRequest, SessionParts
 from pytest_agentbench.store.artifacts import Store
 from pytest_agentbench.workspaces.docker.daemon import docker_problem
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 from pytest_agentbench.workspaces.sessions import Workspaces
 
+MODEL = Model(model_id="m", requested_model="m", api_key_env=None)
 AGENT = {
     "schema_version": 1,
     "agent_id": "writer",
@@ -61,7 +66,14 @@ class Project:
         run_profile, evaluation = RunProfile.model_validate(fields), EvaluationProfile.default()
         lane = Store(self.root / "outputs").lane(None, run_profile, evaluation, "m", ())
         root = ConfigRoot(self.root)
-        return Plan(root, None, "m", run_profile, evaluation, judges={}, lane=lane, agents=agents or {})
+        assigned = [
+            {"agent_id": agent, "case_selection": {"include_case_ids": [case]}}
+            for case, agent in (agents or {}).items()
+        ]
+        suite = SuiteFile.model_validate(
+            {"schema_version": 1, "suite_id": "s", "title": "S", "openclaw": {"agent_assignments": assigned}}
+        )
+        return Plan(root, None, "m", run_profile, evaluation, judges={}, lane=lane, suite=suite)
 
     def case(self, **fields: Any) -> Case:
         path = self.root / "c/test.yaml"
@@ -80,7 +92,8 @@ def session(tmp_path: Path) -> Iterator[Callable[[], OpenClawRuns]]:
 
     def begin() -> OpenClawRuns:
         opened.append(Workspaces())
-        return OpenClawRuns(Sandboxes(opened[-1]), Identities(CodeReader(tmp_path, time.time_ns()), warn=pytest.fail))
+        identities = Identities(CodeReader(tmp_path, time.time_ns()), warn=pytest.fail)
+        return OpenClawRuns(SessionParts(Sandboxes(opened[-1]), identities.template, asyncio.to_thread))
 
     yield begin
     for workspaces in opened:
@@ -88,7 +101,16 @@ def session(tmp_path: Path) -> Iterator[Callable[[], OpenClawRuns]]:
 
 
 def identity(runs: OpenClawRuns, plan: Plan, case: Case) -> dict[str, Any]:
-    return runs.identity(plan, case, runs.agent(plan, case.case_id))
+    return dict(runs.prepare(request_of(plan, case)).identity["openclaw"])
+
+
+def request_of(plan: Plan, case: Case) -> RunRequest:
+    return RunRequest(case, MODEL, {}, plan.root, plan.run_profile, plan.suite)
+
+
+def agent_of(runs: OpenClawRuns, plan: Plan, case_id: str) -> OpenClawAgent:
+    case = Case(case_id=case_id, title="C", path=Path("test.yaml"), runner=RunnerSpec(type="openclaw"))
+    return runs.agent(request_of(plan, case))
 
 
 def fragments(**fields: Any) -> dict[str, Any]:
@@ -147,25 +169,25 @@ def test_the_time_limit_counts_where_the_case_expects_to_reach_it(project, sessi
 def test_a_case_gets_the_agent_that_the_suite_assigns_to_it_else_the_profiles(project, session) -> None:
     project.agent("other", openclaw={})
     runs, plan = session(), project.plan({"c": "other"})
-    assert (runs.agent(plan, "c").openclaw_id, runs.agent(plan, "d").openclaw_id) == ("other", "the-writer")
-    assert runs.agent(plan, "c").workspace == project.root / "agents/other/workspace"
+    assert (agent_of(runs, plan, "c").openclaw_id, agent_of(runs, plan, "d").openclaw_id) == ("other", "the-writer")
+    assert agent_of(runs, plan, "c").workspace == project.root / "agents/other/workspace"
 
 
 @pytest.mark.parametrize("name", ["agents/writer", "./agents/writer/agent.yaml"])
 def test_an_agent_may_be_named_by_its_path(project, session, name) -> None:
     plan = project.plan(openclaw={**BLOCK, "agent_id": name})
-    assert session().agent(plan, "c").openclaw_id == "the-writer"
+    assert agent_of(session(), plan, "c").openclaw_id == "the-writer"
 
 
 def test_an_agent_that_is_not_there_is_named(project, session) -> None:
     with pytest.raises(ConfigError, match="there is no agent 'writter'; did you mean 'writer'"):
-        session().agent(project.plan({"c": "writter"}), "c")
+        agent_of(session(), project.plan({"c": "writter"}), "c")
 
 
 def test_a_profile_without_openclaw_says_what_to_add(project, session) -> None:
     plan = project.plan(openclaw=None)
     with pytest.raises(UnavailableError, match=r"run profile 'p' names none; add `openclaw: \{agent_id: ..., image"):
-        session().agent(plan, "c")
+        agent_of(session(), plan, "c")
     with pytest.raises(UnavailableError, match="--agentbench-run-profile"):
         openclaw_spec(Sandboxes(Workspaces()), plan.run_profile)
 
@@ -190,7 +212,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 def begun(runs: OpenClawRuns, plan: Plan, over: Path | None = None, *, prompt_file: bool = False) -> dict[str, str]:
     """What a run's workspace begins with."""
-    with runs.folder(runs.agent(plan, "c"), over, prompt_file) as folder:
+    with runs.folder(agent_of(runs, plan, "c"), over, prompt_file) as folder:
         return contents(folder)
 
 
@@ -207,12 +229,12 @@ def test_a_workspace_begins_with_the_agents_files_the_cases_and_what_is_missing(
     assert (made["SOUL.md"], made["data.csv"]) == ("Eager.\n", "1,2\n")
     assert "has no TOOLS.md" in made["TOOLS.md"]
     assert begun(runs, plan)["AGENTS.md"] == "# Mine\n"
-    assert contents(runs.agent(plan, "c").workspace).keys() == {"AGENTS.md", "SOUL.md", "bin/tool"}
+    assert contents(agent_of(runs, plan, "c").workspace).keys() == {"AGENTS.md", "SOUL.md", "bin/tool"}
 
 
 def test_the_same_files_begin_every_run(project, session) -> None:
     runs, plan = session(), project.plan()
-    agent = runs.agent(plan, "c")
+    agent = agent_of(runs, plan, "c")
     with runs.folder(agent, None, prompt_file=True) as folder, runs.folder(agent, None, prompt_file=True) as again:
         assert folder == again
         assert begun(session(), plan, prompt_file=True) == contents(folder)
@@ -223,7 +245,7 @@ def test_the_folder_of_a_case_is_gone_once_no_run_has_it(project, session) -> No
     over = project.root / "c/files"
     over.mkdir(parents=True)
     runs, plan = session(), project.plan()
-    agent = runs.agent(plan, "c")
+    agent = agent_of(runs, plan, "c")
     with runs.folder(agent, over, prompt_file=False) as folder:
         with runs.folder(agent, over, prompt_file=False) as again:
             assert again == folder
@@ -241,7 +263,7 @@ def test_an_agent_that_changes_while_the_session_runs_is_refused(project, sessio
     project.put("writer", "AGENTS.md", "# Changed\n")
     with pytest.raises(ConfigError, match="was changed while the session ran"):
         begun(runs, plan)
-    assert [each for each in Path(runs.sandboxes.workspaces.session_folder()).iterdir() if each.is_dir()] == []
+    assert [each for each in Path(runs.parts.sandboxes.workspaces.session_folder()).iterdir() if each.is_dir()] == []
 
 
 def test_a_prompt_that_cannot_be_put_into_a_file_is_told(project, session) -> None:
@@ -251,14 +273,14 @@ def test_a_prompt_that_cannot_be_put_into_a_file_is_told(project, session) -> No
     runs, plan = session(), project.plan()
     with pytest.raises(ConfigError, match=r"workspace/AGENTS.md: the agent's prompt .* links are not followed"):
         begun(runs, plan, prompt_file=True)
-    with runs.folder(runs.agent(plan, "c"), None, prompt_file=False) as folder:
+    with runs.folder(agent_of(runs, plan, "c"), None, prompt_file=False) as folder:
         assert folder.joinpath("AGENTS.md").is_symlink()
 
 
 def test_a_full_disk_is_no_fault_of_the_agent(project, session) -> None:
     """Found at the last file: the prompt's."""
     runs, plan = session(), project.plan()
-    runs.sandboxes.workspaces.session_folder()
+    runs.parts.sandboxes.workspaces.session_folder()
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     project.put("writer", "AGENTS.md", "x" * 4000)
     project.agent(openclaw={"agent": {"prompt": "y" * 4000}})

@@ -13,6 +13,8 @@ from support.fault_endpoint import FaultEndpoint
 
 from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.engine.run import run_limit
+from pytest_agentbench.packs.mcp_bench.planner import RUNNER
+from pytest_agentbench.runners.chat import llm_probe
 
 
 def planned(*tools: tuple[str, dict[str, Any]]) -> str:
@@ -81,10 +83,10 @@ def test_a_wrong_setting_is_an_error_of_its_file(project: Bench) -> None:
 
 def test_runs_of_the_planner_have_a_limit_of_their_own_where_the_profile_has_none() -> None:
     profile = RunProfile.default()
-    assert run_limit(profile, "mcp_planner") == 3000
-    assert run_limit(profile, "llm_probe") is None
+    assert run_limit(profile, RUNNER) == 3000
+    assert run_limit(profile, llm_probe) is None
     shorter = profile.model_copy(update={"run_timeout_seconds": 5.0})
-    assert (run_limit(shorter, "mcp_planner"), run_limit(shorter, "llm_probe")) == (5, 5)
+    assert (run_limit(shorter, RUNNER), run_limit(shorter, llm_probe)) == (5, 5)
 
 
 @pytest.mark.slow

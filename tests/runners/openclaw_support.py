@@ -18,14 +18,15 @@ from support.openclaw_here import OPENCLAW_IMAGE, needs_openclaw
 from support.stub_engine import installed
 from support.stub_openclaw import install
 
-from pytest_agentbench.config.profiles import OpenClawRunProfile
 from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.client import Endpoints
 from pytest_agentbench.packs.openclaw.agents import AgentFile
 from pytest_agentbench.packs.openclaw.container import OpenClawAgent, model_parameters, openclaw_config
+from pytest_agentbench.packs.openclaw.profile import OpenClawRunProfile
 from pytest_agentbench.packs.openclaw.program import Examined
-from pytest_agentbench.packs.openclaw.runner import openclaw
+from pytest_agentbench.packs.openclaw.runner import run_turns
+from pytest_agentbench.packs.openclaw.runs import OpenClawRun
 from pytest_agentbench.records.case import Case, Message, Model
 from pytest_agentbench.records.run import RunnerEvent
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput, conclude
@@ -127,12 +128,11 @@ def run_openclaw(
             client=endpoints.client(model),
             settings=settings or {},
             sandbox_spec=lambda: spec,
-            openclaw=agent,
-            examined=_taken(agent, model, settings or {}),
+            prepared=OpenClawRun(agent, _taken(agent, model, settings or {})),
         )
         begun, end, error = time.monotonic(), None, None
         try:
-            end = conclude(await _or_cut_off(openclaw(case, context), cut_off), context.trace)
+            end = conclude(await _or_cut_off(run_turns(case, context), cut_off), context.trace)
         except ProviderError as failure:
             error = failure
         except asyncio.CancelledError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from runners_support import assistant, make_case, probe
 
-from pytest_agentbench.packs.mcp_bench.planner import mcp_planner
+from pytest_agentbench.packs.mcp_bench.planner import run_planner
 from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import RunnerEvent, ToolCallEvent, ToolResultEvent
@@ -50,8 +50,8 @@ def run(model: Model, *tools: Tool, text: str = "Go.", **fields: Any) -> tuple[R
     context, end = probe(
         case,
         model,
-        runner=mcp_planner,
-        planner=PlannerSettings.model_validate(given),
+        runner=run_planner,
+        prepared=PlannerSettings.model_validate(given),
         tools={each.name: each for each in tools},
         **fields,
     )

@@ -14,7 +14,7 @@ from runners_support import assistant, make_case, probe, told
 
 from pytest_agentbench.errors import ProviderError
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.packs.mcp_bench.planner import mcp_planner
+from pytest_agentbench.packs.mcp_bench.planner import run_planner
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import MessageEvent, ToolCallEvent, ToolResultEvent
 from pytest_agentbench.runners.recorder import Recorder
@@ -243,7 +243,7 @@ def test_a_run_that_is_cut_off_keeps_its_trace_and_finished_calls() -> None:
         context, end = probe(
             make_case(tools=[each.name for each in tools]),
             model,
-            runner=mcp_planner,
+            runner=run_planner,
             tools={each.name: each for each in tools},
             seconds=0.5,
         )
@@ -339,7 +339,7 @@ def test_a_scripted_planner(tmp_path: Path) -> None:
     case, scripts = make_case(tmp_path, tools=["S:a"]), Scripts()
     scripts.load_beside(case)
     model = Model(model_id="demo", requested_model="demo", scripted=True, api_key_env=None)
-    context, end = probe(case, model, runner=mcp_planner, scripts=scripts, tools={"S:a": says("S:a")})
+    context, end = probe(case, model, runner=run_planner, scripts=scripts, tools={"S:a": says("S:a")})
     assert end is not None
     assert (end.status, context.trace.output) == ("success", "Seven.")
     assert [each["ok"] for each in events(context, "plan")] == [False, True, True]
@@ -354,7 +354,7 @@ def test_a_case_with_built_in_tools_and_several_messages() -> None:
         messages=(Message(role="system", content="Be brief."), Message(role="user", content="Write 42.")),
     )
     with told(plan(("write_file", {"path": "a", "content": "42"})), STOP, assistant("ok")) as (model, requests):
-        context, _ = probe(case, model, runner=mcp_planner)
+        context, _ = probe(case, model, runner=run_planner)
     assert "[system]\nBe brief.\n\n[user]\nWrite 42." in asked(requests[0])
     [result] = [event for event in context.trace.events if isinstance(event, ToolResultEvent)]
     assert not result.is_error

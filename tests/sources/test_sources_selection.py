@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_agentbench.config.suite import AgentAssignment, CaseSelection, SuiteFile
-from pytest_agentbench.sources.discovery import assign_agents, select, suite_problems
+from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.config.suite import CaseSelection, SuiteFile
+from pytest_agentbench.packs.openclaw.profile import AgentAssignment, SuiteOpenClaw, assigned_agent
+from pytest_agentbench.sources.discovery import select, suite_problems
 
 CASES = [("a", ("smoke",)), ("b", ("smoke", "slow")), ("c", ("slow",)), ("d", ())]
 
@@ -50,7 +54,7 @@ def test_named_cases_are_always_in_and_others_never_against_an_exclude(selection
 @pytest.mark.parametrize("field", ["include_case_ids", "exclude_case_ids"])
 def test_an_id_that_no_case_has_is_an_error(field):
     odd = suite(case_selection={field: ["a", "case_x", "y"]})
-    first, second = suite_problems(odd, [*CASES, ("case_z", ())])
+    first, second = suite_problems(odd, [*CASES, ("case_z", ())], ConfigRoot(Path()))
     message = "references unknown case_id values: 'case_x'; did you mean 'case_z'?"
     assert first == (("case_selection", field, 1), message)
     assert "references unknown case_id values: 'y'" in second[1]
@@ -58,6 +62,16 @@ def test_an_id_that_no_case_has_is_an_error(field):
 
 def suite(**fields):
     return SuiteFile(schema_version=1, suite_id="s", title="S", **fields)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A config root with the agents that suites assign here."""
+    for name in ("one", "two"):
+        folder = tmp_path / "agents" / name
+        (folder / "workspace").mkdir(parents=True)
+        (folder / "agent.yaml").write_text(f"schema_version: 1\nagent_id: {name}\ntitle: T\n")
+    return ConfigRoot(tmp_path)
 
 
 def assignment(agent_id, **selection):
@@ -69,18 +83,20 @@ def test_excludes_beat_includes_in_assignments():
         assignment("one", include_case_ids=["a", "b"], exclude_tags=["slow"]),
         assignment("two", include_tags=["slow"], exclude_case_ids=["c"]),
     ]
-    assert assign_agents(assignments, CASES) == {"a": "one", "b": "two"}
+    settings = SuiteOpenClaw(agent_assignments=tuple(assignments))
+    assigned = {case_id: assigned_agent(settings, case_id, tags) for case_id, tags in CASES}
+    assert assigned == {"a": "one", "b": "two", "c": None, "d": None}
 
 
-def test_a_case_of_two_assignments_is_an_error():
+def test_a_case_of_two_assignments_is_an_error(root):
     assignments = [assignment("one", include_case_ids=["b"]), assignment("two", include_tags=["smoke"])]
-    ((place, message),) = suite_problems(suite(openclaw={"agent_assignments": assignments}), CASES)
+    ((place, message),) = suite_problems(suite(openclaw={"agent_assignments": assignments}), CASES, root)
     assert place == ("openclaw", "agent_assignments", 1, "case_selection")
     assert "case 'b' is assigned to 'one' already" in message
 
 
-def test_an_unknown_id_in_an_assignment_is_an_error():
+def test_an_unknown_id_in_an_assignment_is_an_error(root):
     odd = suite(openclaw={"agent_assignments": [assignment("one", include_case_ids=["x"])]})
-    ((place, message),) = suite_problems(odd, CASES)
+    ((place, message),) = suite_problems(odd, CASES, root)
     assert place == ("openclaw", "agent_assignments", 0, "case_selection", "include_case_ids", 0)
     assert "references unknown case_id values: 'x'" in message

@@ -17,12 +17,13 @@ from pytest_agentbench.errors import ProviderError, UnavailableError
 from pytest_agentbench.models.prompts import Block, TokenCounter, clipped
 from pytest_agentbench.models.replies import ChatReply, InvalidReply, ReplyPart, ToolCall, as_form, json_object
 from pytest_agentbench.packs.mcp_bench.planner_prompts import Parts, Prompts
-from pytest_agentbench.packs.mcp_bench.planner_settings import PlannerSettings
+from pytest_agentbench.packs.mcp_bench.planner_settings import PLANNER, PlannerSettings
 from pytest_agentbench.packs.mcp_bench.wording import PlannerWording
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunError
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
 from pytest_agentbench.runners.chat import WITHHELD, Requests, answered, render_messages
+from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.runners.recorder import Recorder, call_tools, together
 from pytest_agentbench.tools.base import ToolOutput
 from pytest_agentbench.tools.toolbox import Toolbox
@@ -259,7 +260,7 @@ PLANNER_CONTRACT = "planner_contract"
 _QUOTED_REPLY = 20_000
 
 
-async def mcp_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
+async def run_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """Algorithm 1 of the paper (seed 004, 3.1), for any case with tools.
 
     1. Each round the model plans the calls of that round, knowing what earlier rounds have found. A plan that does not
@@ -273,7 +274,8 @@ async def mcp_planner(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """
     if context.client is None:
         raise UnavailableError("mcp_planner needs a model: name one with --model")
-    trace, planner, model = context.trace, context.planner, context.client.model
+    trace, model = context.trace, context.client.model
+    planner = context.prepared if isinstance(context.prepared, PlannerSettings) else PlannerSettings()
     settings = RunnerSettings.model_validate({"timeout_seconds": REQUEST_SECONDS, **context.settings})
     toolbox, messages = context.toolbox(), render_messages(case)
     requests = Requests(case.case_id, context.client, settings, trace)
@@ -365,3 +367,26 @@ def _asked_again(reply: ChatReply, what_is_wrong: str) -> list[dict[str, str]]:
 
 def _listed(problems: Sequence[str]) -> str:
     return "\n".join(f"- {problem}" for problem in problems)
+
+
+class PlannerRunner(RunnerKind):
+    """The runner `mcp_planner`."""
+
+    run_seconds = 3000.0
+
+    async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:
+        """Plan, execute and observe: `run_planner`."""
+        return await run_planner(case, context)
+
+    def open(self, parts: SessionParts) -> RunnerSession:
+        """Return what hands each run the profile's section `planner`."""
+        return _PlannerSession()
+
+
+class _PlannerSession(RunnerSession):
+    def prepare(self, request: RunRequest) -> Prepared:
+        settings = request.profile.section(PLANNER)
+        return Prepared(identity={"planner": settings.of_a_run}, data=settings)
+
+
+RUNNER = PlannerRunner()

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
+from pytest_agentbench.config.base import Guest
+from pytest_agentbench.config.sections import Excess, ProfileSection
 from pytest_agentbench.records.base import AtLeastOne, Record, Seconds
 from pytest_agentbench.records.check_specs import Text
 
@@ -42,3 +44,41 @@ class PlannerSettings(Record):
     def of_a_run(self) -> dict[str, Any]:
         """What `mcp_planner` itself reads, JSON-like: all but what says which servers a task is offered."""
         return self.model_dump(mode="json", exclude={"distraction_servers", "resident_servers"})
+
+
+LIMITED = (
+    "max_rounds",
+    "plan_tokens",
+    "answer_tokens",
+    "summary_tokens",
+    "parallel_calls_per_server",
+    "call_timeout_seconds",
+    "distraction_servers",
+)
+"""What a guest may not say more of than the user."""
+
+
+def _more(found: PlannerSettings, most: PlannerSettings, guest: Guest) -> Excess:
+    for name in LIMITED:
+        if getattr(found, name) > getattr(most, name):
+            yield (name,), getattr(found, name), getattr(most, name)
+
+
+PLANNER = ProfileSection[PlannerSettings](
+    "planner",
+    "run_profile",
+    PlannerSettings,
+    "How mcp_planner plans, and what MCP tasks are offered.",
+    default=PlannerSettings,
+    # What only says the defaults is as good as nothing: what ran before there was such a section keeps its place.
+    fingerprint=lambda settings: settings if settings.model_dump(exclude_defaults=True) else None,
+    excess=_more,
+)
+TASK_TEXT = ProfileSection[Literal["fuzzy", "detailed"]](
+    "task_text",
+    "run_profile",
+    Literal["fuzzy", "detailed"],
+    "Which text of an MCP task the agent sees.",
+    default=lambda: "fuzzy",
+    excess=lambda found, most, guest: (),
+)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from pytest_agentbench.packs.mcp_bench.planner_settings import PLANNER
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.parts import CasePart
 
@@ -82,7 +83,7 @@ class McpTask(CasePart):
 
         Without such a list these are a sample of all that are declared, the same each time.
         """
-        settings = profile.planner
+        settings = profile.section(PLANNER)
         needed = {*self.servers, *settings.resident_servers}
         others = [name for name in dict.fromkeys(self.distraction_servers) if name not in needed]
         if not self.distraction_servers:

@@ -23,6 +23,7 @@ from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.shared_sections import ServerName
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.mcp_bench.planner_settings import TASK_TEXT
 from pytest_agentbench.packs.mcp_bench.records import MCP_TASK, McpTask
 from pytest_agentbench.records.base import Record, Tags
 from pytest_agentbench.records.case import McpServer, Message, RunnerSpec
@@ -250,7 +251,7 @@ class TaskSettings:
         profile = profile or RunProfile.default()
         root.require_servers(path)
         return cls(
-            detailed=profile.task_text == "detailed",
+            detailed=profile.section(TASK_TEXT) == "detailed",
             runner="llm_probe" if profile.runner_defaults.get("type") == "llm_probe" else cls.runner,
             servers=root.mcp_servers(path),
         )

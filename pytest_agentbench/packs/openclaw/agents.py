@@ -5,27 +5,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from pytest_agentbench.config.base import ConfigFile, complain, scope_of
+from pytest_agentbench.config.base import YAML_SUFFIXES, ConfigFile, complain, is_path, scope_of
 from pytest_agentbench.config.documents import Loc
+from pytest_agentbench.config.file_kinds import FileKind
+from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.shared_sections import settings_problems
+from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.records.base import Record, Slug, Tags
 from pytest_agentbench.records.check_specs import Text
-
-SUFFIXES = (".yaml", ".yml")
+from pytest_agentbench.workspaces.template import template_digest
 
 _FALLBACKS = frozenset({"fallbacks", "fallback"})
 _ENDPOINTS = frozenset({"apiKey", "api_key", "baseUrl", "base_url", "providers"})
 _MODEL = re.compile(r"models?|mediaModels|[a-z]\w*Model")
 _OPENCLAW_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-
-
-def is_path(name: str) -> bool:
-    """Whether what names a configuration file is its path, and no id."""
-    return name.endswith(SUFFIXES) or "/" in name or os.sep in name
 
 
 def _agent_name(name: str, info: ValidationInfo) -> str:
@@ -38,7 +36,7 @@ def _agent_name(name: str, info: ValidationInfo) -> str:
     scope = scope_of(info)
     if scope is not None:
         path = os.path.realpath(os.path.join(scope.folder, path))
-    return os.path.dirname(path) if path.endswith(SUFFIXES) else path
+    return os.path.dirname(path) if path.endswith(YAML_SUFFIXES) else path
 
 
 AgentName = Annotated[Text, AfterValidator(_agent_name)]
@@ -163,3 +161,19 @@ def _workspace_problems(fragments: OpenClawFragments) -> Iterator[tuple[Loc, str
     for name in ("agents_defaults", "agent"):
         if "workspace" in getattr(fragments, name):
             yield (name, "workspace"), message
+
+
+def agent_file(root: ConfigRoot, name: str) -> Path:
+    """Return where the agent of that id or path is declared. Raises ConfigError as `ConfigRoot.run_profile`."""
+    return root.find(AGENT_KIND.folder, str(root.path / name) if is_path(name) else name)
+
+
+def _uncopied(path: Path) -> Iterator[tuple[Loc, str]]:
+    """Yield why no run can have a copy of an agent's workspace."""
+    try:
+        template_digest(path.parent / "workspace")
+    except ConfigError as error:
+        yield (), str(error)
+
+
+AGENT_KIND = FileKind("agent", "agents", "agent_id", AgentFile, stem="agent", problems=_uncopied)

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_agentbench.config.profiles import OpenClawRunProfile
 from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, SandboxError
 from pytest_agentbench.models.routes import OPENROUTER_URL
 from pytest_agentbench.packs.openclaw.agents import AgentFile
+from pytest_agentbench.packs.openclaw.profile import OpenClawRunProfile
 from pytest_agentbench.records.case import Model
 from pytest_agentbench.workspaces.confined import PathRefusedError
 from pytest_agentbench.workspaces.sandboxes.base import Mount

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from pytest_agentbench.config.base import suggest
+from pytest_agentbench.config.case_file import TestCaseFile
+from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.config.shared_sections import RunnerSettings
 from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
 from pytest_agentbench.packs.openclaw.container import (
@@ -30,11 +33,13 @@ from pytest_agentbench.packs.openclaw.container import (
 )
 from pytest_agentbench.packs.openclaw.program import Examined, Reply, find_reply, last_lines
 from pytest_agentbench.packs.openclaw.relay import ModelRelay
+from pytest_agentbench.packs.openclaw.runs import OpenClawRun, OpenClawRuns, leads_inside
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.run import RunError
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
 from pytest_agentbench.runners.chat import Requests, render_messages, with_attachments
+from pytest_agentbench.runners.kinds import RunnerKind, SessionParts
 from pytest_agentbench.runners.recorder import clean
 from pytest_agentbench.store.files import slug
 from pytest_agentbench.workspaces.confined import PathRefusedError
@@ -116,7 +121,7 @@ _MOST_AS_ARGUMENT = 64 * 1024
 _OUTPUT_BYTES = 8 * 2**20
 
 
-async def openclaw(case: Case, context: RunContext) -> RunOutput | RunEnd:
+async def run_turns(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """Ask OpenClaw turn by turn in one session, until a turn fails or all are done.
 
     Where no setting says how long one request to the model may take, that is as long as the whole run may.
@@ -127,11 +132,13 @@ async def openclaw(case: Case, context: RunContext) -> RunOutput | RunEnd:
     """
     if context.client is None or context.model is None:
         raise UnavailableError("the runner openclaw needs a model: name one with --model")
-    if context.openclaw is None or context.examined is None:
+    prepared = context.prepared
+    if not isinstance(prepared, OpenClawRun) or prepared.examined is None:
         raise UnavailableError("the runner openclaw needs an `openclaw` block in the run profile")
-    texts, limit = turn_texts(case), context.openclaw.profile.timeout_seconds
+    agent, examined = prepared.agent, prepared.examined
+    texts, limit = turn_texts(case), agent.profile.timeout_seconds
     settings = RunnerSettings.model_validate({"timeout_seconds": limit, **context.settings})
-    parameters = model_parameters(context.openclaw, context.model, settings)
+    parameters = model_parameters(agent, context.model, settings)
     relay = ModelRelay(
         Requests(case.case_id, context.client, settings, context.trace),
         context.model,
@@ -139,10 +146,10 @@ async def openclaw(case: Case, context: RunContext) -> RunOutput | RunEnd:
         wire_parameters(parameters, context.model),
         context.over_budget,
     )
-    session = _Session(case, context, context.openclaw, relay)
-    _describe(context, context.model, context.openclaw, context.examined, parameters=parameters, turns=len(texts))
+    session = _Session(case, context, agent, relay)
+    _describe(context, context.model, agent, examined, parameters=parameters, turns=len(texts))
     with control_folder(context.sandboxes) as folder:
-        _furnish(folder, context.examined, texts)
+        _furnish(folder, examined, texts)
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(relay.serving(folder / _SOCKET))
@@ -256,3 +263,45 @@ def _needs_file(text: str) -> bool:
 
 def _file_of(number: int) -> str:
     return f"turn-{number}.md"
+
+
+_EXPECTED = "expected_artifact"
+
+
+class OpenClawRunner(RunnerKind):
+    """The runner `openclaw`."""
+
+    own_tools = True
+    has_turns = True
+    answers_with_files = True
+
+    async def __call__(self, case: Case, context: RunContext) -> RunOutput | RunEnd:
+        """Ask OpenClaw the case's turns: `run_turns`."""
+        return await run_turns(case, context)
+
+    def open(self, parts: SessionParts) -> OpenClawRuns:
+        """Return what runs of OpenClaw share."""
+        return OpenClawRuns(parts)
+
+    def file_problems(self, file: TestCaseFile) -> Iterator[tuple[Loc, str]]:
+        """Yield a sandbox that nothing would run in."""
+        if file.sandbox is not None and file.verify is None:
+            message = (
+                "the runner openclaw has its container from the run profile's `openclaw` block, and no verifier needs "
+                "this one; remove it"
+            )
+            yield ("sandbox",), message
+
+    def context_problems(self, hints: Any) -> Iterator[tuple[Loc, str]]:
+        """Yield what `input.context.openclaw` has beside a good `expected_artifact`."""
+        if not isinstance(hints, dict):
+            yield (), f"found {hints!r}, expected a mapping"
+            return
+        for name, value in hints.items():
+            if name != _EXPECTED:
+                yield (name,), f"unknown field {name!r}{suggest(str(name), [_EXPECTED])}"
+            elif not (isinstance(value, str) and value.strip() and leads_inside(value)):
+                yield (name,), f"found {value!r}, expected the path of a file inside the workspace"
+
+
+RUNNER = OpenClawRunner()

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pytest_agentbench.config.profiles import OpenClawRunProfile, RunProfile
+from pytest_agentbench.config.profiles import RunProfile
+from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.shared_sections import RunnerSettings
-from pytest_agentbench.engine.identities import Identities
-from pytest_agentbench.engine.job import Plan
-from pytest_agentbench.errors import ConfigError, SandboxError, UnavailableError
+from pytest_agentbench.errors import SandboxError, UnavailableError
+from pytest_agentbench.packs.openclaw.agents import AgentFile, agent_file
 from pytest_agentbench.packs.openclaw.container import OpenClawAgent, complete_workspace, model_parameters
+from pytest_agentbench.packs.openclaw.profile import ASSIGNMENTS, OPENCLAW, OpenClawRunProfile, assigned_agent
 from pytest_agentbench.packs.openclaw.program import Examined, Examiner
-from pytest_agentbench.records.case import Case, Model
+from pytest_agentbench.runners.base import RunContext
+from pytest_agentbench.runners.kinds import Prepared, RunnerSession, RunRequest, SessionParts
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
-from pytest_agentbench.workspaces.template import fill_workspace, template_digest
+from pytest_agentbench.workspaces.template import changed_meanwhile, fill_workspace, template_digest
 from pytest_agentbench.workspaces.workspace import Workspace
-
-OPENCLAW = "openclaw"
-"""`runner.type` of the cases that it is for."""
 
 _STOCK_CLI = "docker"  # reached through its daemon, not the program
 _WHAT_TO_ADD = "`openclaw: {agent_id: ..., image: name:tag, timeout_seconds: ...}`"
@@ -37,66 +37,89 @@ class _Lent:
     users: int = 0
 
 
-@dataclass
-class OpenClawRuns:
+@dataclass(frozen=True, slots=True)
+class OpenClawRun:
+    """What a run has prepared: its agent, and what its image was found to be, None before that was looked at."""
+
+    agent: OpenClawAgent
+    examined: Examined | None = None
+
+
+class OpenClawRuns(RunnerSession):
     """What a session's runs of OpenClaw share: agents looked up, images examined and agents' folders made once."""
 
-    sandboxes: Sandboxes
-    identities: Identities
-    _agents: dict[tuple[Plan, str], OpenClawAgent] = field(default_factory=dict)
-    _folders: dict[tuple[Path, Path | None, str | None], _Lent] = field(default_factory=dict)
-    _lending: threading.Lock = field(default_factory=threading.Lock)
-    _examiner: Examiner = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._examiner = Examiner(self.sandboxes)
+    def __init__(self, parts: SessionParts) -> None:
+        self.parts = parts
+        self._examiner = Examiner(parts.sandboxes)
+        # By object: two roots may have the same profile, and an agent of the same name each.
+        self._agents: dict[tuple[int, int, str], tuple[ConfigRoot, OpenClawAgent]] = {}
+        self._folders: dict[tuple[Path, Path | None, str | None], _Lent] = {}
+        self._lending = threading.Lock()
 
     async def close(self) -> None:
-        """Ends what is still being examined."""
+        """End what is still being examined."""
         await self._examiner.close()
 
-    def agent(self, plan: Plan, case_id: str) -> OpenClawAgent:
-        """The agent that runs the case: the one that the suite assigns to it, else the run profile's.
+    def prepare(self, request: RunRequest) -> Prepared:
+        """Return the run's agent, what of it and of its container can change the run, and where it works.
 
         Raises UnavailableError where the run profile says nothing of OpenClaw, ConfigError for an agent that is not
-        there, or wrong.
+        there, or wrong, and for a workspace that no run can get a copy of.
         """
-        block = plan.run_profile.openclaw
+        agent = self.agent(request)
+        return Prepared(
+            identity={"openclaw": self._identity(request, agent)},
+            sandbox=partial(openclaw_spec, self.parts.sandboxes, request.profile),
+            template=partial(self._template, request, agent),
+            data=OpenClawRun(agent),
+        )
+
+    def agent(self, request: RunRequest) -> OpenClawAgent:
+        """Return the agent that the suite assigns to the case, else the run profile's. Raises as `prepare` does."""
+        block, root = request.profile.section(OPENCLAW), request.root
         if block is None:
-            raise _no_block(plan.run_profile)
-        name = plan.agents.get(case_id) or block.agent_id
-        if (plan, name) not in self._agents:
-            path = plan.root.agent_file(name)
-            self._agents[plan, name] = OpenClawAgent(plan.root.agent(name), path, path.parent / "workspace", block)
-        return self._agents[plan, name]
+            raise _no_block(request.profile)
+        assigned = None
+        if request.suite is not None:
+            assigned = assigned_agent(request.suite.section(ASSIGNMENTS), request.case.case_id, request.case.tags)
+        name = assigned or block.agent_id
+        key = (id(root), id(block), name)
+        if key not in self._agents:
+            path = agent_file(root, name)
+            agent = OpenClawAgent(root.load(path, AgentFile), path, path.parent / "workspace", block)
+            self._agents[key] = root, agent
+        return self._agents[key][1]
 
-    def identity(self, plan: Plan, case: Case, agent: OpenClawAgent) -> dict[str, Any]:
-        """Part of the run's fingerprint: what of the agent and of its container can change the run.
-
-        The time limit only where the case may expect it to be reached. Raises ConfigError for a workspace that no run
-        can get a copy of.
-        """
-        settings = plan.run_profile.sandbox_settings
+    def _identity(self, request: RunRequest, agent: OpenClawAgent) -> dict[str, Any]:
+        """Return the part of the run's fingerprint; the time limit only where the case may expect it to be reached."""
+        settings = request.profile.sandbox_settings
         identity: dict[str, Any] = {
             "id": agent.openclaw_id,
             "fragments": agent.file.openclaw.model_dump(exclude={"identity"}),
-            "workspace": self.identities.template(agent.workspace),
+            "workspace": self.parts.template_digest(agent.workspace),
             "image": agent.profile.image,
             "sandbox": settings.model_dump(exclude={"type", "image", "build_network"}),
         }
-        if "timed_out" in case.expects_status:
+        if "timed_out" in request.case.expects_status:
             identity["timeout_seconds"] = agent.profile.timeout_seconds
         return identity
 
-    async def examined(
-        self, spec: SandboxSpec, agent: OpenClawAgent, model: Model, settings: Mapping[str, Any]
-    ) -> Examined:
-        """What OpenClaw in that image says of the configuration that the agent comes to with these runner settings.
+    @asynccontextmanager
+    async def _template(self, request: RunRequest, agent: OpenClawAgent, context: RunContext) -> AsyncIterator[Path]:
+        """Lend the folder that the run's workspace starts as a copy of. What it needs, the image says first.
 
-        Raises ConfigError where it refuses that, UnavailableError for an image without OpenClaw.
+        Raises ConfigError where OpenClaw in that image refuses the configuration that the agent comes to,
+        UnavailableError for an image without OpenClaw, SandboxError.
         """
-        parameters = model_parameters(agent, model, RunnerSettings.model_validate(dict(settings)))
-        return await self._examiner.examined(spec, agent, model, parameters)
+        parameters = model_parameters(agent, request.model, RunnerSettings.model_validate(dict(request.settings)))
+        examined = await self._examiner.examined(context.needs_sandbox(), agent, request.model, parameters)
+        context.prepared = OpenClawRun(agent, examined)
+        folder = self.folder(agent, request.case.workspace, examined.prompt_file)
+        lent = await self.parts.in_thread(folder.__enter__)
+        try:
+            yield lent
+        finally:
+            await self.parts.in_thread(partial(folder.__exit__, None, None, None))
 
     @contextmanager
     def folder(self, agent: OpenClawAgent, over: Path | None, prompt_file: bool) -> Iterator[Path]:
@@ -118,28 +141,23 @@ class OpenClawRuns:
             with self._lending:
                 lent.users -= 1
                 if over is not None and not lent.users:
-                    self.sandboxes.workspaces.remove(self._folders.pop(key).workspace)
+                    self.parts.sandboxes.workspaces.remove(self._folders.pop(key).workspace)
 
     def _make_folder(self, agent: OpenClawAgent, over: Path | None, prompt_file: bool) -> Workspace:
-        workspace = self.sandboxes.workspaces.create(agent.file.agent_id)
+        workspace = self.parts.sandboxes.workspaces.create(agent.file.agent_id)
         try:
             for template in (agent.workspace, over):
                 if template is not None:
                     fill_workspace(workspace, template)
-                    if template_digest(template) != self.identities.template(template):
+                    if template_digest(template) != self.parts.template_digest(template):
                         raise changed_meanwhile(template)
             complete_workspace(workspace, agent, prompt_file)
         except BaseException as error:
-            self.sandboxes.workspaces.remove(workspace)
+            self.parts.sandboxes.workspaces.remove(workspace)
             if isinstance(error, OSError):
                 raise SandboxError(f"no room for a copy of {agent.workspace}: {error}; set TMPDIR") from error
             raise
         return workspace
-
-
-def changed_meanwhile(template: Path) -> ConfigError:
-    """What to say of a workspace template that is not what the fingerprints of the session's runs cover."""
-    return ConfigError(f"{template}: this workspace template was changed while the session ran; start it again")
 
 
 def openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec:
@@ -148,7 +166,7 @@ def openclaw_spec(sandboxes: Sandboxes, profile: RunProfile) -> SandboxSpec:
 
     Raises UnavailableError where there is no such block, or no engine for containers here.
     """
-    block = profile.openclaw
+    block = profile.section(OPENCLAW)
     if block is None:
         raise _no_block(profile)
     return sandboxes.container(block.image, profile.sandbox_settings, engine_of(block))
@@ -164,3 +182,9 @@ def _no_block(profile: RunProfile) -> UnavailableError:
         f"the runner 'openclaw' needs an agent and an image, and the run profile {profile.run_profile_id!r} names "
         f"none; add {_WHAT_TO_ADD} to it, or name one that has that with --agentbench-run-profile"
     )
+
+
+def leads_inside(path: str) -> bool:
+    """Return whether a path leads to something inside the workspace."""
+    parts = PurePosixPath(path)
+    return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path

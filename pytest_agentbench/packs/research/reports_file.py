@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
-from pytest_agentbench.config.base import ConfigFile, LocalFile, LocalFolder, Scope, complain, resolve_path, scope_of
+from pytest_agentbench.config.base import (
+    ConfigFile,
+    LocalFile,
+    LocalFolder,
+    Scope,
+    complain,
+    known_of,
+    resolve_path,
+    scope_of,
+)
 from pytest_agentbench.config.case_file import CaseContext, KnownRunner, servers_problems, tools_problems
 from pytest_agentbench.config.dataset_file import data_file_problems, match_files
 from pytest_agentbench.config.documents import Loc
@@ -115,13 +124,13 @@ class ReportsFile(ConfigFile):
     @field_validator("context")
     @classmethod
     def _context_fits_the_runner(cls, value: CaseContext, info: ValidationInfo) -> CaseContext:
-        complain(tools_problems(info.data.get("runner"), value))
+        complain(tools_problems(info.data.get("runner"), value, known_of(info)))
         return value
 
     @field_validator("mcp_servers")
     @classmethod
     def _servers_fit_the_runner(cls, value: CaseServers, info: ValidationInfo) -> CaseServers:
-        complain(servers_problems(info.data.get("runner"), value))
+        complain(servers_problems(info.data.get("runner"), value, known_of(info)))
         return value
 
     @model_validator(mode="after")

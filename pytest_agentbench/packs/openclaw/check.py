@@ -1,0 +1,70 @@
+"""The check `openclaw_workspace_file_present`: the agent left a file, with what its text has to hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, model_validator
+
+from pytest_agentbench.checks.base import CheckContext, CheckSpec, Unmet, Verdict, excerpt, read_text, verdict
+from pytest_agentbench.checks.declarative import normalized
+from pytest_agentbench.packs.openclaw.runs import leads_inside
+from pytest_agentbench.records.check_specs import Text
+
+
+def _inside(path: str) -> str:
+    if not leads_inside(path):
+        raise ValueError(f"found {path!r}, expected a path inside the workspace")
+    return path
+
+
+class OpenclawWorkspaceFilePresent(CheckSpec):
+    """The agent created or changed the file at exactly `relative_path`, with what `contains*` ask of its text."""
+
+    beyond_answers = True
+
+    kind: Literal["openclaw_workspace_file_present"]
+    relative_path: Annotated[Text, AfterValidator(_inside)]
+    """Its place in the workspace."""
+    contains: Text | None = None
+    """What its text has to hold."""
+    contains_all: tuple[Text, ...] = ()
+    """Texts that it has to hold, each of them."""
+    contains_any: tuple[Text, ...] = ()
+    """Texts of which it has to hold one."""
+
+    @model_validator(mode="after")
+    def _one_style(self) -> Self:
+        if self.contains is not None and (self.contains_all or self.contains_any):
+            raise ValueError("Use either legacy 'contains' or the normalized 'contains_all' / 'contains_any', not both")
+        return self
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """The file."""
+        return (self.relative_path,)
+
+    def check(self, context: CheckContext) -> Verdict:
+        """Pass where the workspace diff of an OpenClaw run has the file: created, changed or renamed to that path."""
+        path, changed = self.relative_path, context.artifact.changed_files
+        if context.artifact.runner_type != "openclaw":
+            raise Unmet(f"the run's runner is {context.artifact.runner_type}, this check needs openclaw")
+        if path not in changed:
+            listed, untold = ", ".join(changed) or "nothing", context.artifact.changes_untold
+            message = f"the agent did not create or change {path}" + (f"; {untold}" if untold is not None else "")
+            return verdict(False, message, path, f"changed: {listed}")
+        if self.contains is None and not self.contains_all and not self.contains_any:
+            return verdict(True, f"the agent created or changed {path}", path, path)
+        text, name = read_text(context, path)
+        lacking = self._lacking(text)
+        message = f"{name} lacks {lacking}" if lacking else f"{name} holds what it should"
+        return verdict(not lacking, message, lacking or None, excerpt(text))
+
+    def _lacking(self, text: str) -> str:
+        if self.contains is not None:
+            return "" if self.contains in text else repr(self.contains)
+        plain = normalized(text)
+        lacking = [repr(needle) for needle in self.contains_all if normalized(needle) not in plain]
+        if self.contains_any and not any(normalized(needle) in plain for needle in self.contains_any):
+            lacking.append("any of " + ", ".join(map(repr, self.contains_any)))
+        return ", ".join(lacking)
