@@ -154,17 +154,22 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
 def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
     """What an evaluation profile adds to every evaluation: judges as they resolve, prompt, anchors, policy, metrics."""
     names = {"evaluation_profile_id", "title", "metadata", "judge_system_prompt_path", "judge_system_prompt"}
-    if not profile.mcp_tasks.model_dump(exclude_defaults=True):
-        names.add("mcp_tasks")  # so that what was judged before there was such a setting keeps its place
-    settings = profile.model_dump(exclude=names)
+    names |= (profile.model_extra or {}).keys()
+    settings = {**profile.model_dump(exclude=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
 
 
 def judge_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
     """What makes a profile's judges this judge and no other: models, requests, prompt, how verdicts combine."""
-    names = {"judges", "judge_runs", "aggregation", "anchors", "mcp_tasks"}
-    settings = profile.model_dump(include=names)
+    names = {"judges", "judge_runs", "aggregation", "anchors"}
+    settings = {**_defaults()["judge"], **profile.model_dump(include=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
+
+
+def _sections(profile: EvaluationProfile) -> dict[str, Any]:
+    """Return what counts of the sections that packs add to the profile; one that comes to nothing is left out."""
+    found = {section.name: section.fingerprint(value) for section, value in profile.sections()}
+    return {name: plain(value) for name, value in found.items() if value is not None}
 
 
 def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pytest_agentbench.judging.verdicts import Method, aggregate, bar_of, sample
 from pytest_agentbench.models.replies import ReplyPart, read_json
 from pytest_agentbench.models.scripted_app import TOOL_USE_SCHEMA, reasoning_key
 from pytest_agentbench.packs.mcp_bench.judge_prompts import PROMPT_VERSION, tool_use_messages
+from pytest_agentbench.packs.mcp_bench.judge_settings import MCP_TASKS
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import JudgeIteration, JudgeResult, JudgeVerdict, Scored
@@ -147,7 +148,7 @@ def tool_use_assessment(
             seed=sampling_seed(artifact),
         ),
         repetitions=_repetitions,
-        shuffled=profile.mcp_tasks.shuffle != "none",
+        shuffled=profile.section(MCP_TASKS).shuffle != "none",
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT, anchor_lines, ends_within, without_identity
 from pytest_agentbench.models.prompts import Block, boundary_of, clipped, rendered
+from pytest_agentbench.packs.mcp_bench.judge_settings import MCP_TASKS
 from pytest_agentbench.packs.mcp_bench.records import McpTask
 from pytest_agentbench.packs.mcp_bench.wording import Axis, JudgeWording, judge_wording
 from pytest_agentbench.records.case import Case
@@ -211,7 +212,7 @@ def tool_use_messages(
     case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Callable[[int], list[dict[str, str]]]:
     """From an iteration's number to its system and its user message; secrets are removed by `redact`."""
-    wording = judge_wording(profile.mcp_tasks.language)
+    wording = judge_wording(profile.section(MCP_TASKS).language)
     shown = [_redacted(part, redact) for part in evidence(case, artifact, wording)]
     boundary = boundary_of(shown)
     contract = wording.how_to_read.replace("{boundary}", boundary)
@@ -220,7 +221,7 @@ def tool_use_messages(
     before = rendered([wording.stance, *([wording.anchors, *redact(anchors)] if anchors else ()), *shown], boundary)
 
     def messages(iteration: int) -> list[dict[str, str]]:
-        order = shuffled(wording.rubric, profile.mcp_tasks.shuffle, case.case_id, iteration)
+        order = shuffled(wording.rubric, profile.section(MCP_TASKS).shuffle, case.case_id, iteration)
         rubric = "\n".join([wording.rubric_title, *_rubric_lines(order)])
         user = f"{before}\n{rubric}\n\n{wording.scoring}\n\n{wording.reply}"
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
