@@ -9,7 +9,7 @@ from pytest_agentbench.records.base import Record
 
 
 class McpJudging(Record):
-    """How MCP tasks are judged."""
+    """The order and the language of the prompt of those who judge MCP tasks."""
 
     shuffle: Literal["axes", "bands", "none"] = "axes"
     """The order of the rubric in each iteration: axes and their dimensions shuffled, their bands too, or as it is."""
