@@ -23,7 +23,7 @@ def agentbench_runner() -> Any:
     `RunOutput`. With session scope its runs start ahead of pytest; with a narrower scope they are made one at a time.
     Function-scoped autouse fixtures do not surround a run that has started ahead.
     """
-    from pytest_agentbench.engine.services import CaseRunner
+    from pytest_agentbench.runners.base import CaseRunner
 
     return CaseRunner()
 

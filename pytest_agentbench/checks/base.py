@@ -16,6 +16,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.metrics.registry import Metric
 from pytest_agentbench.records.base import Dimension, Record
 from pytest_agentbench.records.case import Case
+from pytest_agentbench.records.check_specs import Check
 from pytest_agentbench.records.evaluation import CheckOutcome
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.sources.json_files import lies_deep
@@ -139,6 +140,12 @@ class CheckSpec(Record):
     def check(self, context: CheckContext) -> Verdict | Awaitable[Verdict]:
         """Return the verdict. What it raises is an `error`, but Unmet is a `failed`."""
         raise NotImplementedError
+
+
+def typed_spec(check: Check) -> CheckSpec | None:
+    """Return the check's class with its fields, None for a kind that is a function."""
+    spec: object = check.declarative
+    return spec if isinstance(spec, CheckSpec) else None
 
 
 CheckKind = CheckFunction | type[CheckSpec]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import cast
 
-from pytest_agentbench.checks.base import CheckContext, CheckFunction, CheckKind, CheckSpec, Unmet, Verdict
+from pytest_agentbench.checks.base import CheckContext, CheckFunction, CheckKind, CheckSpec, Unmet, Verdict, typed_spec
 from pytest_agentbench.checks.declarative import (
     file_contains,
     file_exists,
@@ -122,31 +123,27 @@ def _result(check: Check, found: Verdict) -> CheckResult:
 
 
 def _default_dimensions(check: Check) -> tuple[Dimension, ...]:
-    spec = check.declarative
-    return spec.default_dimensions if isinstance(spec, CheckSpec) else DEFAULT_DIMENSIONS.get(check.kind, ("task",))
+    spec = typed_spec(check)
+    return DEFAULT_DIMENSIONS.get(check.kind, ("task",)) if spec is None else spec.default_dimensions
 
 
 def _beyond_answers(check: Check) -> bool:
-    spec = check.declarative
-    if isinstance(spec, CheckSpec):
+    if (spec := typed_spec(check)) is not None:
         return spec.beyond_answers
-    return check.kind in BEYOND_ANSWERS or getattr(spec, "path", None) is not None
+    return check.kind in BEYOND_ANSWERS or getattr(check.declarative, "path", None) is not None
 
 
 async def _declarative(check: Check, context: CheckContext, kinds: Mapping[str, CheckKind]) -> Verdict:
-    kind, spec = kinds.get(check.kind), check.declarative
-    if isinstance(kind, type) and not isinstance(spec, CheckSpec):  # read where its class was not known
-        spec = kind.model_validate(spec.model_dump() if spec is not None else {})
-    if kind is None and not isinstance(spec, CheckSpec):
+    kind, spec = kinds.get(check.kind), typed_spec(check)
+    if spec is None and isinstance(kind, type):  # it was read where its class was not known
+        spec = cast(type[CheckSpec], kind).model_validate(
+            check.declarative.model_dump() if check.declarative is not None else {}
+        )
+    if kind is None and spec is None:
         raise LookupError(f"no check of kind {check.kind!r} is registered; known: {', '.join(sorted(kinds))}")
     if context.artifact.runner_type == "predictions" and _beyond_answers(check):
         return Verdict("error", "predictions are answers only: tool calls, files, time and cost are not known of them")
-    if isinstance(spec, CheckSpec):
-        found = spec.check(context)
-    else:
-        assert kind is not None
-        assert not isinstance(kind, type)
-        found = kind(spec, context)
+    found = spec.check(context) if spec is not None else cast(CheckFunction, kind)(check.declarative, context)
     if inspect.isawaitable(found):
         found = await found
     if not isinstance(found, Verdict):

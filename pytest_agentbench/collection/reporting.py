@@ -13,7 +13,6 @@ from pytest_agentbench.collection.planning import NO_MODEL
 from pytest_agentbench.engine.budget import Part, spending
 from pytest_agentbench.engine.driver import JOB, RESULT, RunAhead, true_nodeid
 from pytest_agentbench.engine.job import Job, Plan, Result
-from pytest_agentbench.engine.services import agent_name
 from pytest_agentbench.engine.user_code import Streams, filter_capture_handlers
 from pytest_agentbench.engine.verdict import judged_by
 from pytest_agentbench.errors import AgentbenchError
@@ -21,6 +20,7 @@ from pytest_agentbench.records.case import Model
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.reports.assertion import headline
 from pytest_agentbench.reports.rows import Row, run_row, user_properties
+from pytest_agentbench.runners.base import agent_name
 from pytest_agentbench.terminal_text import visible
 from pytest_agentbench.workspaces.sessions import Workspaces
 

@@ -27,7 +27,7 @@ from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.job import Job
 from pytest_agentbench.engine.limits import steady_socket
 from pytest_agentbench.engine.lookahead import LookAhead, RunLimits, Work, WorkerThrottles
-from pytest_agentbench.engine.services import Services
+from pytest_agentbench.engine.services import Services, SessionRules
 from pytest_agentbench.engine.user_code import RunLogHandler, Streams
 from pytest_agentbench.errors import AgentbenchError, ConfigError, InfrastructureError
 from pytest_agentbench.reports.progress import Progress, StatusLine
@@ -169,7 +169,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     services = _services(config, settings, workspaces, limits, telling, throttles)
     if settings.otel and not settings.dry_run:
         try:
-            services.on_ended = send_spans(config, _session_id(config), services.redactor, telling)
+            services.rules.on_ended = send_spans(config, _session_id(config), services.redactor, telling)
         except ConfigError as error:
             _refuse(session, f"--agentbench-otel: {error}")
             return
@@ -182,7 +182,7 @@ def begin(session: pytest.Session, settings: Settings, report: SessionReport | N
     predicted = config.stash[PLANNER].predicted
     ahead.shared += {job.plan.predictions for job in jobs if job.plan.predictions is not None}
     if report is not None:
-        report.attach(ahead, services.dry_run)
+        report.attach(ahead, services.rules.dry_run)
     telling.warn(*_warnings(jobs, predicted), *narrowed, *config.stash[PLANNER].left_out)
     if report is not None and not settings.dry_run:
         report.expect(len(jobs))
@@ -226,7 +226,7 @@ def _install(config: pytest.Config, settings: Settings, ahead: RunAhead, service
     config.stash[AHEAD] = ahead
     config.stash[STRICT], config.stash[OUTPUT] = settings.strict, settings.output
     plugins = config.pluginmanager
-    if services.dry_run is not None and plugins.has_plugin("lfplugin"):
+    if services.rules.dry_run is not None and plugins.has_plugin("lfplugin"):
         plugins.unregister(name="lfplugin")  # it has selected; a dry run is no result that --lf is about
     plugins.register(Origins(services.identities), "agentbench-origins")
     plugins.register(ahead, "agentbench-ahead")
@@ -327,25 +327,28 @@ def _services(
         )
 
     store.warn = telling.warn
-    return Services(
-        registry,
-        Sandboxes(workspaces),
-        scripts,
-        connect,
-        telling.spent,
-        telling.drain,
-        lambda: config.stash[AHEAD].engine.drained,
-        Identities(CodeReader(config.rootpath, config.stash[BEGAN]), telling.warn),
-        Catalogues(settings.output / CATALOGUES, store.redactor),
-        store.redactor,
-        settings.output,
-        tuple(config.stash[PLANNER].research_subjects),
-        functools.partial(over_budget, settings.max_cost, settings.max_tokens),
+    rules = SessionRules(
+        drain=telling.drain,
+        drained=lambda: config.stash[AHEAD].engine.drained,
         coming=lambda: config.stash[AHEAD].engine.coming,
         reuse_runs=not settings.no_reuse,
-        reuse_evaluations=not (settings.no_reuse or settings.rejudge),
         dry_run=DryRun() if settings.dry_run else None,
+    )
+    return Services(
+        registry=registry,
+        sandboxes=Sandboxes(workspaces),
+        scripts=scripts,
+        connect=connect,
+        on_spent=telling.spent,
+        over_budget=functools.partial(over_budget, settings.max_cost, settings.max_tokens),
+        identities=Identities(CodeReader(config.rootpath, config.stash[BEGAN]), telling.warn),
+        catalogues=Catalogues(settings.output / CATALOGUES, store.redactor),
+        redactor=store.redactor,
+        output=settings.output,
+        research_subjects=tuple(config.stash[PLANNER].research_subjects),
+        reuse_evaluations=not (settings.no_reuse or settings.rejudge),
         cassettes=Cassettes(settings.cassettes, _session_id(config), store.redactor),
+        rules=rules,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -27,10 +27,6 @@ from pydantic_core import InitErrorDetails
 from pytest_agentbench.config.documents import Loc
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.base import Record
-
-if TYPE_CHECKING:
-    from pytest_agentbench.config.roots import ConfigRoot
-
 
 _RUNNERS, _CHECKS = partial(find_extension, "runner"), partial(find_extension, "check")
 
@@ -293,7 +289,7 @@ class Origin:
     word, and no guest's.
     """
 
-    root: ConfigRoot
+    root: Any  # a ConfigRoot, which loads these files: naming it here would be a circle
     path: Path | None
     is_users: bool
 

@@ -165,7 +165,9 @@ def _describe_added_checks(definitions: dict[str, Any]) -> frozenset[str]:
     """Let an editor complete and check the fields of packs' typed checks; return their kinds."""
     if "CustomCheck" not in definitions:
         return frozenset()
-    typed = {name: each for name, each in load_extensions("check").items() if isinstance(each, type)}
+    typed: dict[str, type[BaseModel]] = {
+        name: each for name, each in load_extensions("check").items() if isinstance(each, type)
+    }
     alternatives = next(
         each["oneOf"] for each in definitions["Check"]["properties"]["declarative"]["anyOf"] if "oneOf" in each
     )

@@ -92,8 +92,8 @@ class SectionedFile(ConfigFile):
                 lines += error_lines(error, (name,))
             else:
                 if found := tuple(section.problems(read[name], given)):
-                    error = Problems(((name, *at), text) for at, text in found)
-                    lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": error}))
+                    problems = Problems(((name, *at), text) for at, text in found)
+                    lines.append(InitErrorDetails(type="value_error", input=given, ctx={"error": problems}))
         try:
             made = handler(read)
         except ValidationError as error:

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_agentbench.engine.job import CHAT_JUDGE, Job
-from pytest_agentbench.engine.services import Services, agent_name
+from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import UnwritableError
 from pytest_agentbench.records.base import RunStatus
 from pytest_agentbench.records.case import Case, CassetteMode, Model
 from pytest_agentbench.records.run import RunArtifact, Usage
+from pytest_agentbench.runners.base import agent_name
 from pytest_agentbench.tools.fetching import WEB_FETCH
 from pytest_agentbench.tools.mcp.servers import cassette_server_name
 from pytest_agentbench.tools.web_tools import WEB_SEARCH

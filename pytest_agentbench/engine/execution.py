@@ -45,7 +45,7 @@ async def pull(
     Raises UnreachableError where the store does not answer: what it may hold should not be paid for again.
     """
     lane = job.plan.lane
-    if lane.remote is None or not services.reuse_runs or records_run(result.tape):
+    if lane.remote is None or not services.rules.reuse_runs or records_run(result.tape):
         return False
     artifact = result.artifact
     if artifact is None:
@@ -79,8 +79,8 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         subject = subject_of(services, job, case, given)
         result.tape = open_tape(services, job, case, given.agent, subject.servers)
         attempt = _Attempt(services, job, case, subject, result)
-        if services.dry_run is not None:
-            await attempt.foresee(services.dry_run)
+        if services.rules.dry_run is not None:
+            await attempt.foresee(services.rules.dry_run)
         elif not await attempt.reuse():
             async with job.plan.lane.claim(subject.fingerprint):
                 await attempt.complete()
@@ -90,12 +90,12 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
         result.error = RuntimeError("the agent raised CancelledError")
     except (UnwritableError, UnreachableError) as error:
         result.error = error
-        services.drain(str(error))  # whatever else is paid for could not be stored either, or is paid for already
+        services.rules.drain(str(error))  # whatever else is paid for could not be stored either, or is paid for already
     except BaseException as error:  # noqa: BLE001  # whatever it is, it is this item's
         result.error = as_raised(error)
     finally:
-        if services.on_ended is not None:
-            services.on_ended(job, result)
+        if services.rules.on_ended is not None:
+            services.rules.on_ended(job, result)
         if result.not_run is None and not (result.reused and result.error is None):
             services.stops.note(job, result.error)
     result.seconds = result.seconds or time.perf_counter() - begun
@@ -132,7 +132,9 @@ class _Attempt:
         if await self.reuse():
             return
         services, job, case, result = self.services, self.job, self.case, self.result
-        if (reason := services.drained() or services.stops.reason(job)) is not None:  # while it waited for the lock
+        if (
+            reason := services.rules.drained() or services.stops.reason(job)
+        ) is not None:  # while it waited for the lock
             result.not_run = reason
             return
         if await self._pull() and await self.reuse():
@@ -158,8 +160,8 @@ class _Attempt:
         if services.reuse_evaluations and not records_verdict(services, job, result.tape):
             found = self.lane.find_evaluation(artifact, verdict_identity(services, job, case, artifact))
             result.evaluation, result.evaluation_path = found or (None, None)
-            if found is not None and services.dry_run is None and not job.by_hand:
-                believed = await services.rechecks.believed(services, job, case, artifact, found[0])
+            if found is not None and services.rules.dry_run is None and not job.by_hand:
+                believed = await services.rechecks.believed(services.registry, job, case, artifact, found[0])
                 if believed is not found[0]:  # the page shows no file that says otherwise
                     result.evaluation, result.evaluation_path = believed, None
             result.measure = measure_of(services, job, case) if result.evaluation is not None else None
@@ -167,12 +169,12 @@ class _Attempt:
             result.artifact, result.path, result.reused, result.seconds = None, None, False, 0.0
             return False
         result.evaluation_reused = result.evaluation is not None
-        if result.evaluation is not None and result.evaluation_path is not None and services.dry_run is None:
+        if result.evaluation is not None and result.evaluation_path is not None and services.rules.dry_run is None:
             share_evaluation(self.lane, artifact, result.evaluation, made=False)
         return result.evaluation_reused and (not job.by_hand or await restore_workspace(services, job, case, result))
 
     def _find_run(self) -> bool:
-        if not self.services.reuse_runs or records_run(self.result.tape):
+        if not self.services.rules.reuse_runs or records_run(self.result.tape):
             return False
         found = self.lane.find_run(self.case.case_id, self.job.repetition, self.subject.fingerprint, self._counts)
         if found is None:
@@ -180,7 +182,7 @@ class _Attempt:
         result = self.result
         result.artifact, result.path = artifact, _ = found
         result.reused, result.seconds = True, artifact.duration_seconds
-        if self.services.dry_run is None:
+        if self.services.rules.dry_run is None:
             share_run(self.lane, artifact, made=False)
         return True
 

@@ -14,8 +14,8 @@ from pytest_agentbench.records.run import RunArtifact
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
+    from pytest_agentbench.engine.grading_services import GradingServices
     from pytest_agentbench.engine.job import Job
-    from pytest_agentbench.engine.services import Services
     from pytest_agentbench.judging.prompt import Assessment
     from pytest_agentbench.models.tape import Tape
     from pytest_agentbench.records.base import Record
@@ -28,7 +28,7 @@ class GradeRequest:
     `tape` is the run's cassette, through which models are asked where there is one.
     """
 
-    services: Services
+    services: GradingServices
     job: Job
     case: Case
     artifact: RunArtifact
@@ -67,10 +67,10 @@ class Grader:
         """Return whether it grades the runs of the case."""
         return True
 
-    def require(self, services: Services, case: Case) -> None:
+    def require(self, services: GradingServices, case: Case) -> None:
         """Raise ConfigError or UnavailableError where the case cannot be graded, before anything is paid for it."""
 
-    def identity(self, services: Services, job: Job, case: Case) -> Mapping[str, Any]:
+    def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
         """Return what can change its grade beside the run: a part of the verdict's fingerprint, by keys of its own.
 
         Raises ConfigError for what cannot be read.

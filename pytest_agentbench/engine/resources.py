@@ -78,24 +78,24 @@ def _server(services: Services, job: Job, name: str, server: McpServer, sandboxe
         return UnavailableServer(f"MCP server {name!r}: {error}")
     key = catalogue_key(name, server, spec, os.environ)
     kind = "local" if spec is None else spec.kind
-    missing = problem(server, os.environ, kind) if services.catalogues.get(key) is None else None
+    missing = problem(server, os.environ, kind) if services.servers.catalogues.get(key) is None else None
     if missing is not None:
         return UnavailableServer(f"MCP server {name!r}: {missing}")
 
-    shared = services.session_servers if server.scope == "session" else None
+    shared = services.servers.running if server.scope == "session" else None
     if shared is not None:
         sandboxes = shared.sandboxes
 
     async def launched() -> Process:
         assert spec is not None
         sandbox = await sandboxes.get(spec)
-        await services.turns.next()
+        await services.servers.turns.next()
         return await launch_server(server, sandbox)
 
     start = None if spec is None else launched
     lives = None if shared is None else shared.lives(key)
     connection = Connection(name, server, start, environ=os.environ, shared=lives)
-    return CataloguedServer(connection, services.catalogues, key)
+    return CataloguedServer(connection, services.servers.catalogues, key)
 
 
 def web_search(services: Services, case: Case, model: Model, tape: Tape | None) -> Search | None:

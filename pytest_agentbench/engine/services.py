@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_agentbench.engine.budget import Part
+from pytest_agentbench.engine.grading_services import GradingServices
 from pytest_agentbench.engine.identities import Identities
 from pytest_agentbench.engine.registry import Registry
 from pytest_agentbench.engine.servers import fixture_servers
 from pytest_agentbench.engine.user_code import DaemonThreads
 from pytest_agentbench.engine.verdict import Rechecks
 from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableError, as_alike
-from pytest_agentbench.models.cassettes import Cassettes, TapedClient
+from pytest_agentbench.models.cassettes import Cassettes
 from pytest_agentbench.models.failures import UNREACHABLE
-from pytest_agentbench.packs.research.session import ResearchRuns
-from pytest_agentbench.records.case import McpServer, Model
-from pytest_agentbench.records.run import Usage
+from pytest_agentbench.records.case import McpServer
 from pytest_agentbench.runners.base import Runner, adapt
 from pytest_agentbench.runners.kinds import RunnerKind, RunnerSession, SessionParts
 from pytest_agentbench.store.redaction import Redactor
@@ -30,9 +27,6 @@ from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 if TYPE_CHECKING:
     from pytest_agentbench.engine.forecast import DryRun
     from pytest_agentbench.engine.job import Job, Result
-    from pytest_agentbench.models.client import ChatClient, Endpoints
-    from pytest_agentbench.models.scripts import Scripts
-    from pytest_agentbench.models.tape import Tape
 
 
 IN_A_ROW = 3
@@ -92,87 +86,71 @@ def _model_of(job: Job) -> Any:
     return id(job.plan), job.runner_scope if job.plan.own_agent else None
 
 
-class CaseRunner:
-    """The default value of the fixture `agentbench_runner`: each case runs as its own file says."""
+@dataclass(kw_only=True)
+class SessionRules:
+    """What the session lets its runs do. `on_ended(job, result)` takes each job that has ended, however.
 
-    def __repr__(self) -> str:
-        return "the runner that the case names"
+    `drain(reason)` keeps the whole session from starting more runs, and `drained()` is the reason once that is so.
+    `coming()` is how many runs are about to begin. With `dry_run` nothing is run, only booked there.
+    """
+
+    drain: Callable[[str], None]
+    drained: Callable[[], str | None]
+    coming: Callable[[], int] = lambda: 0
+    on_ended: Callable[[Job, Result], None] | None = None
+    reuse_runs: bool = True
+    dry_run: DryRun | None = None
 
 
-def agent_name(agent: Any) -> str:
-    """What reports call a user's own agent: its `model_id` attribute, else its name."""
-    for name in (getattr(agent, "model_id", None), getattr(agent, "__name__", None)):
-        if isinstance(name, str) and name:
-            return str(name)
-    return type(agent).__name__
+class SharedServers:
+    """MCP servers that runs share. `catalogues` are the tools that servers list; their programs start in `turns`."""
+
+    def __init__(self, catalogues: Catalogues, sandboxes: Sandboxes) -> None:
+        self.catalogues = catalogues
+        self.turns = Turns()
+        workspace = cache(partial(sandboxes.workspace, None, "mcp-servers"))
+        self.running = SessionServers(ServerSandboxes(sandboxes, workspace))
+        self._declared: dict[int, tuple[Any, Mapping[str, McpServer]]] = {}
+
+    def of_fixture(self, value: Any) -> Mapping[str, McpServer]:
+        """Return the servers that the fixture gives; its value is looked at once. Raises ConfigError."""
+        known = self._declared.get(id(value))
+        if known is None or known[0] is not value:
+            known = self._declared[id(value)] = (value, fixture_servers(value))
+        return known[1]
 
 
-@dataclass
-class Services:
-    """What all runs of a session share. `endpoints` is made on the engine's loop at first use.
+@dataclass(kw_only=True)
+class Services(GradingServices):
+    """What all runs of a session share, beside what grading needs of it.
 
-    `on_ended(job, result)` takes each job that has ended, however. `on_spent(part, usages)` books what was paid,
-    `over_budget(usage)` is why a run that has used so much already may ask for nothing more. `drain(reason)` keeps the
-    whole session from starting more runs, and `drained()` is the reason once that is so. With `dry_run` nothing is run,
-    only booked there. `asked_anew` are the keys of kept votes that were asked for again. `coming()` is how many runs
-    are about to begin. `catalogues` are the tools of MCP servers, `session_servers` those servers that runs share;
-    their programs start in `turns`. `research` is what research reports share,
-    which `research_subjects` hold or ask for. `redactor` hides secrets in what is stored, which is below `output`.
-    `stops` are the models that get no more runs, `rechecks` what stored verdicts are compared with.
+    `rules` are what the session lets them do, `servers` its MCP servers; `stops` are the models that get no more runs,
+    `rechecks` what stored verdicts are compared with.
     """
 
     registry: Registry
     sandboxes: Sandboxes
-    scripts: Scripts
-    connect: Callable[[], Endpoints]
-    on_spent: Callable[[Part, list[Usage]], None]
-    drain: Callable[[str], None]
-    drained: Callable[[], str | None]
     identities: Identities
-    catalogues: Catalogues
     redactor: Redactor
-    output: Path
-    research_subjects: tuple[Path, ...] = ()
-    over_budget: Callable[[Usage], str | None] = lambda usage: None
-    on_ended: Callable[[Job, Result], None] | None = None
-    reuse_runs: bool = True
-    reuse_evaluations: bool = True
-    dry_run: DryRun | None = None
+    rules: SessionRules
+    catalogues: Catalogues
     cassettes: Cassettes = field(default_factory=Cassettes)
-    coming: Callable[[], int] = lambda: 0
-    asked_anew: set[str] = field(default_factory=set)
     threads: DaemonThreads = field(default_factory=DaemonThreads)
-    turns: Turns = field(default_factory=Turns)
-    _endpoints: Endpoints | None = None
-    _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
-    _servers: dict[int, tuple[Any, Mapping[str, McpServer]]] = field(default_factory=dict)
-    session_servers: SessionServers = field(init=False)
-    _runner_sessions: dict[int, tuple[RunnerKind, RunnerSession]] = field(default_factory=dict)
-    research: ResearchRuns = field(init=False)
-    stops: ModelStops = field(init=False)
     rechecks: Rechecks = field(default_factory=Rechecks)
+    servers: SharedServers = field(init=False)
+    stops: ModelStops = field(init=False)
+    _adapted: dict[int, tuple[Any, Runner]] = field(default_factory=dict)
+    _runner_sessions: dict[int, tuple[RunnerKind, RunnerSession]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        workspace = cache(partial(self.sandboxes.workspace, None, "mcp-servers"))
-        self.session_servers = SessionServers(ServerSandboxes(self.sandboxes, workspace))
+        super().__post_init__()
+        self.servers = SharedServers(self.catalogues, self.sandboxes)
         self._runner_sessions = {}
-        self.research = ResearchRuns(self.output, self.research_subjects)
         self.stops = ModelStops(self.redactor.text)
 
-    def client(self, model: Model, tape: Tape | None = None) -> ChatClient:
-        """A client for the model, through the tape where that is in use for it."""
-        if tape is not None and tape.mode(model.model_id) != "off":
-            return TapedClient(model, tape, partial(self.client, model))
-        if self._endpoints is None:
-            self._endpoints = self.connect()
-        return self._endpoints.client(model)
-
-    def describe_pauses(self) -> str:
-        """Return which endpoints runs wait for, empty where they wait for none."""
-        return self._endpoints.describe_pauses() if self._endpoints is not None else ""
-
     def adapted(self, agent: Any) -> Runner:
-        """The user's callable as a runner; its signature is looked at once."""
+        """Return the user's callable as a runner; its signature is looked at once."""
+        # by id: a callable need not be hashable; the pair keeps it alive, so that no other takes its id
         known = self._adapted.get(id(agent))
         if known is None or known[0] is not agent:
             known = self._adapted[id(agent)] = (agent, adapt(agent))
@@ -185,25 +163,16 @@ class Services:
             self._runner_sessions[id(runner)] = runner, runner.open(parts)
         return self._runner_sessions[id(runner)][1]
 
-    def fixture_servers(self, value: Any) -> Mapping[str, McpServer]:
-        """The MCP servers that the fixture gives; its value is looked at once. Raises ConfigError."""
-        known = self._servers.get(id(value))
-        if known is None or known[0] is not value:
-            known = self._servers[id(value)] = (value, fixture_servers(value))
-        return known[1]
-
     async def close(self) -> None:
-        """Ends servers that runs share, connections and idle threads. What is needed after that starts anew."""
+        """End servers that runs share, connections and idle threads. What is needed after that starts anew."""
         try:
-            await self.session_servers.close()
+            await self.servers.running.close()
             for _, session in self._runner_sessions.values():
                 await session.close()
-            await self.research.close()
-            if self._endpoints is not None:
-                await self._endpoints.close()
+            await super().close()
             await self.sandboxes.close()
             self.threads.close()
         finally:  # whatever waited on this loop can wait on no other
-            self._endpoints, self.threads, self.turns = None, DaemonThreads(), Turns()
+            self._endpoints, self.threads = None, DaemonThreads()
             self.sandboxes = Sandboxes(self.sandboxes.workspaces)
             self.__post_init__()

@@ -17,7 +17,7 @@ from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Given, Job, Plan
 from pytest_agentbench.engine.registry import is_ours
 from pytest_agentbench.engine.servers import servers_identity, servers_of
-from pytest_agentbench.engine.services import CaseRunner, Services, agent_name
+from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.verdict import metrics_of
 from pytest_agentbench.errors import ConfigError, UnavailableError
 from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
@@ -25,7 +25,7 @@ from pytest_agentbench.records.case import Case, McpServer, Model, SandboxNeeds
 from pytest_agentbench.records.check_specs import PythonHook
 from pytest_agentbench.records.evaluation import CheckResult
 from pytest_agentbench.records.run import RunArtifact
-from pytest_agentbench.runners.base import Runner
+from pytest_agentbench.runners.base import CaseRunner, Runner, agent_name
 from pytest_agentbench.runners.kinds import Prepared, RunnerKind, RunRequest
 from pytest_agentbench.store.fingerprints import canonical_json, fingerprint, run_fingerprint_input
 from pytest_agentbench.tools.base import Tool, needs_sandbox
@@ -93,7 +93,7 @@ async def expected_sandbox(services: Services, job: Job, case: Case, subject: Su
         return None
     if not _runs_commands(services, case):
         return None
-    services.sandboxes.expect(spec, 1 + services.coming())
+    services.sandboxes.expect(spec, 1 + services.rules.coming())
     return spec
 
 
@@ -322,7 +322,7 @@ def subject_of(services: Services, job: Job, case: Case, given: Given) -> Subjec
         prepared = services.runner_session(runner).prepare(request)
         extra |= prepared.identity
     if not (isinstance(runner, RunnerKind) and runner.own_tools):
-        from_fixture = services.fixture_servers(given.servers) if plan.predictions is None else {}
+        from_fixture = services.servers.of_fixture(given.servers) if plan.predictions is None else {}
         if servers := servers_of(job, case, from_fixture):
             extra["mcp_servers"] = servers_identity(job, servers, from_fixture)
     covered = canonical_json(run_fingerprint_input(case, model, runner_type, settings, job.repetition, extra))

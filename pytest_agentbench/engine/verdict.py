@@ -27,7 +27,7 @@ from pytest_agentbench.store.fingerprints import fingerprint, metric_judge_input
 from pytest_agentbench.store.redaction import REDACTED
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine.services import Services
+    from pytest_agentbench.engine.registry import Registry
     from pytest_agentbench.records.check_specs import Check
 
 
@@ -218,7 +218,7 @@ class Rechecks:
         self._differing = 0
 
     async def believed(
-        self, services: Services, job: Job, case: Case, artifact: RunArtifact, stored: Evaluation
+        self, registry: Registry, job: Job, case: Case, artifact: RunArtifact, stored: Evaluation
     ) -> Evaluation | None:
         """Return the stored verdict, or what counts instead where it differs; None for one that is not whole.
 
@@ -230,23 +230,23 @@ class Rechecks:
         checks = {check.check_id: check for check in stored.checks}
         metrics = {metric.name: metric for metric in stored.metrics}
         specs = metrics_of(case, profile)
-        graders = graders_of(case, services.registry.graders)
+        graders = graders_of(case, registry.graders)
         if wants_judge(case, profile, graders) and is_judged(case, artifact) and stored.judge is None:
             return None
         if any(check.check_id not in checks for check in case.checks) or any(
             spec.name not in metrics for spec in specs
         ):
             return None
-        free = tuple(check for check in case.checks if _is_free(services, case, check, artifact))
+        free = tuple(check for check in case.checks if _is_free(registry, case, check, artifact))
         differing = []
         if free:
             looked_at = case if len(free) == len(case.checks) else case.model_copy(update={"checks": free})
-            context = CheckContext(looked_at, artifact, None, services.registry.metrics, profile.compat)
-            for check in await run_checks(context, profile.security_policy, services.registry.checks):
+            context = CheckContext(looked_at, artifact, None, registry.metrics, profile.compat)
+            for check in await run_checks(context, profile.security_policy, registry.checks):
                 if check.outcome not in ("error", checks[check.check_id].outcome):
                     checks[check.check_id] = check
                     differing.append(f"check {check.check_id}")
-        for metric in _measured(services, case, specs, artifact):
+        for metric in _measured(registry, case, specs, artifact):
             if metric.error is None and not _alike(metric, metrics[metric.name]):
                 metrics[metric.name] = metric
                 differing.append(f"metric {metric.name}")
@@ -290,7 +290,7 @@ def _shown(evaluation: Evaluation) -> str:
     return evaluation.outcome if score is None else f"{evaluation.outcome} with {score:g} of 10"
 
 
-def _is_free(services: Services, case: Case, check: Check, artifact: RunArtifact) -> bool:
+def _is_free(registry: Registry, case: Case, check: Check, artifact: RunArtifact) -> bool:
     """Whether a check is our code and looks at the run's answer, trace and figures only."""
     spec = check.declarative
     if spec is None or check.kind in _LOOKS_AT_FILES or getattr(spec, "path", None) is not None:
@@ -299,12 +299,12 @@ def _is_free(services: Services, case: Case, check: Check, artifact: RunArtifact
         return False  # files that the agent left may stand for its answer
     if check.kind == "metric":
         name = getattr(spec, "name", "")
-        return _is_cheap(services, name, case.reference or "", artifact.final_output or "")
-    return check.kind in BUILTIN_CHECKS and services.registry.checks.get(check.kind) is BUILTIN_CHECKS[check.kind]
+        return _is_cheap(registry, name, case.reference or "", artifact.final_output or "")
+    return check.kind in BUILTIN_CHECKS and registry.checks.get(check.kind) is BUILTIN_CHECKS[check.kind]
 
 
-def _is_cheap(services: Services, name: str, reference: str, output: str) -> bool:
-    metrics = services.registry.metrics
+def _is_cheap(registry: Registry, name: str, reference: str, output: str) -> bool:
+    metrics = registry.metrics
     function = metrics.get(name)
     return (
         function is not None
@@ -314,16 +314,16 @@ def _is_cheap(services: Services, name: str, reference: str, output: str) -> boo
     )
 
 
-def _measured(services: Services, case: Case, specs: Sequence[MetricSpec], artifact: RunArtifact) -> list[MetricResult]:
+def _measured(registry: Registry, case: Case, specs: Sequence[MetricSpec], artifact: RunArtifact) -> list[MetricResult]:
     if not specs:
         return []
-    metrics, reference, output = services.registry.metrics, case.reference or "", artifact.final_output or ""
+    metrics, reference, output = registry.metrics, case.reference or "", artifact.final_output or ""
     return [
         measure_trace(spec, case, artifact, metrics)
         if takes_trace(metrics.get(spec.name))
         else measure(spec, reference, output, metrics)
         for spec in specs
-        if _is_cheap(services, spec.name, reference, output)
+        if _is_cheap(registry, spec.name, reference, output)
     ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pytest_agentbench.bounded.files import read_file
-from pytest_agentbench.checks.base import CheckSpec
+from pytest_agentbench.checks.base import typed_spec
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import SandboxError
@@ -167,9 +167,8 @@ def _expected(case: Case, changes: Sequence[FileChange]) -> list[str]:
 
 def _told_first(case: Case) -> set[str]:
     """The paths whose changes count: those of other files may be too many to be told."""
-    checked = {
-        path for check in case.checks if isinstance(check.declarative, CheckSpec) for path in check.declarative.looks_at
-    }
+    typed = filter(None, map(typed_spec, case.checks))
+    checked = {path for spec in typed for path in spec.looks_at}
     return checked if case.expected_artifact is None else {case.expected_artifact, *checked}
 
 
@@ -248,8 +247,8 @@ def _paths_looked_at(job: Job, case: Case) -> Sequence[str] | None:
     for check in case.checks:
         if isinstance(check.declarative, CustomCheck) or (check.python_hook is not None and hooks_run):
             return None
-        if isinstance(check.declarative, CheckSpec):
-            paths += check.declarative.looks_at
+        if (spec := typed_spec(check)) is not None:
+            paths += spec.looks_at
         elif (path := getattr(check.declarative, "path", None)) is not None:
             paths.append(path)
     return paths

@@ -246,7 +246,7 @@ def _added(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationIn
     """Read a check that is not ours by its class where its kind has one, else as a CustomCheck."""
     if isinstance(value, Record):
         return value
-    name = value.get("kind") if isinstance(value, dict) else None
+    name = str(value.get("kind")) if isinstance(value, dict) else ""
     # A scope's names (config/base.py); a model that is made in Python has none, and packs are found all the same.
     known = getattr(info.context, "known", None)
     kind = (known.find_check if known is not None else partial(find_extension, "check"))(name)

@@ -14,9 +14,6 @@ from pydantic import Field, SerializeAsAny, SerializerFunctionWrapHandler, model
 from pytest_agentbench.extensions import extension_names, find_extension
 from pytest_agentbench.records.base import Record
 
-if TYPE_CHECKING:
-    from pytest_agentbench.config.profiles import RunProfile
-
 Part = TypeVar("Part", bound=Record)
 
 
@@ -99,9 +96,9 @@ class CasePart(Record):
         """Return the MCP servers that it names beside those of its case."""
         return ()
 
-    def offered_servers(self, case_id: str, profile: RunProfile, declared: Collection[str]) -> Collection[str]:
+    def offered_servers(self, case_id: str, profile: Any, declared: Collection[str]) -> Collection[str]:
         """Return the MCP servers that a run is offered beside its case's, none where it does not choose them.
 
-        `declared` are the names of all that files, fixtures and profiles declare.
+        `profile` is the RunProfile. `declared` are the names of all that files, fixtures and profiles declare.
         """
         return ()

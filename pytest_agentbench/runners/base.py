@@ -254,3 +254,18 @@ def _is_async(agent: Callable[..., Any]) -> bool:
     while isinstance(agent, partial):
         agent = agent.func
     return inspect.iscoroutinefunction(agent) or inspect.iscoroutinefunction(type(agent).__call__)
+
+
+class CaseRunner:
+    """The default value of the fixture `agentbench_runner`: each case runs as its own file says."""
+
+    def __repr__(self) -> str:
+        return "the runner that the case names"
+
+
+def agent_name(agent: Any) -> str:
+    """Return what reports call a user's own agent: its `model_id` attribute, else its name."""
+    for name in (getattr(agent, "model_id", None), getattr(agent, "__name__", None)):
+        if isinstance(name, str) and name:
+            return str(name)
+    return type(agent).__name__

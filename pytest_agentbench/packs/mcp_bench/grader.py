@@ -16,8 +16,8 @@ from pytest_agentbench.records.run import RunArtifact
 
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile
+    from pytest_agentbench.engine.grading_services import GradingServices
     from pytest_agentbench.engine.job import Job
-    from pytest_agentbench.engine.services import Services
     from pytest_agentbench.judging.prompt import Assessment
 
 _UNDECIDED = (
@@ -31,7 +31,7 @@ class ToolUseGrader(Grader):
 
     part_name = TOOL_USE
 
-    def identity(self, services: Services, job: Job, case: Case) -> Mapping[str, Any]:
+    def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
         """Return the task and how its judges are asked."""
         from pytest_agentbench.packs.mcp_bench.judge import tool_use_identity
 

@@ -1,4 +1,4 @@
-"""What OpenClaw needs on a machine, for `agentbench doctor`."""
+"""What OpenClaw needs on a machine, for `agentbench doctor`, and how it is had."""
 
 from __future__ import annotations
 
@@ -25,3 +25,9 @@ def _engines(profile: RunProfile) -> Iterator[str]:
 
 
 NEEDS = PackNeeds(_containers, _engines)
+
+
+def tell_building(program: str) -> str:
+    """Return how the image of OpenClaw is made on this machine, for containers of that program."""
+    engine = "" if program == "docker" else f" --engine {program}"
+    return f"build it with `agentbench openclaw image{engine}` where it is OpenClaw's"

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from pytest_agentbench.config.profiles import NetworkSettings
 from pytest_agentbench.engine.cassettes import RESEARCH_PAGES, paid
+from pytest_agentbench.engine.grading_services import GradingServices
 from pytest_agentbench.engine.job import Job
-from pytest_agentbench.engine.services import Services
 from pytest_agentbench.engine.verdict import is_judged, wrote_nothing
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
@@ -78,7 +78,7 @@ def _was_helped(case: Case, artifact: RunArtifact) -> bool:
     return bool(case.turns) or "user" in said[first:]
 
 
-def cited_pages(services: Services, job: Job, case: Case, tape: Tape | None) -> Contents:
+def cited_pages(services: GradingServices, job: Job, case: Case, tape: Tape | None) -> Contents:
     """Nothing is fetched from where the run profile's network settings let nobody go."""
     if job.plan.research_judge().scripted and (pages := services.scripts.pages(case.case_id)):
         return ScriptedPages(pages)
@@ -128,7 +128,7 @@ _PARTS: dict[str, Part] = {
 
 
 async def score_report(
-    services: Services, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None = None
+    services: GradingServices, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None = None
 ) -> tuple[list[MetricResult], ResearchScores | None]:
     """The scores of every part as metrics, and what they rest on. Books what judging has cost.
 
@@ -147,7 +147,9 @@ async def score_report(
 class _Scorer:
     """One report, with all that its parts share."""
 
-    def __init__(self, services: Services, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None) -> None:
+    def __init__(
+        self, services: GradingServices, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None
+    ) -> None:
         assert case.research is not None
         self.services, self.job, self.case, self.tape = services, job, case, tape
         self.task: ResearchTask = case.research

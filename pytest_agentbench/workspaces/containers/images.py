@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.extensions import load_extensions
 
 _LOCAL = "localhost/"
 """What names of images begin with that are made on this machine, and are in no registry."""
@@ -26,10 +28,10 @@ def is_local(name: str) -> bool:
 
 def not_built(name: str, program: str = "docker") -> UnavailableError:
     """What to say of a local image that is missing."""
-    building = "agentbench openclaw image" + ("" if program == "docker" else f" --engine {program}")
+    builders: Iterable[Callable[[str], str]] = load_extensions("image").values()
+    ways = ", ".join(tell(program) for tell in builders)
     return UnavailableError(
-        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: build it with `{building}` where it "
-        "is OpenClaw's, or name another"
+        f"{program} has no image {name!r}, and `{_LOCAL}` ones are never pulled: {ways}{', or ' if ways else ''}name another"
     )
 
 

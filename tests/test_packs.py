@@ -1,0 +1,115 @@
+"""The core names no system: nothing outside `packs/` imports from there or says the name of one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import pytest_agentbench
+
+PACKAGE = Path(pytest_agentbench.__file__).parent
+CORE = [
+    path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and "packs" not in path.relative_to(PACKAGE).parts
+]
+MODULES = [path for path in CORE if path.suffix in (".py", ".pyi")]
+
+NAMES = ("openclaw", "mcp_planner", "mcp_bench", "poet", "promptfoo", "deepeval")
+"""What no line of the core may say, however it is written."""
+
+STORED = {
+    "store/fingerprint_defaults.json": "keys that fingerprints have always had",
+    "reports/section_defaults.json": "keys that reports have always had",
+}
+"""Files of data that hold such names all the same, and why."""
+
+STILL_IMPORTING = {
+    "collection/marks.py",
+    "collection/planning.py",
+    "collection/selection.py",
+    "cli/list.py",
+    "cli/validate.py",
+    "config/kinds.py",
+    "engine/evaluation.py",
+    "engine/execution.py",
+    "engine/grading_services.py",
+    "engine/job.py",
+    "engine/verdict.py",
+    "models/scripts.py",
+    "records/case.py",
+    "records/evaluation.py",
+    "reports/assertion.py",
+    "sources/dataset.py",
+    "sources/discovery.py",
+    "sources/rows.py",
+}
+"""Modules that import a pack today: the list only shrinks, and what is in it without need fails too."""
+
+STILL_NAMING = {"config/keys.py", "models/failures.py", "reports/html/static/scores.js", "research.py"}
+"""The same of names."""
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@cache
+def imported(path: Path) -> set[str]:
+    """Every module that a file imports from, in functions and under TYPE_CHECKING too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module or "", *(f"{node.module}.{name.name}" for name in node.names)}
+    return found
+
+
+def test_nothing_outside_packs_imports_from_packs() -> None:
+    importing = {
+        relative(path) for path in MODULES if any("pytest_agentbench.packs" in name for name in imported(path))
+    }
+    assert importing == STILL_IMPORTING
+
+
+def test_nothing_outside_packs_names_a_pack() -> None:
+    pattern = re.compile("|".join(NAMES), re.IGNORECASE)
+    naming = {}
+    for path in CORE:
+        if path.suffix in (".py", ".pyi", ".json", ".js", ".html", ".css", ".mjs") and relative(path) not in STORED:
+            text = re.sub(r"pytest_agentbench\.packs\.\w+", "", path.read_text())  # imports are told above
+            if found := sorted(set(pattern.findall(text))):
+                naming[relative(path)] = found
+    assert naming.keys() == STILL_NAMING, naming
+
+
+@cache
+def circles(paths: tuple[Path, ...]) -> list[list[str]]:
+    """Groups of modules of which each leads to the others by imports."""
+    modules = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in paths}
+    graph = {name: (imported(path) & modules.keys()) - {name} for name, path in modules.items()}
+    reached: dict[str, set[str]] = {}
+    for name in graph:
+        seen, waiting = set[str](), [*graph[name]]
+        while waiting:
+            if (at := waiting.pop()) not in seen:
+                seen.add(at)
+                waiting += graph[at]
+        reached[name] = seen
+    groups = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
+    return sorted(sorted(group) for group in groups if group)
+
+
+@pytest.mark.parametrize(
+    "room", ["records", "config", "sources", "store", "models", "workspaces", "tools", "runners", "checks", "engine"]
+)
+def test_no_module_of_a_room_imports_itself_by_a_detour(room: str) -> None:
+    inside = [
+        group
+        for group in circles(tuple(path for path in MODULES if path.suffix == ".py"))
+        if f"pytest_agentbench.{room}." in str(group)
+    ]
+    assert inside == []
