@@ -1,4 +1,4 @@
-"""A case: what an agent is asked, with which servers, and what decides whether it did well. Every source of cases makes these."""
+"""A case: what an agent is asked, with which servers, and what decides whether it did well. All sources make these."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ MCP_TASKS = ProfileSection[McpJudging](
     McpJudging,
     "How MCP tasks are judged.",
     default=McpJudging,
-    # What only says the defaults is as good as nothing: what was judged before there was such a section keeps its place.
+    # What only says the defaults is as good as nothing: what was judged before there was a section keeps its place.
     fingerprint=lambda judging: judging if judging.model_dump(exclude_defaults=True) else None,
     excess=lambda found, most, guest: (),
 )

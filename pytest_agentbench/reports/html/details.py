@@ -60,8 +60,8 @@ def _kept(command: Sequence[str]) -> Iterator[str]:
 # far as they go; who shows them must not rely on their form. NaN and infinities are null.
 #
 # Of long texts the beginning stands for the whole: `{"cut": text, "of": characters}`. Of a list that is too long the
-# first items do, then `{"cut": items shown, "of": items}`; of a trace the first and the last events, with such a mark in
-# between.
+# first items do, then `{"cut": items shown, "of": items}`; of a trace the first and the last events, with such a mark
+# in between.
 
 
 Detail = dict[str, Any]

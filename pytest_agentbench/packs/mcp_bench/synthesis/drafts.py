@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 # The file beside the tasks that keeps every reply that was paid for, and how every draft ended.
 #
-# One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was waiting
-# for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft, the texts,
-# scores and reasons; none where the draft was accepted). Both name the model and the language: another model's drafts are
-# no drafts of this one. A line that is cut off or is none of these is passed over.
+# One JSON object a line, appended as soon as it is known, so that a process that is killed loses only what it was
+# waiting for. Kinds of lines: `reply` (task_id, draft, stage, request, content, usage) and `verdict` (task_id, draft,
+# the texts, scores and reasons; none where the draft was accepted). Both name the model and the language: another
+# model's drafts are no drafts of this one. A line that is cut off or is none of these is passed over.
 
 
 DRAFTS_SUFFIX = ".drafts.jsonl"
