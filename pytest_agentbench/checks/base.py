@@ -182,8 +182,7 @@ def _short(text: str | None) -> str | None:
 
 # Where a check's path lies: in the workspace, where agents write, else in the case folder.
 #
-# A relative path is looked up in both, `/tmp/...` only in the run's private temporary folder. No path leads out of
-# them.
+# A relative path is looked up in both, `/tmp/...` only in the run's private temporary folder. No path leads out.
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,15 +242,6 @@ class Anchors(Record):
     """The examples."""
 
 
-class McpJudging(Record):
-    """How MCP tasks are judged."""
-
-    shuffle: Literal["axes", "bands", "none"] = "axes"
-    """The order of the rubric in each iteration: axes and their dimensions shuffled, their bands too, or as it is."""
-    language: Literal["en", "zh"] = "en"
-    """The language of the judge's prompt."""
-
-
 class SecurityPolicy(Record):
     """What evaluation may execute, reach and write."""
 
@@ -291,8 +282,6 @@ class EvaluationProfile(SectionedFile):
     """How iterations combine."""
     anchors: Anchors = Field(default_factory=Anchors)
     """Calibration examples."""
-    mcp_tasks: McpJudging = Field(default_factory=McpJudging)
-    """How MCP tasks are judged."""
     security_policy: SecurityPolicy = Field(default_factory=SecurityPolicy)
     """What evaluation may do."""
     judge_system_prompt_path: LocalFile | None = None

@@ -23,6 +23,7 @@ from pytest_agentbench.runners.base import Runner
 from pytest_agentbench.runners.registry import BUILTIN_RUNNERS
 from pytest_agentbench.tools.base import Search, Tool
 from pytest_agentbench.tools.toolbox import BUILTIN_TOOLS
+from pytest_agentbench.tools.web_tools import find_search
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ def build_registry(hook: Any = None) -> Registry:
         ),
         # only the session's: a pack's grader is found by the part that a case carries (grading.graders_of)
         graders=_named("grader", "grader", {}, hook.pytest_agentbench_graders() if hook else ()),
-        search=(hook.pytest_agentbench_web_search() if hook else None) or configured_search(os.environ),
+        search=(hook.pytest_agentbench_web_search() if hook else None) or find_search(os.environ),
     )
 
 

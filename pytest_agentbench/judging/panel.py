@@ -72,7 +72,7 @@ async def judge(
     asked: Assessment | None = None,
     backoff_seconds: float = BACKOFF_SECONDS,
 ) -> Judgement:
-    """Return every judge run of the profile, all iterations at once, aggregated as the profile says.
+    """Ask every judge run of the profile, all iterations at once, aggregated as the profile says.
 
     `client` gives the client for a judge that is a chat model; `backends` answer for the other types. `redactor`
     (default: of this process's environment) removes secrets from what is sent, where the profile's policy asks for it.

@@ -123,8 +123,8 @@ def answer_sentences(text: str) -> Iterator[str]:
 
 # The longest common subsequence of two lists of tokens, by bit vectors instead of a table.
 #
-# `compat="v1"` needs it where no extra is installed; and rapidfuzz's LCSseq, the same algorithm, takes twice as long for
-# lists of 100,000 tokens of a small vocabulary, four times of a large one, without a bound.
+# `compat="v1"` needs it where no extra is installed; and rapidfuzz's LCSseq, the same algorithm, takes twice as long
+# for lists of 100,000 tokens of a small vocabulary, four times of a large one, without a bound.
 
 
 MOST_TOKENS = 100_000

@@ -42,14 +42,17 @@ Replies depend on nothing but the conversation, so the same conversation always 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt, Tag, field_validator, model_validator
 
 from pytest_agentbench.bounded.patterns import compile_pattern, search_pattern
-from pytest_agentbench.config.base import ConfigFile
+from pytest_agentbench.config.base import ConfigFile, suggest
 from pytest_agentbench.config.kinds import described_schema
-from pytest_agentbench.records.base import TOOL_USE_DIMENSIONS, Dimension, Record, ToolUseDimension
+from pytest_agentbench.extensions import load_extensions
+from pytest_agentbench.records.base import DIMENSIONS, Record
 
 Tokens = Annotated[StrictInt, Field(ge=0)]
 Score = Annotated[float, Field(ge=0, le=10)]
@@ -183,12 +186,43 @@ class ScriptedExpectation(Record):
     """What the judge bases it on."""
 
 
+VERDICT_FORMS = "scripted_verdict"
+"""The seam of verdicts that judges of packs write; an entry point's name is that of the response schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictForm:
+    """How judges of one kind write what a script says: the dimensions they score, and the reply."""
+
+    dimensions: tuple[str, ...]
+    write: Callable[[ScriptedVerdict], str]
+
+
+def _all_dimensions() -> list[str]:
+    forms: Iterable[VerdictForm] = load_extensions(VERDICT_FORMS).values()
+    return [*DIMENSIONS, *(name for form in forms for name in form.dimensions)]
+
+
+def _check_dimensions(given: dict[str, Any]) -> dict[str, Any]:
+    if given.keys() - set(DIMENSIONS):
+        known = _all_dimensions()
+        if unknown := [name for name in given if name not in known]:
+            raise ValueError(f"found {unknown[0]!r}{suggest(unknown[0], known)}, expected {', '.join(known)}")
+    return given
+
+
+def _name_dimensions(schema: dict[str, Any]) -> None:
+    schema["propertyNames"] = {"enum": _all_dimensions()}
+
+
 class ScriptedVerdict(Record):
     """A judge's answer. Dimensions left out get the overall score. `content` is sent instead, as it is."""
 
     overall: Score | ScriptedScore = 0.0
     """The score of the whole, 0 to 10."""
-    dimensions: dict[Dimension | ToolUseDimension, Score | ScriptedScore] = Field(default_factory=dict)
+    dimensions: Annotated[dict[str, Score | ScriptedScore], AfterValidator(_check_dimensions)] = Field(
+        default_factory=dict, json_schema_extra=_name_dimensions
+    )
     """Scores by dimension; default: the overall one."""
     expectations: tuple[ScriptedExpectation, ...] = ()
     """How far expectations are met."""
@@ -198,14 +232,17 @@ class ScriptedVerdict(Record):
     """A raw reply instead, such as a broken one."""
 
     @model_validator(mode="after")
-    def _require_content(self) -> Self:
-        complete = set(TOOL_USE_DIMENSIONS) <= self.dimensions.keys()
-        if self.content is None and "overall" not in self.model_fields_set and not complete:
-            raise ValueError("needs 'overall', or 'content' for a raw reply, or all six dimensions of an MCP task")
+    def _says_something(self) -> Self:
+        if self.content is None and "overall" not in self.model_fields_set and not self._is_complete():
+            raise ValueError("needs 'overall', or 'content' for a raw reply, or all dimensions of a system's own judge")
         return self
 
-    def scored(self, dimension: Dimension | ToolUseDimension | None = None) -> ScriptedScore:
-        """Return the score of a dimension, or the overall one."""
+    def _is_complete(self) -> bool:
+        forms = load_extensions(VERDICT_FORMS).values() if self.dimensions.keys() - set(DIMENSIONS) else ()
+        return any(set(form.dimensions) <= self.dimensions.keys() for form in forms)
+
+    def scored(self, dimension: str | None = None) -> ScriptedScore:
+        """The score of a dimension, or the overall one."""
         said = self.overall if dimension is None else self.dimensions.get(dimension, self.overall)
         return said if isinstance(said, ScriptedScore) else ScriptedScore(score=said)
 

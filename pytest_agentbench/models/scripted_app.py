@@ -7,10 +7,11 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.models.completions_http import (
     App,
     EventStream,
@@ -26,19 +27,19 @@ from pytest_agentbench.models.completions_http import (
 )
 from pytest_agentbench.models.conversation import NoScript, message_text
 from pytest_agentbench.models.script_files import (
+    VERDICT_FORMS,
     ScriptedJudgement,
     ScriptedToolCall,
     ScriptedUsage,
     ScriptedVerdict,
     Step,
+    VerdictForm,
 )
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.records.base import DIMENSIONS, TOOL_USE_DIMENSIONS, ToolUseDimension
+from pytest_agentbench.records.base import DIMENSIONS
 
 JUDGE_SCHEMA = "judge_verdict"
 """The name of the response schema by which a judge's request is known."""
-TOOL_USE_SCHEMA = "tool_use_verdict"
-"""The same for a judge of an MCP task."""
 ANSWER_SCHEMA = "answer_verdict"
 """The same for a judge that says whether an answer is correct."""
 RESEARCH_SCHEMAS = "research_"
@@ -89,9 +90,9 @@ def _step(scripts: Scripts, request: Mapping[str, Any], headers: Sequence[tuple[
     case_id = None if header is None else unquote(header)
     try:
         asked = _schema_name(request)
-        if asked in _VERDICT_TEXTS:
+        if asked is not None and (form := _find_form(asked)) is not None:
             verdict = scripts.verdict(case_id, messages, _repetition(request))
-            return Step(content=verdict.content if verdict.content is not None else _VERDICT_TEXTS[asked](verdict))
+            return Step(content=verdict.content if verdict.content is not None else form.write(verdict))
         if asked is not None and asked.startswith(RESEARCH_SCHEMAS):
             stage = asked.removeprefix(RESEARCH_SCHEMAS)
             return Step(content=scripts.stage(case_id, messages, stage, _repetition(request)))
@@ -129,18 +130,6 @@ def _judgement_text(judgement: ScriptedJudgement, *, one_word: bool) -> str:
     return json.dumps({"reason": judgement.reason, "correct": judgement.correct}, ensure_ascii=False)
 
 
-def reasoning_key(dimension: ToolUseDimension) -> str:
-    """The key of the reasoning for a score of an MCP task, as seed 004, A.4 names it."""
-    return f"{dimension.replace('_and_', '_')}_reasoning"
-
-
-def _tool_use_text(verdict: ScriptedVerdict) -> str:
-    """The verdict on an MCP task as a judge writes it."""
-    scores = {name: verdict.scored(name) for name in TOOL_USE_DIMENSIONS}
-    reasons = {reasoning_key(name): "; ".join(each.evidence) or verdict.summary for name, each in scores.items()}
-    return json.dumps({**reasons, **{name: each.score for name, each in scores.items()}}, ensure_ascii=False)
-
-
 def _verdict_text(verdict: ScriptedVerdict) -> str:
     """The verdict as a judge writes it: JSON that keeps the judge's contract."""
     answer: dict[str, Any] = {
@@ -153,10 +142,12 @@ def _verdict_text(verdict: ScriptedVerdict) -> str:
     return json.dumps(answer, ensure_ascii=False)
 
 
-_VERDICT_TEXTS: Mapping[str | None, Callable[[ScriptedVerdict], str]] = {
-    JUDGE_SCHEMA: _verdict_text,
-    TOOL_USE_SCHEMA: _tool_use_text,
-}
+_VERDICT = VerdictForm(DIMENSIONS, _verdict_text)
+
+
+def _find_form(schema: str) -> VerdictForm | None:
+    """Return how a verdict is written that a request asks for by the name of its response schema."""
+    return _VERDICT if schema == JUDGE_SCHEMA else find_extension(VERDICT_FORMS, schema)
 
 
 def _raise_scripted_error(step: Step, headers: Sequence[tuple[bytes, bytes]]) -> None:

@@ -24,24 +24,6 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Dimension = Literal["task", "process", "autonomy", "closeness", "efficiency", "spark"]
 DIMENSIONS: tuple[Dimension, ...] = ("task", "process", "autonomy", "closeness", "efficiency", "spark")
 
-ToolUseDimension = Literal[
-    "task_fulfillment",
-    "grounding",
-    "tool_appropriateness",
-    "parameter_accuracy",
-    "dependency_awareness",
-    "parallelism_and_efficiency",
-]
-TOOL_USE_DIMENSIONS: tuple[ToolUseDimension, ...] = (
-    "task_fulfillment",
-    "grounding",
-    "tool_appropriateness",
-    "parameter_accuracy",
-    "dependency_awareness",
-    "parallelism_and_efficiency",
-)
-"""What a judge scores of an MCP task (seed 004, 5.2), two for each axis: completion, selection of tools, planning."""
-
 RunStatus = Literal["success", "failed", "timed_out", "invalid", "provider_error"]
 
 

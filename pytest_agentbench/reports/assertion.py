@@ -57,7 +57,7 @@ def _named(file: str, root: Path) -> str:
 # What a reader sees of a run that failed: what was expected, what came, the answer's end, what the agent did to its
 # files, where the trace lies.
 #
-# Plain text of at most some fifty lines. Everything the agent, its tools and the case files wrote is made visible first,
+# Plain text of at most some fifty lines. All that the agent, its tools and the case files wrote is made visible first,
 # so that it cannot steer the terminal.
 
 

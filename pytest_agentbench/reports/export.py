@@ -62,7 +62,7 @@ class Column(NamedTuple):
 def columns(report: Mapping[str, Any]) -> list[Column]:
     """The table's columns: the same for all reports, then one for each score and group field of this one.
 
-    `metric.NAME`, `agreement.NAME`, `judge.DIMENSION`, `SECTION.FIGURE` of packs; `field.NAME` for what groups a dataset.
+    `metric.NAME`, `agreement.NAME`, `judge.DIMENSION`, `SECTION.FIGURE` of packs; `field.NAME` for groups of a dataset.
     """
     rows = report["runs"]
     found = [Column(name, kind, (name,)) for name, kind in _PLAIN.items()]

@@ -7,6 +7,8 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -152,17 +154,22 @@ def run_profile_input(profile: RunProfile) -> dict[str, Any]:
 def evaluation_profile_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
     """What an evaluation profile adds to every evaluation: judges as they resolve, prompt, anchors, policy, metrics."""
     names = {"evaluation_profile_id", "title", "metadata", "judge_system_prompt_path", "judge_system_prompt"}
-    if not profile.mcp_tasks.model_dump(exclude_defaults=True):
-        names.add("mcp_tasks")  # so that what was judged before there was such a setting keeps its place
-    settings = profile.model_dump(exclude=names)
+    names |= (profile.model_extra or {}).keys()
+    settings = {**profile.model_dump(exclude=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
 
 
 def judge_input(profile: EvaluationProfile, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
     """What makes a profile's judges this judge and no other: models, requests, prompt, how verdicts combine."""
-    names = {"judges", "judge_runs", "aggregation", "anchors", "mcp_tasks"}
-    settings = profile.model_dump(include=names)
+    names = {"judges", "judge_runs", "aggregation", "anchors"}
+    settings = {**_defaults()["judge"], **profile.model_dump(include=names), **_sections(profile)}
     return {**settings, "system_prompt": profile.system_prompt, "judge_models": _judges(judge_models)}
+
+
+def _sections(profile: EvaluationProfile) -> dict[str, Any]:
+    """Return what counts of the sections that packs add to the profile; one that comes to nothing is left out."""
+    found = {section.name: section.fingerprint(value) for section, value in profile.sections()}
+    return {name: plain(value) for name, value in found.items() if value is not None}
 
 
 def metric_judge_input(metric: MetricSpec, judge_models: Sequence[Model] = ()) -> dict[str, Any]:
@@ -174,7 +181,15 @@ def rubric_input(case: Case) -> dict[str, Any]:
     """What a case gives judges and people to measure a run by. What the agent was given, the run itself tells."""
     names = ("title", "expectations", "rubric", "reference", "require_hard")
     parts = {name: part for name, part in case.parts.items() if isinstance(part, CasePart) and part.measure}
-    return {**_frozen("rubric"), **{name: getattr(case, name) for name in names}, **parts}
+    return {**_defaults()["rubric"], **{name: getattr(case, name) for name in names}, **parts}
+
+
+@cache
+def _defaults() -> dict[str, dict[str, Any]]:
+    """Return what fingerprints hold of parts and sections that are not there: what stood so in the first ones."""
+    text = files("pytest_agentbench.store").joinpath("fingerprint_defaults.json").read_text("utf-8")
+    defaults: dict[str, dict[str, Any]] = json.loads(text)
+    return defaults
 
 
 def _judges(models: Sequence[Model]) -> list[dict[str, Any]]:

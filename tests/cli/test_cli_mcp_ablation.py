@@ -11,8 +11,9 @@ from support.fault_endpoint import FaultEndpoint
 from pytest_agentbench.cli import main
 from pytest_agentbench.config.profiles import EvaluationProfile, RunProfile
 from pytest_agentbench.packs.mcp_bench.ablation import cv_over_judges, cv_over_shuffles
-from pytest_agentbench.packs.mcp_bench.judge_prompts import WORDINGS, shuffled
+from pytest_agentbench.packs.mcp_bench.judge_prompts import shuffled
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.wording import judge_wording
 from pytest_agentbench.records.run import FinalOutputEvent, RunArtifact
 from pytest_agentbench.store.artifacts import Store
 
@@ -35,7 +36,7 @@ def order_of(text: str) -> tuple[str, ...]:
 
 def orders(case_id: str) -> dict[tuple[str, ...], int]:
     """Which iteration has which order of the rubric; 0 is the plain one."""
-    rubric = WORDINGS["en"].rubric
+    rubric = judge_wording("en").rubric
     found = {}
     for number in range(6):
         axes = shuffled(rubric, "axes" if number else "none", case_id, number)

@@ -26,8 +26,9 @@ from pytest_agentbench.packs.mcp_bench.judge import (
     tool_use_assessment,
     tool_use_identity,
 )
-from pytest_agentbench.packs.mcp_bench.judge_prompts import WORDINGS, shuffled
+from pytest_agentbench.packs.mcp_bench.judge_prompts import shuffled
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
+from pytest_agentbench.packs.mcp_bench.wording import judge_wording
 from pytest_agentbench.records.run import RunError
 from pytest_agentbench.store.redaction import Redactor
 
@@ -220,7 +221,7 @@ def test_the_profile_has_the_say_over_role_and_examples():
 
 @LANGUAGES
 def test_the_prompt_has_the_whole_content_of_the_paper(language):
-    wording = WORDINGS[language]
+    wording = judge_wording(language)
     scales = [scale for axis in wording.rubric for scale in axis.scales]
     assert [scale.name for scale in scales] == list(TOOL_USE_DIMENSIONS)
     for scale in scales:
@@ -236,7 +237,7 @@ def test_the_prompt_has_the_whole_content_of_the_paper(language):
 
 
 def test_both_languages_say_as_much():
-    english, chinese = (WORDINGS[language] for language in ("en", "zh"))
+    english, chinese = (judge_wording(language) for language in ("en", "zh"))
     for field in ("stance", "scoring", "reply", "how_to_read"):
         assert len(getattr(english, field).splitlines()) == len(getattr(chinese, field).splitlines()), field
     assert english.labels.keys() == chinese.labels.keys()
@@ -257,7 +258,7 @@ def test_shuffling_changes_no_word(case_id, number, how):
 
 @given(case_id=st.text(max_size=20), number=st.integers(1, 1000), how=st.sampled_from(["axes", "bands", "none"]))
 def test_dimensions_stay_on_their_axis_and_bands_with_their_dimension(case_id, number, how):
-    rubric = WORDINGS["en"].rubric
+    rubric = judge_wording("en").rubric
     order = shuffled(rubric, how, case_id, number)
     bands = {scale.name: scale.bands for axis in rubric for scale in axis.scales}
     axes = {axis.title: {scale.name for scale in axis.scales} for axis in rubric}
@@ -271,7 +272,7 @@ def test_dimensions_stay_on_their_axis_and_bands_with_their_dimension(case_id, n
 
 def test_every_order_is_drawn_by_itself():
     """3! orders of axes x 2 of each axis' dimensions: all 48 come, about equally often."""
-    rubric = WORDINGS["en"].rubric
+    rubric = judge_wording("en").rubric
     orders = Counter(
         tuple(scale.name for axis in shuffled(rubric, "axes", f"task {n // 5}", n % 5 + 1) for scale in axis.scales)
         for n in range(4800)
@@ -281,7 +282,7 @@ def test_every_order_is_drawn_by_itself():
 
 
 def test_orders_depend_on_case_and_iteration_and_on_nothing_else():
-    rubric = WORDINGS["en"].rubric
+    rubric = judge_wording("en").rubric
     assert shuffled(rubric, "axes", "a", 1) == shuffled(rubric, "axes", "a", 1)
     seen = {shuffled(rubric, "bands", case_id, number) for case_id in "abc" for number in range(1, 6)}
     assert len(seen) == 15

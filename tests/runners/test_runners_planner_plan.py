@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_agentbench.models.replies import InvalidReply
 from pytest_agentbench.packs.mcp_bench.planner import MAX_CALLS, Plan, parse_plan
-from pytest_agentbench.packs.mcp_bench.planner_chinese import CHINESE
-from pytest_agentbench.packs.mcp_bench.planner_english import ENGLISH
+from pytest_agentbench.packs.mcp_bench.wording import PlannerWording, planner_wording
 
 GOOD = '{"reasoning": "r", "should_continue": true, "planned_tools": [{"tool": "S:a", "parameters": {"x": 1}}]}'
 
@@ -149,8 +148,8 @@ def test_both_languages_say_the_same_things_of_the_same_numbers() -> None:
         except ValueError:  # the form of a plan, which is not filled in
             return set()
 
-    for field in fields(ENGLISH):
-        english, chinese = getattr(ENGLISH, field.name), getattr(CHINESE, field.name)
+    for field in fields(PlannerWording):
+        english, chinese = (getattr(planner_wording(language), field.name) for language in ("en", "zh"))
         assert places(english) == places(chinese), field.name
         assert english.count("\n- ") == chinese.count("\n- "), field.name
         assert not english.isascii() or any("\u4e00" <= letter <= "\u9fff" for letter in chinese), field.name

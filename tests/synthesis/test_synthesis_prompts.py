@@ -9,12 +9,12 @@ from synthesis_samples import DATA, GIT, TIME, real_catalogues, tool
 
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Combination, Reason
 from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
-    WORDINGS,
     fuzzing_request,
     gate_request,
     generation_request,
 )
 from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job
+from pytest_agentbench.packs.mcp_bench.wording import synthesis_wording
 
 REASON = Reason(kind="url", text="found 'http://a.example' in the detailed task")
 
@@ -26,7 +26,7 @@ def job(*catalogues: Catalogue) -> Job:
 
 
 def all_requests(language: str, catalogues: tuple[Catalogue, ...], text: str = "A task") -> list[list[dict[str, str]]]:
-    wording = WORDINGS[language]
+    wording = synthesis_wording(language)
     return [
         generation_request(wording, job(*catalogues), [text], [REASON]),
         generation_request(wording, job(*catalogues[:1]), [], []),
@@ -65,7 +65,7 @@ def test_the_tools_of_huge_servers_are_shortened_each_alike() -> None:
     described = "It does something. " * 500
     properties = {f"field_{number}": {"type": "string", "description": described[:400]} for number in range(9)}
     huge = Catalogue("Huge", tuple(tool("Huge", f"act_{number}", described, **properties) for number in range(300)))
-    [_, user] = gate_request(WORDINGS["en"], "A task", "A request", [huge])
+    [_, user] = gate_request(synthesis_wording("en"), "A task", "A request", [huge])
     assert len(user["content"]) < 210_000
     assert all(f"Huge:act_{number}\n" in user["content"] for number in range(300))
 
@@ -73,7 +73,7 @@ def test_the_tools_of_huge_servers_are_shortened_each_alike() -> None:
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data of MCP-Bench does not lie beside this checkout")
 def test_the_tools_of_real_servers_are_told_whole() -> None:
     large = sorted(real_catalogues().values(), key=lambda each: sum(len(str(tool)) for tool in each.tools))[-3:]
-    [_, user] = generation_request(WORDINGS["en"], job(*large), [], [])
+    [_, user] = generation_request(synthesis_wording("en"), job(*large), [], [])
     assert "characters left out" not in user["content"]
 
 

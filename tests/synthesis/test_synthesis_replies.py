@@ -15,12 +15,12 @@ from synthesis_samples import GIT, TIME
 from pytest_agentbench.models.replies import InvalidReply
 from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, Quality
 from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
-    WORDINGS,
     find_shortcomings,
     read_fuzzy,
     read_generated,
     read_quality,
 )
+from pytest_agentbench.packs.mcp_bench.wording import synthesis_wording
 
 anything = st.text() | st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(),
@@ -98,7 +98,7 @@ def test_no_fuzzy_text(reply: str) -> None:
 
 
 def test_both_languages_have_the_same_slots() -> None:
-    english, chinese = WORDINGS["en"], WORDINGS["zh"]
+    english, chinese = synthesis_wording("en"), synthesis_wording("zh")
     for field in fields(english):
         slots = [sorted(re.findall(r"\{\w+(?:!r)?\}", getattr(wording, field.name))) for wording in (english, chinese)]
         assert slots[0] == slots[1], field.name

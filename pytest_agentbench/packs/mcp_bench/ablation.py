@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pytest_agentbench.config.profiles import EvaluationProfile, McpJudging
+from pytest_agentbench.config.profiles import EvaluationProfile
 from pytest_agentbench.judging.asking import BACKOFF_SECONDS, Asked, ask, chat_sender, numbered_options, request_key
 from pytest_agentbench.packs.mcp_bench.judge import (
     TOOL_USE_FORMAT,
@@ -22,6 +22,7 @@ from pytest_agentbench.packs.mcp_bench.judge import (
     task_completion,
 )
 from pytest_agentbench.packs.mcp_bench.judge_prompts import tool_use_messages
+from pytest_agentbench.packs.mcp_bench.judge_settings import MCP_TASKS, McpJudging
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import JudgeVerdict
 from pytest_agentbench.records.run import RunArtifact, Usage
@@ -164,8 +165,8 @@ class Judging:
         self._redactor.know(judge.model.api_key_env for judge in judges if judge.model.api_key_env is not None)
         self._redacts = profile.security_policy.redact_secrets
         self._kept = Judgements(output / JUDGEMENTS, self._redactor if self._redacts else None)
-        shuffle = "axes" if profile.mcp_tasks.shuffle == "none" else profile.mcp_tasks.shuffle
-        language = profile.mcp_tasks.language
+        said = profile.section(MCP_TASKS)
+        shuffle, language = "axes" if said.shuffle == "none" else said.shuffle, said.language
         self._pipelines: dict[Pipeline, tuple[EvaluationProfile, int]] = {
             "plain": (_with(profile, McpJudging(shuffle="none", language=language)), 1),
             "shuffled": (_with(profile, McpJudging(shuffle=shuffle, language=language)), TOOL_USE_REPETITIONS),
@@ -236,8 +237,8 @@ class Judging:
         return asked.verdict
 
 
-def _with(profile: EvaluationProfile, mcp_tasks: McpJudging) -> EvaluationProfile:
-    return profile.model_copy(update={"mcp_tasks": mcp_tasks})
+def _with(profile: EvaluationProfile, judging: McpJudging) -> EvaluationProfile:
+    return profile.model_copy(update={MCP_TASKS.name: judging})
 
 
 def _unchanged(value: Any) -> Any:

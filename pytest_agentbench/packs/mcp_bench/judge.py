@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,8 +14,9 @@ from pydantic import Field, StringConstraints
 from pytest_agentbench.judging.prompt import Assessment, sample_sizes, sampling_seed
 from pytest_agentbench.judging.verdicts import Method, aggregate, bar_of, sampled, structured
 from pytest_agentbench.models.replies import ReplyPart, read_json
-from pytest_agentbench.models.scripted_app import TOOL_USE_SCHEMA, reasoning_key
+from pytest_agentbench.models.script_files import ScriptedVerdict, VerdictForm
 from pytest_agentbench.packs.mcp_bench.judge_prompts import PROMPT_VERSION, tool_use_messages
+from pytest_agentbench.packs.mcp_bench.judge_settings import MCP_TASKS
 from pytest_agentbench.packs.mcp_bench.records import TOOL_USE_DIMENSIONS
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import JudgeIteration, JudgeResult, JudgeVerdict, Scored
@@ -23,6 +25,25 @@ from pytest_agentbench.records.run import RunArtifact
 if TYPE_CHECKING:
     from pytest_agentbench.config.profiles import EvaluationProfile, JudgeRunConfig
 
+
+TOOL_USE_SCHEMA = "tool_use_verdict"
+"""The name of the response schema by which a request is known."""
+
+
+def reasoning_key(dimension: str) -> str:
+    """Return the key of the reasoning for a score, as seed 004, A.4 names it."""
+    return f"{dimension.replace('_and_', '_')}_reasoning"
+
+
+def _write_scripted(verdict: ScriptedVerdict) -> str:
+    """Return a script's verdict as a judge writes it."""
+    scores = {name: verdict.scored(name) for name in TOOL_USE_DIMENSIONS}
+    reasons = {reasoning_key(name): "; ".join(each.evidence) or verdict.summary for name, each in scores.items()}
+    return json.dumps({**reasons, **{name: each.score for name, each in scores.items()}}, ensure_ascii=False)
+
+
+SCRIPTED_VERDICT = VerdictForm(TOOL_USE_DIMENSIONS, _write_scripted)
+"""How the judge of `demo` answers."""
 
 TOOL_USE_FORMAT = structured(
     TOOL_USE_SCHEMA,
@@ -147,7 +168,7 @@ def tool_use_assessment(
             seed=sampling_seed(artifact),
         ),
         repetitions=_repetitions,
-        shuffled=profile.mcp_tasks.shuffle != "none",
+        shuffled=profile.section(MCP_TASKS).shuffle != "none",
     )
 
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pytest_agentbench.judging.prompt import MAX_MESSAGE, MAX_OUTPUT, anchor_lines, ends_within, without_identity
 from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
-from pytest_agentbench.packs.mcp_bench.judge_chinese import CHINESE
-from pytest_agentbench.packs.mcp_bench.judge_english import ENGLISH
-from pytest_agentbench.packs.mcp_bench.judge_wording import Axis, Wording
+from pytest_agentbench.packs.mcp_bench.judge_settings import MCP_TASKS
 from pytest_agentbench.packs.mcp_bench.records import McpTask
+from pytest_agentbench.packs.mcp_bench.wording import Axis, JudgeWording, judge_wording
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import (
     MessageEvent,
@@ -49,7 +48,7 @@ _TOOLS, _DESCRIPTIONS = "tools", "tool_descriptions"
 Parts = Iterator[str | Block]
 
 
-def evidence(case: Case, artifact: RunArtifact, wording: Wording) -> Parts:
+def evidence(case: Case, artifact: RunArtifact, wording: JudgeWording) -> Parts:
     """The task, its analysis, the solution, the execution and the tools, in this order."""
     yield from _task(case, wording)
     yield wording.solution
@@ -65,7 +64,7 @@ def tools_shown(descriptions: Mapping[str, str]) -> dict[str, Any]:
     return {_TOOLS: list(lines), _DESCRIPTIONS: lines}
 
 
-def _task(case: Case, wording: Wording) -> Parts:
+def _task(case: Case, wording: JudgeWording) -> Parts:
     task = case.part(McpTask)
     yield wording.task
     for message in (*case.messages, *case.turns):
@@ -83,7 +82,7 @@ def _task(case: Case, wording: Wording) -> Parts:
         yield Block(wording.labels["analysis"], clip_middle(task.dependency_analysis, MAX_MESSAGE))
 
 
-def _execution(artifact: RunArtifact, wording: Wording) -> Parts:
+def _execution(artifact: RunArtifact, wording: JudgeWording) -> Parts:
     calls, rounds = len(artifact.tool_calls), artifact.rounds
     heading = wording.execution_without_rounds if rounds is None else wording.execution
     yield heading.format(rounds=rounds, calls=calls)
@@ -108,7 +107,7 @@ def _execution(artifact: RunArtifact, wording: Wording) -> Parts:
         yield block
 
 
-def _activity(artifact: RunArtifact, wording: Wording) -> list[tuple[int, Block]]:
+def _activity(artifact: RunArtifact, wording: JudgeWording) -> list[tuple[int, Block]]:
     """Calls, results and what the agent said on the way, in order, each with the number of its round."""
     round_event, final_output = artifact.round_event, artifact.final_output
     events = [event for event in artifact.trace if _tells(event, round_event, final_output)]
@@ -148,7 +147,7 @@ def _arguments(call: ToolCallEvent) -> str:
     return (call.raw or "") if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False, default=str)
 
 
-def _tools(artifact: RunArtifact, wording: Wording) -> Parts:
+def _tools(artifact: RunArtifact, wording: JudgeWording) -> Parts:
     """One line for each tool that was offered: its id and, as far as there is room, what its server says of it."""
     names = artifact.request.get(_TOOLS)
     if not isinstance(names, list) or not names:
@@ -212,14 +211,12 @@ def _drawn(orders: random.Random, items: Sequence[T]) -> tuple[T, ...]:
 PROMPT_VERSION = 1
 """Part of every verdict's identity: raised when the wording, the order or what is shown of a run changes."""
 
-WORDINGS = {"en": ENGLISH, "zh": CHINESE}
-
 
 def tool_use_messages(
     case: Case, artifact: RunArtifact, profile: EvaluationProfile, redact: Callable[[Any], Any]
 ) -> Callable[[int], list[dict[str, str]]]:
     """From an iteration's number to its system and its user message; secrets are removed by `redact`."""
-    wording = WORDINGS[profile.mcp_tasks.language]
+    wording = judge_wording(profile.section(MCP_TASKS).language)
     shown = [_redacted(part, redact) for part in evidence(case, artifact, wording)]
     boundary = compute_boundary(shown)
     contract = wording.how_to_read.replace("{boundary}", boundary)
@@ -228,7 +225,7 @@ def tool_use_messages(
     before = render_parts([wording.stance, *([wording.anchors, *redact(anchors)] if anchors else ()), *shown], boundary)
 
     def messages(iteration: int) -> list[dict[str, str]]:
-        order = shuffled(wording.rubric, profile.mcp_tasks.shuffle, case.case_id, iteration)
+        order = shuffled(wording.rubric, profile.section(MCP_TASKS).shuffle, case.case_id, iteration)
         rubric = "\n".join([wording.rubric_title, *_rubric_lines(order)])
         user = f"{before}\n{rubric}\n\n{wording.scoring}\n\n{wording.reply}"
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]

@@ -25,7 +25,7 @@ from pytest_agentbench.models.replies import (
 )
 from pytest_agentbench.packs.mcp_bench.planner_prompts import Parts, Prompts
 from pytest_agentbench.packs.mcp_bench.planner_settings import PLANNER, PlannerSettings
-from pytest_agentbench.packs.mcp_bench.planner_wording import Wording
+from pytest_agentbench.packs.mcp_bench.wording import PlannerWording
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunError
 from pytest_agentbench.runners.base import RunContext, RunEnd, RunOutput
@@ -353,7 +353,7 @@ class _Planning:
         return reply
 
 
-def _read(reply: ChatReply, said: Wording, tokens: int) -> tuple[Plan | None, list[str]]:
+def _read(reply: ChatReply, said: PlannerWording, tokens: int) -> tuple[Plan | None, list[str]]:
     """The plan in a reply of at most so many tokens, else what is wrong with it."""
     try:
         return parse_plan(reply.content or ""), []

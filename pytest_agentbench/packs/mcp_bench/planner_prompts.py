@@ -7,12 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_agentbench.models.prompts import Block, compute_boundary, render_parts
-from pytest_agentbench.packs.mcp_bench.planner_chinese import CHINESE
-from pytest_agentbench.packs.mcp_bench.planner_english import ENGLISH
-from pytest_agentbench.packs.mcp_bench.planner_wording import Wording
+from pytest_agentbench.packs.mcp_bench.wording import planner_wording
 from pytest_agentbench.tools.base import Tool
-
-WORDINGS: Mapping[str, Wording] = {"en": ENGLISH, "zh": CHINESE}
 
 Parts = Sequence[str | Block]
 
@@ -21,7 +17,7 @@ class Prompts:
     """All requests of one run. Their beginnings are the same in every round, so that providers can cache them."""
 
     def __init__(self, language: str, messages: Sequence[Mapping[str, Any]], tools: Iterable[Tool]) -> None:
-        self.wording = WORDINGS[language]
+        self.wording = planner_wording(language)
         self._task: Parts = [self.wording.task, Block(self.wording.task_label, _task_text(messages))]
         self._tools: Parts = [self.wording.tools, Block(self.wording.tools_label, "\n".join(map(_tool_line, tools)))]
         self._boundary = compute_boundary([*self._tools, *self._task])

@@ -139,7 +139,7 @@ def model_tool_use(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def overall_scores(groups: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the overall scores of what `model_tool_use` returned: total, single-server and multi-server, as far as there are such."""
+    """Return the overall scores in what `model_tool_use` returned: total, single-server, multi-server, where known."""
     return {name: group["figures"]["overall"]["mean"] for name, group in groups.items() if name in _GROUPS and group}
 
 

@@ -27,9 +27,9 @@ from pytest_agentbench.packs.mcp_bench.synthesis.base import (
     read_combinations,
 )
 from pytest_agentbench.packs.mcp_bench.synthesis.drafts import CASE_ID, DRAFTS_SUFFIX, Drafts, DraftWriter
-from pytest_agentbench.packs.mcp_bench.synthesis.stages import WORDINGS
 from pytest_agentbench.packs.mcp_bench.synthesis.synthesis import Outcome, Synthesis
 from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile, make_jobs
+from pytest_agentbench.packs.mcp_bench.wording import synthesis_wording
 from pytest_agentbench.records.case import Case, Model, RunnerSpec
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Call:
             jobs = [job for each in possible for job in self._jobs(each, catalogues)]
             async with _client(self._model, self._path) as client:
                 asking = DraftWriter(client, drafts, self._ledger, self._redactor)
-                wording = WORDINGS[self._args.language]
+                wording = synthesis_wording(self._args.language)
                 synthesis = Synthesis(asking, drafts, self._file, wording, self._tell)
                 self._outcome = synthesis.outcome
                 await synthesis.run(jobs)

@@ -15,15 +15,10 @@ from pydantic import Field
 from pytest_agentbench.judging.verdicts import structured
 from pytest_agentbench.models.prompts import Block, clip_middle, compute_boundary, render_parts
 from pytest_agentbench.models.replies import InvalidReply, ReplyPart, make_invalid_reply, read_json
-from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Generated, Kind, Language, Quality, Reason
-from pytest_agentbench.packs.mcp_bench.synthesis.chinese import CHINESE
-from pytest_agentbench.packs.mcp_bench.synthesis.english import ENGLISH
+from pytest_agentbench.packs.mcp_bench.synthesis.base import Catalogue, Generated, Kind, Quality, Reason
 from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job
-from pytest_agentbench.packs.mcp_bench.synthesis.wording import Wording
+from pytest_agentbench.packs.mcp_bench.wording import SynthesisWording
 from pytest_agentbench.tools.mcp.servers import ServerTool
-
-WORDINGS: Mapping[Language, Wording] = {"en": ENGLISH, "zh": CHINESE}
-"""The prompts, by the language of the tasks."""
 
 _MOST_OF_TOOLS = 200_000
 """Characters of all tools of a request, some 50,000 tokens."""
@@ -34,8 +29,8 @@ Filling = Sequence[str | Block]
 """What comes in a slot: our own words, and material of others."""
 
 
-def fill_request(wording: Wording, template: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
-    """Return the messages of a request: the template with its slots filled, each on lines of its own."""
+def fill_request(wording: SynthesisWording, template: str, fillings: Mapping[str, Filling]) -> list[dict[str, str]]:
+    """The messages of a request: the template with its slots filled, each on lines of its own."""
     parts: list[str | Block] = []
     for at, piece in enumerate(_SLOT.split(template)):
         if at % 2:
@@ -96,7 +91,7 @@ _MAX_OTHER = 300
 
 
 def generation_request(
-    wording: Wording, job: Job, others: Sequence[str], problems: Sequence[Reason]
+    wording: SynthesisWording, job: Job, others: Sequence[str], problems: Sequence[Reason]
 ) -> list[dict[str, str]]:
     """Ask for one task. `others` are the tasks that exist; `problems` says what was wrong with former drafts."""
     combination = job.combination
@@ -175,7 +170,7 @@ _QUOTES = {'"': '"', "“": "”", "「": "」"}
 
 
 def fuzzing_request(
-    wording: Wording, task: str, tools: int, *, exact: bool, problems: Sequence[Reason]
+    wording: SynthesisWording, task: str, tools: int, *, exact: bool, problems: Sequence[Reason]
 ) -> list[dict[str, str]]:
     """Ask for the fuzzy text of a detailed task. `exact`: its numbers are to stay. `tools` counts the agent's."""
     fillings: dict[str, Filling] = {
@@ -214,8 +209,10 @@ QUALITY_FORMAT = structured(
 )
 
 
-def gate_request(wording: Wording, detailed: str, fuzzy: str, catalogues: Sequence[Catalogue]) -> list[dict[str, str]]:
-    """Ask how good a task is."""
+def gate_request(
+    wording: SynthesisWording, detailed: str, fuzzy: str, catalogues: Sequence[Catalogue]
+) -> list[dict[str, str]]:
+    """Asks how good a task is."""
     fillings: dict[str, Filling] = {
         "task": [Block("task", detailed)],
         "fuzzy": [Block("request", fuzzy)],

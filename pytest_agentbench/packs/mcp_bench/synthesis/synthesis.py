@@ -12,7 +12,6 @@ from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, Kind, Qu
 from pytest_agentbench.packs.mcp_bench.synthesis.checks import detailed_problems, fuzzy_problems
 from pytest_agentbench.packs.mcp_bench.synthesis.drafts import (
     Drafts,
-    DraftWriter,
     NoReplyError,
     Place,
     UnusableReplyError,
@@ -29,7 +28,7 @@ from pytest_agentbench.packs.mcp_bench.synthesis.stages import (
     reply_reader,
 )
 from pytest_agentbench.packs.mcp_bench.synthesis.task_file import Job, TaskFile
-from pytest_agentbench.packs.mcp_bench.synthesis.wording import Wording
+from pytest_agentbench.packs.mcp_bench.wording import SynthesisWording
 
 RETRIES = 5
 """How often a task is drafted again."""
@@ -60,7 +59,9 @@ Tell = Callable[[str, int, Verdict], None]
 class Synthesis:
     """Makes the tasks of one file. `outcome` holds what has come of them so far."""
 
-    def __init__(self, asking: DraftWriter, drafts: Drafts, file: TaskFile, wording: Wording, tell: Tell) -> None:
+    def __init__(
+        self, asking: DraftWriter, drafts: Drafts, file: TaskFile, wording: SynthesisWording, tell: Tell
+    ) -> None:
         self.outcome = Outcome()
         self._asking, self._drafts, self._file = asking, drafts, file
         self._wording, self._tell = wording, tell
