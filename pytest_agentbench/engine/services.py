@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pytest_agentbench.engine.budget import Part
 from pytest_agentbench.engine.identities import Identities
@@ -18,7 +18,6 @@ from pytest_agentbench.errors import ConfigError, ProviderError, UnavailableErro
 from pytest_agentbench.models.cassettes import Cassettes, TapedClient
 from pytest_agentbench.models.failures import UNREACHABLE
 from pytest_agentbench.packs.openclaw.runs import OpenClawRuns
-from pytest_agentbench.packs.research.session import ResearchRuns
 from pytest_agentbench.records.case import McpServer, Model
 from pytest_agentbench.records.run import Usage
 from pytest_agentbench.runners.base import Runner, adapt
@@ -107,6 +106,18 @@ def agent_name(agent: Any) -> str:
     return type(agent).__name__
 
 
+class Shared(Protocol):
+    """What a grader's cases share in a session: asked for by its class, made with the session's services."""
+
+    def __init__(self, services: Services) -> None: ...
+
+    async def close(self) -> None:
+        """End what it has opened."""
+
+
+S = TypeVar("S", bound=Shared)
+
+
 @dataclass
 class Services:
     """What all runs of a session share. `endpoints` is made on the engine's loop at first use.
@@ -116,8 +127,8 @@ class Services:
     whole session from starting more runs, and `drained()` is the reason once that is so. With `dry_run` nothing is run,
     only booked there. `asked_anew` are the keys of kept votes that were asked for again. `coming()` is how many runs
     are about to begin. `catalogues` are the tools of MCP servers, `session_servers` those servers that runs share;
-    their programs start in `turns`. `openclaw` is what runs of OpenClaw share, `research` what research reports do,
-    which `subjects` hold or ask for. `redactor` hides secrets in what is stored, which is below `output`.
+    their programs start in `turns`. `openclaw` is what runs of OpenClaw share. `subjects`
+    are the files of all that sources could have scored together. `redactor` hides secrets in what is stored, which is below `output`.
     `stops` are the models that get no more runs, `rechecks` what stored verdicts are compared with.
     """
 
@@ -148,7 +159,7 @@ class Services:
     _servers: dict[int, tuple[Any, Mapping[str, McpServer]]] = field(default_factory=dict)
     session_servers: SessionServers = field(init=False)
     openclaw: OpenClawRuns = field(init=False)
-    research: ResearchRuns = field(init=False)
+    _shared: dict[Any, Any] = field(default_factory=dict)
     stops: ModelStops = field(init=False)
     rechecks: Rechecks = field(default_factory=Rechecks)
 
@@ -156,7 +167,7 @@ class Services:
         workspace = cache(partial(self.sandboxes.workspace, None, "mcp-servers"))
         self.session_servers = SessionServers(ServerSandboxes(self.sandboxes, workspace))
         self.openclaw = OpenClawRuns(self.sandboxes, self.identities)
-        self.research = ResearchRuns(self.output, self.subjects)
+        self._shared = {}
         self.stops = ModelStops(self.redactor.text)
 
     def client(self, model: Model, tape: Tape | None = None) -> ChatClient:
@@ -178,6 +189,13 @@ class Services:
             known = self._adapted[id(agent)] = (agent, adapt(agent))
         return known[1]
 
+    def shared(self, kind: type[S]) -> S:
+        """Return what a grader's cases share in this session: `kind(services)`, made at the first need, closed last."""
+        if kind not in self._shared:
+            self._shared[kind] = kind(self)
+        found: S = self._shared[kind]
+        return found
+
     def fixture_servers(self, value: Any) -> Mapping[str, McpServer]:
         """The MCP servers that the fixture gives; its value is looked at once. Raises ConfigError."""
         known = self._servers.get(id(value))
@@ -190,7 +208,8 @@ class Services:
         try:
             await self.session_servers.close()
             await self.openclaw.close()
-            await self.research.close()
+            for shared in self._shared.values():
+                await shared.close()
             if self._endpoints is not None:
                 await self._endpoints.close()
             await self.sandboxes.close()

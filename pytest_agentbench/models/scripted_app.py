@@ -31,6 +31,7 @@ from pytest_agentbench.models.script_files import (
     ScriptedUsage,
     ScriptedVerdict,
     Step,
+    stage_sections,
 )
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.base import DIMENSIONS, TOOL_USE_DIMENSIONS, ToolUseDimension
@@ -41,8 +42,6 @@ TOOL_USE_SCHEMA = "tool_use_verdict"
 """The same for a judge of an MCP task."""
 ANSWER_SCHEMA = "answer_verdict"
 """The same for a judge that says whether an answer is correct."""
-RESEARCH_SCHEMAS = "research_"
-"""How the names begin of a judge of research reports; the stage follows."""
 ONE_WORD = "Reply with exactly one word: Correct or Incorrect."
 """How the system message of such a request ends where one word is asked for."""
 REPETITION_FIELD = "agentbench_repetition"
@@ -92,9 +91,10 @@ def _step(scripts: Scripts, request: Mapping[str, Any], headers: Sequence[tuple[
         if asked in _VERDICT_TEXTS:
             verdict = scripts.verdict(case_id, messages, _repetition(request))
             return Step(content=verdict.content if verdict.content is not None else _VERDICT_TEXTS[asked](verdict))
-        if asked is not None and asked.startswith(RESEARCH_SCHEMAS):
-            stage = asked.removeprefix(RESEARCH_SCHEMAS)
-            return Step(content=scripts.stage(case_id, messages, stage, _repetition(request)))
+        for section, _ in stage_sections():
+            if asked is not None and asked.startswith(f"{section}_"):
+                stage = asked.removeprefix(f"{section}_")
+                return Step(content=scripts.stage(case_id, messages, section, stage, _repetition(request)))
         one_word = message_text(messages[0]).endswith(ONE_WORD)
         if asked == ANSWER_SCHEMA or one_word:
             judgement = scripts.judgement(case_id, messages, _repetition(request))
