@@ -50,7 +50,7 @@ def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Comm
 def add_commands(parser: argparse.ArgumentParser, group: str, commands: Mapping[str, Command]) -> None:
     """Add the commands of `group` with their summaries.
 
-    A module may add commands of its own command, such as `fact extract`: that is what `args.chosen` says then.
+    A module may add commands of its own command, such as `NAME extract`: that is what `args.chosen` says then.
     """
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", required=True, parser_class=_ChosenParser)
     for name, command in commands.items():

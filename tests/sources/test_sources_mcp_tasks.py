@@ -13,8 +13,8 @@ from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.session_roots import find_root
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.packs.mcp_bench.tasks import TASKS
+from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.sources.case_source import BadRow, SourceCase, SourceRequest
 from pytest_agentbench.sources.discovery import find_cases, find_source, index_cases, open_questions, open_source
 
