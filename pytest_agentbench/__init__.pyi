@@ -33,6 +33,11 @@ from pytest_agentbench.records.run import Usage as Usage
 from pytest_agentbench.runners.base import ReportedCall as ReportedCall
 from pytest_agentbench.runners.base import RunContext as RunContext
 from pytest_agentbench.runners.base import RunOutput as RunOutput
+from pytest_agentbench.sources.case_source import BadRow as BadRow
+from pytest_agentbench.sources.case_source import CaseSource as CaseSource
+from pytest_agentbench.sources.case_source import OpenedSource as OpenedSource
+from pytest_agentbench.sources.case_source import SourceCase as SourceCase
+from pytest_agentbench.sources.case_source import SourceRequest as SourceRequest
 from pytest_agentbench.sources.items import BenchmarkItem as BenchmarkItem
 from pytest_agentbench.tools.base import SearchResult as SearchResult
 from pytest_agentbench.tools.base import Tool as Tool
