@@ -99,7 +99,7 @@ def _row(case: Case) -> dict[str, Any]:
 
 
 def decided_by(case: Case) -> list[str]:
-    """Return what can fail the case: checks, metrics with a threshold, a judge where it has a measure; thresholds of these."""
+    """Return what can fail the case: checks, metrics with a threshold, a judge with a measure; thresholds of these."""
     if own := [name for part in case.case_parts for name in part.deciders]:
         return own
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations

@@ -128,7 +128,8 @@ class Services:
     only booked there. `asked_anew` are the keys of kept votes that were asked for again. `coming()` is how many runs
     are about to begin. `catalogues` are the tools of MCP servers, `session_servers` those servers that runs share;
     their programs start in `turns`. `openclaw` is what runs of OpenClaw share. `subjects`
-    are the files of all that sources could have scored together. `redactor` hides secrets in what is stored, which is below `output`.
+    are the files of all that sources could have scored together. `redactor` hides secrets in what is stored,
+    which is below `output`.
     `stops` are the models that get no more runs, `rechecks` what stored verdicts are compared with.
     """
 

@@ -35,8 +35,8 @@
       https://example.org/paris: Paris is the capital of France.
 
 Packs whose graders ask judges in stages add a section for each to the latter, by entry points `script NAME NAMES`:
-what is said of every item (`NAME`), and of some in its place (`NAMES`, by item id). A stage says JSON, or a text that is
-sent as it is, or a list with one for each request. The name of a request's response schema is then `NAME_STAGE`.
+what is said of every item (`NAME`), and of some in its place (`NAMES`, by item id). A stage says JSON, or a text that
+is sent as it is, or a list with one for each request. The name of a request's response schema is then `NAME_STAGE`.
 
 Replies depend on nothing but the conversation, so the same conversation always gets the same answer.
 """

@@ -72,7 +72,7 @@ _STANDING = ("race", "fact_accuracy", "efficiency", "strategic")
 
 
 def research_evidence(evaluation: Evaluation) -> list[str]:
-    """Return the lines, none where no score of a research report failed. What others wrote in them is not made visible yet."""
+    """Return the lines, none where no score failed. What others wrote in them is not made visible yet."""
     found = evaluation.part(ResearchScores)
     failed = {each.name for each in evaluation.metrics if each.passed is False}
     parts = {part for part in PARTS if failed & set(SCORES[part])}
