@@ -80,11 +80,11 @@ _EVEN = 0.5
 def votes_row(case: Case, model: Model | str, evaluation: Evaluation | None) -> dict[str, list[Votes]]:
     """`judge_votes`, where any judge was asked: those of the profile, of metrics that take votes, and of graders.
 
-    `model` is what was judged, a name where that is no model. Each entry has the `judge` (judge run,
-    metric, or what the grader calls it), its `source`, `model` and `profile`, whether it is `scripted`, the `scores` of
-    its iterations, null for one that failed, and `pass_at`, the least score that is good. `order` says that the iterations saw what they judge in
-    different orders: `shuffled` each in its own, `swapped` by turns the report first and its reference first.
-    `same_family` is the maker of judge and judged, where they share it and neither is scripted.
+    `model` is what was judged, a name where that is no model. Each entry has the `judge` (judge run, metric, or what
+    the grader calls it), its `source`, `model` and `profile`, whether it is `scripted`, the `scores` of its iterations,
+    null for one that failed, and `pass_at`, the least score that is good. `order` says that the iterations saw what
+    they judge in different orders: `shuffled` each in its own, `swapped` by turns the report first and its reference
+    first. `same_family` is the maker of judge and judged, where they share it and neither is scripted.
     """
     if evaluation is None:
         return {}
