@@ -43,6 +43,11 @@ from pytest_agentbench.runners.kinds import RunnerKind as RunnerKind
 from pytest_agentbench.runners.kinds import RunnerSession as RunnerSession
 from pytest_agentbench.runners.kinds import RunRequest as RunRequest
 from pytest_agentbench.runners.kinds import SessionParts as SessionParts
+from pytest_agentbench.sources.case_source import BadRow as BadRow
+from pytest_agentbench.sources.case_source import CaseSource as CaseSource
+from pytest_agentbench.sources.case_source import OpenedSource as OpenedSource
+from pytest_agentbench.sources.case_source import SourceCase as SourceCase
+from pytest_agentbench.sources.case_source import SourceRequest as SourceRequest
 from pytest_agentbench.sources.items import BenchmarkItem as BenchmarkItem
 from pytest_agentbench.tools.base import SearchResult as SearchResult
 from pytest_agentbench.tools.base import Tool as Tool

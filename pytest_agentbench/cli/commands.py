@@ -42,15 +42,16 @@ def find_commands(own: Mapping[str, Command], group: str = "") -> dict[str, Comm
     prefix = f"{group} " if group else ""
     names = sorted(name for name in extension_names("command") if name.startswith(prefix))
     added = {short: name for name in names if " " not in (short := name.removeprefix(prefix))}
-    found: dict[str, Command] = dict(own)
-    found.update((short, find_extension("command", name)) for short, name in added.items() if short not in own)
-    return found
+    found: dict[str, Command | None] = {
+        short: find_extension("command", name) for short, name in added.items() if short not in own
+    }
+    return {**own, **{name: command for name, command in found.items() if command is not None}}
 
 
 def add_commands(parser: argparse.ArgumentParser, group: str, commands: Mapping[str, Command]) -> None:
     """Add the commands of `group` with their summaries.
 
-    A module may add commands of its own command, such as `fact extract`: that is what `args.chosen` says then.
+    A module may add commands of its own command, such as `NAME extract`: that is what `args.chosen` says then.
     """
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", required=True, parser_class=_ChosenParser)
     for name, command in commands.items():

@@ -99,13 +99,7 @@ def _row(case: Case) -> dict[str, Any]:
 
 
 def decided_by(case: Case) -> list[str]:
-    """What can fail the case: checks, metrics with a threshold, a judge where it has a measure; thresholds of these.
-
-    A research report without thresholds fails where no report came, and is an error where a part has no score.
-    """
-    if case.research is not None:
-        scoring = case.research.scoring
-        return [f"{name}>={least:g}" for name, least in scoring.thresholds.items()] or ["report only"]
+    """Return what can fail the case: checks, metrics with a threshold, a judge with a measure; thresholds of these."""
     if own := [name for part in case.case_parts for name in part.deciders]:
         return own
     expectations = case.expectations.hard_expectations or case.expectations.soft_expectations

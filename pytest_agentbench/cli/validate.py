@@ -234,7 +234,7 @@ def _as_warning(problem: str) -> str:
 
 def _doubts(case: Case, known: Known) -> Iterator[str]:
     """What may be meant so: names that only a plugin can know, and file checks that nothing needs to be done for."""
-    stored = case.research is not None and case.research.article is not None
+    stored = any(part.is_answered for part in case.case_parts)
     yield from unregistered("runner", [] if stored else [case.runner.type], known.runners)
     yield from unregistered("tool", case.tools, known.tools)
     yield from unregistered("metric", [metric.name for metric in case.metrics], known.metrics)

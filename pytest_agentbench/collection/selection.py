@@ -39,7 +39,7 @@ def collect_file(path: Path, parent: pytest.Collector) -> CaseFile | None:
 
 
 def _collector(source: CaseSource, parent: pytest.Collector, path: Path) -> CaseFile:
-    """Return the collector of a file. A path that steers terminals, or is no text of XML, has escapes in its node id."""
+    """Return the collector of a file. A path that steers terminals or is no text of XML has escapes in its node id."""
     node: CaseFile = CaseFile.from_parent(parent, path=path)
     true = str(node.nodeid)
     if (shown := visible_line(true.replace("\t", "\\t"))) != true:

@@ -345,7 +345,7 @@ def _services(
         catalogues=Catalogues(settings.output / CATALOGUES, store.redactor),
         redactor=store.redactor,
         output=settings.output,
-        research_subjects=tuple(config.stash[PLANNER].subjects),
+        subjects=tuple(config.stash[PLANNER].subjects),
         reuse_evaluations=not (settings.no_reuse or settings.rejudge),
         cassettes=Cassettes(settings.cassettes, _session_id(config), store.redactor),
         rules=rules,

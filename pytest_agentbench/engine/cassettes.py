@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import CHAT_JUDGE, Job
 from pytest_agentbench.engine.services import Services
 from pytest_agentbench.errors import UnwritableError
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 
 Taped = Literal["recorded", "replayed"] | None
-RESEARCH_PAGES = "research_pages"
-"""Who is asked, in cassettes, for the pages that research reports cite."""
 _READING = frozenset({"replay", "auto"})
 
 
@@ -46,7 +45,8 @@ def open_tape(services: Services, job: Job, case: Case, agent: Any, servers: Ite
     subject = plan.model_id if plan.model is not None or plan.predictions is not None else agent_name(agent)
     others = (WEB_SEARCH, WEB_FETCH, *map(cassette_server_name, servers))
     modes |= dict.fromkeys(others, modes.get(subject, services.cassettes.mode))
-    modes[RESEARCH_PAGES] = services.cassettes.mode
+    graders = graders_of(case, services.registry.graders)
+    modes |= {name: services.cassettes.mode for grader in graders for name in grader.others_asked}
     return services.cassettes.tape(case, subject, job.repetition, modes)
 
 

@@ -29,7 +29,6 @@ from pytest_agentbench.metrics.registry import (
     takes_long,
     takes_trace,
 )
-from pytest_agentbench.packs.research.records import ResearchScores
 from pytest_agentbench.records.case import Case, MetricSpec
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, MetricResult
 from pytest_agentbench.records.run import RunArtifact, Usage
@@ -145,9 +144,6 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
         if job.by_hand:
             return
         raise
-    with kept(tape):
-        scores, research = await _research(services, job, case, artifact, tape)
-    metrics += scores
     judged = judgement.result if judgement else None
     grades: dict[Grader, Grade] = {}
     with kept(tape):
@@ -157,7 +153,7 @@ async def evaluate(services: Services, job: Job, case: Case, result: Result) -> 
             metrics += grade.metrics
     if tape is not None:
         identity = verdict_identity(services, job, case, artifact)  # there may be more on it now
-    evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity, research, grades)
+    evaluation = verdict(case, profile, artifact, checks, metrics, judged, identity, grades)
     if tape is not None:
         evaluation = evaluation.model_copy(update={"cassette": tape.take_state()})
     result.evaluation = evaluation
@@ -200,17 +196,6 @@ async def _judge(
         raise
     services.on_spent("judge", paid(tape, [iteration.usage for iteration in judgement.result.iterations]))
     return judgement
-
-
-async def _research(
-    services: Services, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None
-) -> tuple[list[MetricResult], ResearchScores | None]:
-    """The scores of a research report; none of another case."""
-    if case.research is None:
-        return [], None
-    from pytest_agentbench.packs.research.grading import score_report
-
-    return await score_report(services, job, case, artifact, tape)
 
 
 async def _key_texts(services: Services, plan: Plan, case: Case, artifact: RunArtifact) -> dict[str, str | None]:

@@ -26,7 +26,6 @@ from pytest_agentbench.engine.user_code import RUN_LOGS, as_raised
 from pytest_agentbench.engine.verdict import require_decision, wants_judge
 from pytest_agentbench.engine.workspaces import restore_workspace
 from pytest_agentbench.errors import ProviderError, UnreachableError, UnwritableError
-from pytest_agentbench.packs.research.session import asks_judge
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.run import RunArtifact
 from pytest_agentbench.store.remote_results import pull_evaluation, pull_run, share_evaluation, share_run
@@ -75,7 +74,6 @@ async def execute(services: Services, job: Job, given: Given) -> Result:
             require_decision(case, job.plan.evaluation_profile, graders)
         for grader in graders:
             grader.require(services, case)
-        services.research.require_language(case)
         subject = subject_of(services, job, case, given)
         result.tape = open_tape(services, job, case, given.agent, subject.servers)
         attempt = _Attempt(services, job, case, subject, result)
@@ -121,7 +119,7 @@ class _Attempt:
             job,
             self.subject.model.model_id,
             result,
-            asks=asks or asks_models(services, job, case) or asks_judge(case),
+            asks=asks or asks_models(services, job, case),
             free_run=job.plan.predictions is not None or run_is_free(result.tape),
             free_verdict=verdict_is_free(services, job),
         )

@@ -63,6 +63,9 @@ class Grader:
     part_name: str | None = None
     """The name of the evaluation's part that it makes, an entry point `evaluation_part NAME`; None: it makes none."""
 
+    others_asked: tuple[str, ...] = ()
+    """Who else it asks beside models, by names of its own in cassettes."""
+
     def applies(self, case: Case) -> bool:
         """Return whether it grades the runs of the case."""
         return True

@@ -236,12 +236,8 @@ def _verdict_extra(services: Services, job: Job, case: Case) -> dict[str, Any]:
         found["tool_use"] = TOOL_USE_METRICS
     for grader in graders_of(case, services.registry.graders):
         found |= grader.identity(services, job, case)
-    if case.research is not None:
-        found["research"] = services.research.identity(case)
     if any(judge.scripted for judge in judges):
         found["script"] = services.scripts.verdict_digest(case)
-        if case.research is not None:
-            found["pages"] = services.scripts.pages(case.case_id)
     return found
 
 

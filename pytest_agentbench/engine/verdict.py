@@ -17,7 +17,6 @@ from pytest_agentbench.judging.verdicts import bar_of
 from pytest_agentbench.metrics.builtin import METRICS
 from pytest_agentbench.metrics.registry import asks_model, measure, measure_trace, takes_long, takes_trace
 from pytest_agentbench.metrics.tool_use import TOOL_USE_METRICS
-from pytest_agentbench.packs.research.records import ResearchScores
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.records.case import Case, MetricSpec
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult, Outcome
@@ -36,7 +35,7 @@ def wants_judge(case: Case, profile: EvaluationProfile, graders: Sequence[Grader
 
     A grader may want it otherwise. `graders` are the case's, None: those of its parts.
     """
-    if not profile.judge_runs or case.research is not None:
+    if not profile.judge_runs:
         return False
     wants = [grader.wants_judge(case) for grader in (graders_of(case) if graders is None else graders)]
     if (wish := next((each for each in wants if each is not None), None)) is not None:
@@ -53,11 +52,8 @@ def is_judged(case: Case, artifact: RunArtifact) -> bool:
 
 
 def require_decision(case: Case, profile: EvaluationProfile, graders: Sequence[Grader] | None = None) -> None:
-    """Raise ConfigError for a case that nothing can fail, before anything is paid for it.
-
-    A research report fails by its thresholds and where its run came to none, and is an error where a part has no score.
-    """
-    if case.research is not None or case.report_only or case.verify:
+    """Raise ConfigError for a case that nothing can fail, before anything is paid for it."""
+    if case.report_only or case.verify:
         return
     graders = graders_of(case) if graders is None else graders
     if any(grader.decides(case) for grader in graders):
@@ -124,7 +120,6 @@ def verdict(
     metrics: Sequence[MetricResult],
     judged: JudgeResult | None,
     fingerprint: str | None = None,
-    research: ResearchScores | None = None,
     grades: Mapping[Grader, Grade] = MappingProxyType({}),
 ) -> Evaluation:
     """Return what checks, metrics, judges and graders come to together.
@@ -154,7 +149,6 @@ def verdict(
         metrics=tuple(metrics),
         judge=judged,
         parts=parts_of(grades),
-        research=research,
         final_score=final.final_score if final is not None else judged.overall if judged is not None else None,
         outcome=outcome,
         reasons=tuple(failures),
@@ -168,17 +162,10 @@ def parts_of(grades: Mapping[Grader, Grade]) -> dict[str, Record]:
     return {name: record for name, record in made if name is not None and record is not None}
 
 
-def wrote_nothing(case: Case, artifact: RunArtifact) -> bool:
-    """Whether a run that should have written a research report ended well, but without any."""
-    return case.research is not None and artifact.status == "success" and not (artifact.final_output or "").strip()
-
-
 def _run_failures(case: Case, artifact: RunArtifact, graders: Iterable[Grader]) -> Sequence[str]:
     for grader in graders:
         if lines := grader.run_failures(case, artifact):
             return lines
-    if wrote_nothing(case, artifact):
-        return ["the run wrote no report: its final answer is empty (what it wrote to files is not read)"]
     if artifact.status == "success" or artifact.status in case.expects_status:
         return []
     why = f": {artifact.error.message}" if artifact.error else ""
@@ -258,7 +245,6 @@ class Rechecks:
             [*metrics.values()],
             stored.judge,
             stored.fingerprint,
-            stored.research,
             regrade(graders, case, artifact, [*metrics.values()], stored.judge, stored.parts),
         )
         if told.outcome == stored.outcome and told.final_score == stored.final_score and not differing:

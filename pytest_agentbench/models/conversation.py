@@ -45,7 +45,7 @@ class Script:
     votes: ScriptedVotes | None = None
     web_search: Mapping[str, tuple[ScriptedSearchResult, ...]] = field(default_factory=dict)
     web_fetch: Mapping[str, str] = field(default_factory=dict)
-    research: ScriptedStages = field(default_factory=dict)
+    staged: Mapping[str, ScriptedStages] = field(default_factory=dict)
 
     @cached_property
     def answers_digest(self) -> str:
@@ -56,7 +56,7 @@ class Script:
     @cached_property
     def verdict_digest(self) -> str:
         """Return the SHA-256 of what its judges say."""
-        stages = [self.research] if self.research else []
+        stages = [stages for stages in self.staged.values() if stages]
         return fingerprint([self.judge, self.votes, *stages])
 
     def step(self, messages: Sequence[Mapping[str, Any]], *, offers_tools: bool) -> Step:
@@ -98,15 +98,15 @@ class Script:
             vote = self._take_nth(vote, repetition, "the judgement has {} votes and this is repetition {}")
         return ScriptedJudgement(correct=vote) if isinstance(vote, bool) else vote
 
-    def stage(self, stage: str, request: int) -> str | None:
-        """Return what a judge of reports says at this request (from 1) of a stage; None where nothing is scripted.
+    def stage(self, section: str, stage: str, request: int) -> str | None:
+        """Return what a judge says at this request (from 1) of a stage of a section; None: nothing is scripted.
 
         :raises NoScript: there is a list of replies, and it is shorter.
         """
-        given = self.research.get(stage)
-        if isinstance(given, list):
-            given = self._take_nth(tuple(given), request, f"{stage} has {{}} replies and this is request {{}}")
-        return given if given is None or isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        said = self.staged.get(section, {}).get(stage)
+        if isinstance(said, list):
+            said = self._take_nth(tuple(said), request, f"{stage} has {{}} replies and this is request {{}}")
+        return said if said is None or isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
     def _take_nth(self, given: tuple[T, ...], number: int, what: str) -> T:
         if number > len(given):

@@ -105,8 +105,8 @@ def refused_reply(why: str) -> RequestFailed:
 def timed_out(seconds: float) -> RequestFailed:
     """Return the failure of a request without a complete reply in time."""
     advice = (
-        "Raise timeout_seconds (runner_defaults of the run profile; system_settings of poet_algorithm_config.json for "
-        "judges of research reports), or lower the concurrency."
+        "Raise timeout_seconds (runner_defaults of the run profile; for judges where their own settings stand), or "
+        "lower the concurrency."
     )
     return RequestFailed("timeout", f"no complete reply within {seconds:g} s", advice, retryable=True)
 

@@ -31,11 +31,12 @@
     judgements:                                  # what a judge says of an answer's correctness, by item id
       q1: true
       q2: [true, {correct: false, reason: Names a second city.}]   # one for each repetition
-    research:                                    # what a judge says of each research report, by stage
-      validate: {results: [{idx: 0, result: supported}]}   # JSON, or a text that is sent as it is
-    researches: {q2: {extract: [..., ...]}}      # of these in its place; a list has one for each request
-    web_fetch:                                   # the pages that reports cite; without it the web has them
+    web_fetch:                                   # the pages that answers cite; without it the web has them
       https://example.org/paris: Paris is the capital of France.
+
+Packs whose graders ask judges in stages add a section for each to the latter, by entry points `script NAME NAMES`:
+what is said of every item (`NAME`), and of some in its place (`NAMES`, by item id). A stage says JSON, or a text that
+is sent as it is, or a list with one for each request. The name of a request's response schema is then `NAME_STAGE`.
 
 Replies depend on nothing but the conversation, so the same conversation always gets the same answer.
 """
@@ -44,14 +45,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, StrictBool, StrictInt, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    Tag,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from pytest_agentbench.bounded.patterns import compile_pattern, search_pattern
 from pytest_agentbench.config.base import ConfigFile, suggest
 from pytest_agentbench.config.kinds import described_schema
-from pytest_agentbench.extensions import load_extensions
+from pytest_agentbench.extensions import extension_names, load_extensions
 from pytest_agentbench.records.base import DIMENSIONS, Record
 
 Tokens = Annotated[StrictInt, Field(ge=0)]
@@ -292,7 +304,7 @@ class ScriptedSearchResult(Record):
 
 
 ScriptedStages = dict[str, Any]
-"""What a judge of research reports says, by stage: JSON or a text, or a list with one for each request."""
+"""What a judge says by stage: JSON or a text, or a list with one for each request."""
 
 
 class CaseScript(ConfigFile):
@@ -342,15 +354,46 @@ class DatasetScript(ConfigFile):
     """What a judge says of an item in place of `judge`, by item id."""
     judgements: dict[str, ScriptedVotes] = Field(default_factory=dict)
     """Whether a judge finds the answers correct, by item id."""
-    research: ScriptedStages = Field(default_factory=dict)
-    """What a judge says of every research report."""
-    researches: dict[str, ScriptedStages] = Field(default_factory=dict)
-    """What it says of one in place of `research`, by item id."""
     web_fetch: dict[str, str] = Field(default_factory=dict)
     """The pages that reports cite, and that the tool web_fetch gets, by URL; without it the web has them."""
 
+    def stages(self, item_id: str | None = None) -> dict[str, ScriptedStages]:
+        """Return by section what judges say in stages of an item, None: of every other one."""
+        return {
+            one: {**getattr(self, one), **(getattr(self, each).get(item_id, {}) if item_id is not None else {})}
+            for one, each in stage_sections()
+        }
+
+    @property
+    def item_ids(self) -> dict[str, Any]:
+        """Return the ids of items that it says something of."""
+        staged = (getattr(self, each) for _, each in stage_sections())
+        return {key: True for said in (self.answers, self.judges, self.judgements, *staged) for key in said}
+
+
+def stage_sections() -> list[tuple[str, str]]:
+    """Return the sections that packs add: the name for every item, and the name for some in its place."""
+    return sorted((name.split()[0], name.split()[1]) for name in extension_names("script"))
+
+
+@cache
+def dataset_script_model() -> type[DatasetScript]:
+    """Return the model of dataset scripts with the sections of packs, none of which is imported for that."""
+    fields: dict[str, Any] = {}
+    for one, each in stage_sections():
+        fields[one] = (ScriptedStages, Field(default_factory=dict))
+        fields[each] = (dict[str, ScriptedStages], Field(default_factory=dict))
+    made: type[DatasetScript] = create_model(
+        DatasetScript.__name__, __base__=DatasetScript, __module__=__name__, __doc__=DatasetScript.__doc__, **fields
+    )
+    return made
+
 
 def script_schemas() -> dict[str, dict[str, Any]]:
-    """Return name to JSON Schema (draft 2020-12) of both kinds of script, for editors."""
-    kinds: dict[str, type[ConfigFile]] = {"demo": CaseScript, "dataset_demo": DatasetScript}
-    return {name: described_schema(kind) for name, kind in kinds.items()}
+    """Return the JSON Schemas (draft 2020-12) of both kinds of script by name, for editors."""
+    kinds: dict[str, type[ConfigFile]] = {"demo": CaseScript, "dataset_demo": dataset_script_model()}
+    schemas = {name: described_schema(kind) for name, kind in kinds.items()}
+    for names, described in load_extensions("script").items():
+        for name, text in zip(names.split(), described, strict=True):
+            schemas["dataset_demo"]["properties"][name]["description"] = text
+    return schemas

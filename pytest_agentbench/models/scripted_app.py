@@ -34,6 +34,7 @@ from pytest_agentbench.models.script_files import (
     ScriptedVerdict,
     Step,
     VerdictForm,
+    stage_sections,
 )
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.base import DIMENSIONS
@@ -42,8 +43,6 @@ JUDGE_SCHEMA = "judge_verdict"
 """The name of the response schema by which a judge's request is known."""
 ANSWER_SCHEMA = "answer_verdict"
 """The same for a judge that says whether an answer is correct."""
-RESEARCH_SCHEMAS = "research_"
-"""How the names begin of a judge of research reports; the stage follows."""
 ONE_WORD = "Reply with exactly one word: Correct or Incorrect."
 """How the system message of such a request ends where one word is asked for."""
 REPETITION_FIELD = "agentbench_repetition"
@@ -93,9 +92,10 @@ def _step(scripts: Scripts, request: Mapping[str, Any], headers: Sequence[tuple[
         if asked is not None and (form := _find_form(asked)) is not None:
             verdict = scripts.verdict(case_id, messages, _repetition(request))
             return Step(content=verdict.content if verdict.content is not None else form.write(verdict))
-        if asked is not None and asked.startswith(RESEARCH_SCHEMAS):
-            stage = asked.removeprefix(RESEARCH_SCHEMAS)
-            return Step(content=scripts.stage(case_id, messages, stage, _repetition(request)))
+        for section, _ in stage_sections():
+            if asked is not None and asked.startswith(f"{section}_"):
+                stage = asked.removeprefix(f"{section}_")
+                return Step(content=scripts.stage(case_id, messages, section, stage, _repetition(request)))
         one_word = message_text(messages[0]).endswith(ONE_WORD)
         if asked == ANSWER_SCHEMA or one_word:
             judgement = scripts.judgement(case_id, messages, _repetition(request))

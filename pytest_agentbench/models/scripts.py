@@ -15,11 +15,11 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.conversation import NoScript, Script, list_user_turns, message_text, short
 from pytest_agentbench.models.script_files import (
     CaseScript,
-    DatasetScript,
     Reply,
     ScriptedJudgement,
     ScriptedSearchResult,
     ScriptedVerdict,
+    dataset_script_model,
 )
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
@@ -156,18 +156,20 @@ class Scripts:
             raise NoScript(f"no scripted judgement for case {case_id!r}; add it under `{key}:` to {place}")
         return vote
 
-    def stage(self, case_id: str | None, messages: Sequence[Mapping[str, Any]], stage: str, request: int) -> str:
-        """What a judge of research reports says of the case at a stage, found like `verdict`.
+    def stage(
+        self, case_id: str | None, messages: Sequence[Mapping[str, Any]], section: str, stage: str, request: int
+    ) -> str:
+        """Return what a judge says of the case at a stage of a section, found like `verdict`.
 
         :raises NoScript: none says it, or several do.
         """
         if case_id is None:
             case_id = self._quoted_case(messages)
         script = self._of(case_id)
-        said = script.stage(stage, request) if script is not None else None
+        said = script.stage(section, stage, request) if script is not None else None
         if said is None:
             place = script.path if script else self._place(case_id)
-            raise NoScript(f"nothing is scripted for {stage!r} of {case_id!r}; add it under `research:` to {place}")
+            raise NoScript(f"nothing is scripted for {stage!r} of {case_id!r}; add it under `{section}:` to {place}")
         return said
 
     def search(self, case_id: str, query: str) -> tuple[ScriptedSearchResult, ...]:
@@ -298,17 +300,17 @@ def _load_rows(case: Case) -> _Beside:
     prefix = "" if any(part.has_own_id for part in case.case_parts) else f"{case.dataset}."
     if not path.is_file():
         return _Beside(path)
-    said = load(path, DatasetScript)
+    said = load(path, dataset_script_model())
     default = () if said.default is None else _as_replies(said.default)
     by_case = {}
-    for item_id in {**said.answers, **said.judges, **said.judgements, **said.researches}:
+    for item_id in said.item_ids:
         replies = _as_replies(said.answers[item_id]) if item_id in said.answers else default
         judge = said.judges.get(item_id, said.judge)
-        stages = {**said.research, **said.researches.get(item_id, {})}
-        script = Script(path, replies, judge, said.judgements.get(item_id), web_fetch=said.web_fetch, research=stages)
+        stages = said.stages(item_id)
+        script = Script(path, replies, judge, said.judgements.get(item_id), web_fetch=said.web_fetch, staged=stages)
         by_case[prefix + legal_id(item_id)] = script
-    others = Script(path, default, said.judge, web_fetch=said.web_fetch, research=said.research)
-    return _Beside(path, by_case, others if default or said.research or said.web_fetch else None)
+    others = Script(path, default, said.judge, web_fetch=said.web_fetch, staged=said.stages())
+    return _Beside(path, by_case, others if default or any(said.stages().values()) or said.web_fetch else None)
 
 
 def dataset_script(dataset_file: Path) -> Path:

@@ -18,7 +18,6 @@ from pydantic import (
     model_validator,
 )
 
-from pytest_agentbench.packs.research.records import ResearchTask
 from pytest_agentbench.records.base import AtLeastOne, Record, SandboxType, Seconds, Slug, Tags, VariableName
 from pytest_agentbench.records.check_specs import Check, Fraction, Text
 from pytest_agentbench.records.parts import CasePart, RecordWithParts
@@ -355,7 +354,7 @@ class Case(RecordWithParts):
     `path` and `line` (1-based) say where it was written. `reference` is the expected answer, None where there is none.
     `workspace` is the folder that a run's workspace starts as a copy of, None for an empty one.
     `mcp_servers` are the servers whose tools the agent may call; None stands for one that is declared elsewhere.
-    `research` is the report to score, where the case is one. `parts` are what packs add, by name: `case.part(Model)`.
+    `parts` are what packs add, by name: `case.part(Model)`.
     `context` and `metadata` are the file's own mappings; `checks`, `verify`, `metrics` and the judge decide.
     """
 
@@ -374,7 +373,6 @@ class Case(RecordWithParts):
     context: dict[str, Any] = Field(default_factory=dict)
     tools: tuple[str, ...] = ()
     mcp_servers: dict[str, McpServer | None] = Field(default_factory=dict)
-    research: ResearchTask | None = None
     workspace: Path | None = None
     sandbox: SandboxNeeds | None = None
     expectations: Expectations = Field(default_factory=Expectations)

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, StrictBool
 
-from pytest_agentbench.packs.research.records import ResearchScores
 from pytest_agentbench.records.base import Dimension, Record
 from pytest_agentbench.records.parts import RecordWithParts
 from pytest_agentbench.records.run import Usage
@@ -144,7 +143,6 @@ class Evaluation(RecordWithParts):
     metrics: tuple[MetricResult, ...] = ()
     judge: JudgeResult | None = None
     parts: dict[str, SerializeAsAny[Record]] = Field(default_factory=dict)
-    research: ResearchScores | None = None
     judge_usage: Usage | None = None
     cassette: Literal["recorded", "replayed"] | None = None
     final_score: float | None = None

@@ -96,6 +96,11 @@ class CasePart(Record):
         """Return the MCP servers that it names beside those of its case."""
         return ()
 
+    @property
+    def is_answered(self) -> bool:
+        """Return whether its answer is stored already, so that no runner is asked for one."""
+        return False
+
     def offered_servers(self, case_id: str, profile: Any, declared: Collection[str]) -> Collection[str]:
         """Return the MCP servers that a run is offered beside its case's, none where it does not choose them.
 

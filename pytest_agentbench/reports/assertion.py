@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench.errors import JudgeError, SandboxError
-from pytest_agentbench.packs.research.session import research_evidence
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import CheckResult, Evaluation, JudgeResult, MetricResult
 from pytest_agentbench.records.run import RunArtifact
@@ -118,7 +117,11 @@ def failure_report(case: Case, artifact: RunArtifact, evaluation: Evaluation, ar
     found, first = faults(case, artifact, evaluation), headline(case, artifact, evaluation)
     alone = len(found) == 1 and found[0].message is not None and found[0].sentence == first
     details = [f"    {line}" for line in _said(found[0])[1:]] if alone else ["", *_aligned(found)]
-    evidence = [f"    {_line(line)}" for line in research_evidence(evaluation)]
+    evidence = [
+        f"    {_line(line)}"
+        for section in sections_of(case, evaluation).values()
+        for line in section.evidence(evaluation)
+    ]
     lines = [first, *details, *(["", "evidence:", *evidence] if evidence else [])]
     lines += ["", *_broken_tools(artifact), *_answer(artifact.final_output), *_changes(artifact)]
     if artifact_path is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import Evaluation, JudgeIteration, JudgeResult, MetricResult
+from pytest_agentbench.reports.sections import sections_of
 from pytest_agentbench.reports.text import sendable
 from pytest_agentbench.statistics.estimates import finite
 
@@ -73,24 +74,24 @@ Votes = dict[str, Any]
 
 _ASKS_FOR_VOTES = "llm_judgement"
 _EVEN = 0.5
-"""Where a report is as good as its reference, and between the two verdicts on an answer."""
+"""Between the two verdicts on an answer."""
 
 
 def votes_row(case: Case, model: Model | str, evaluation: Evaluation | None) -> dict[str, list[Votes]]:
-    """`judge_votes`, where any judge was asked: those of the profile, of metrics that take votes, and of RACE.
+    """`judge_votes`, where any judge was asked: those of the profile, of metrics that take votes, and of graders.
 
-    `model` is what was judged, a name where that is no model. Each entry has the `judge` (judge run, metric or `race`),
-    its `source`, `model` and `profile`, whether it is `scripted`, the `scores` of its iterations, null for one that
-    failed, and `pass_at`, the least score that is good. `order` says that the iterations saw what they judge in
-    different orders: `shuffled` each in its own, `swapped` by turns the report first and its reference first.
-    `same_family` is the maker of judge and judged, where they share it and neither is scripted.
+    `model` is what was judged, a name where that is no model. Each entry has the `judge` (judge run, metric, or what
+    the grader calls it), its `source`, `model` and `profile`, whether it is `scripted`, the `scores` of its iterations,
+    null for one that failed, and `pass_at`, the least score that is good. `order` says that the iterations saw what
+    they judge in different orders: `shuffled` each in its own, `swapped` by turns the report first and its reference
+    first. `same_family` is the maker of judge and judged, where they share it and neither is scripted.
     """
     if evaluation is None:
         return {}
     found = [
         *(_of_judges(evaluation.judge) if evaluation.judge is not None else ()),
         *_of_metrics(evaluation.metrics),
-        *_of_race(case, evaluation),
+        *_of_sections(case, evaluation),
     ]
     judged = model.requested_model if isinstance(model, Model) and not model.scripted else None
     for votes in found:
@@ -134,19 +135,11 @@ def _of_metrics(results: Iterable[MetricResult]) -> Iterator[Votes]:
             yield _votes(name, "metric", details["model"], details.get("scripted", False), scores, _EVEN)
 
 
-def _of_race(case: Case, evaluation: Evaluation) -> Iterator[Votes]:
-    research = evaluation.research
-    if research is None or research.judge_model is None or case.research is None:
-        return
-    draws = next((metric.details.get("draws") for metric in evaluation.metrics if metric.name == "race"), None)
-    if not draws:
-        return
-    compared = any(criterion.reference is not None for criterion in research.criteria)
-    votes = _votes(
-        "race", "research", research.judge_model, research.judge_scripted, draws, _EVEN if compared else None
-    )
-    swapped = compared and case.research.scoring.position_swap and len(draws) == 2 * case.research.scoring.samples
-    yield votes | ({"order": "swapped"} if swapped else {})
+def _of_sections(case: Case, evaluation: Evaluation) -> Iterator[Votes]:
+    for section in sections_of(case, evaluation).values():
+        for votes in section.votes(case, evaluation):
+            named = {name: votes[name] for name in ("judge", "source", "model", "scripted", "pass_at")}
+            yield {**votes, **_votes(**named, scores=[*votes["scores"]])}
 
 
 def _votes(

@@ -94,7 +94,6 @@ def run_row(
         "evaluation": _text(evaluation_path),
         "measure": measure,
         "message": _text(message, MESSAGE_LIMIT),
-        **_research(case, evaluation),
         **_judged(artifact, judged),
     }
 
@@ -182,20 +181,6 @@ def _metrics(results: tuple[MetricResult, ...]) -> dict[str, dict[str, float | N
         if isinstance(agreed, int | float) and 0 <= agreed <= 1:
             agreement[name] = float(agreed)
     return {"metrics": scores, **({"agreement": agreement} if agreement else {})}
-
-
-def _research(case: Case, evaluation: Evaluation | None) -> dict[str, dict[str, Any]]:
-    """Of a research report: its id in its file, and the fingerprint of the evaluation that has what it rests on."""
-    if case.research is None:
-        return {}
-    row_id = case.research.row_id
-    scored = evaluation if evaluation is not None and evaluation.research is not None else None
-    return {
-        "research": {
-            "row_id": sendable(row_id) if isinstance(row_id, str) else row_id,
-            "evaluation": scored and scored.fingerprint,
-        }
-    }
 
 
 def _judged(artifact: RunArtifact | None, judged: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

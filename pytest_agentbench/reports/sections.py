@@ -88,6 +88,10 @@ class ReportSection:
         """Return lines that a failed run's assertion shows below its faults."""
         return ()
 
+    def votes(self, case: Case, evaluation: Evaluation) -> Sequence[Mapping[str, Any]]:
+        """Return what judges that the grader asked have voted, as `judge_votes` of a run's row has it."""
+        return ()
+
     def shortfall(self, evaluation: Evaluation) -> str | None:
         """Return what a final score that is too low is made of, for the assertion; None: it is no final score."""
         return None

@@ -52,7 +52,7 @@ def open_source(path: Path, request: SourceRequest) -> OpenedSource:
 
 
 def open_questions(path: Path, root: ConfigRoot, *, run_code: bool = False) -> Dataset:
-    """Return the dataset at `path`, for what is answered without a run. Raises ConfigError for cases of another kind."""
+    """Return the dataset at `path`, to be answered without runs. Raises ConfigError for cases of another kind."""
     source = named_source(path, root)
     if source is not None and source is not DATASETS:
         raise ConfigError(f"{path}:1:1: found {source.holds}, expected questions; pytest runs them")

@@ -1,4 +1,4 @@
-"""A dataset's rows: one streaming pass for what collection needs of each, and the whole row as the case that runs it."""
+"""A dataset's rows: one streaming pass for what collection needs of each, and the whole row as the case."""
 
 from __future__ import annotations
 

@@ -5,11 +5,14 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from pytest_agentbench.config.base import Scope
-from pytest_agentbench.config.kinds import json_schemas, kind_of
+from pytest_agentbench.config.kinds import json_schemas
 from pytest_agentbench.config.loader import load_in
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.cases import REPORTS
 from pytest_agentbench.packs.research.records import PARTS, SCORES, UNBOUNDED
-from pytest_agentbench.packs.research.reports_file import ReportsFile, is_reports_name
+from pytest_agentbench.packs.research.reports_file import ReportsFile
+from pytest_agentbench.sources.discovery import find_source
+from pytest_agentbench.sources.names import source_names
 
 FILES = ("gpt.jsonl", "claude.jsonl", "query.jsonl", "criteria.jsonl")
 WHOLE = {"reports": ["gpt.jsonl"], "criteria": "criteria.jsonl", "annotations": "ann"}
@@ -96,15 +99,14 @@ def test_scores_in_units_of_their_own_have_any_threshold(loaded):
 def test_a_file_is_known_by_its_name(tmp_path, name):
     path = tmp_path / name
     path.write_text("schema_version: 1\n")
-    assert is_reports_name(name)
-    assert kind_of(path) is ReportsFile
+    assert find_source(path) is REPORTS
     path.write_text("reports: of another tool\n")
-    assert kind_of(path) is None
+    assert find_source(path) is None
 
 
 @pytest.mark.parametrize("name", ["reports.demo.yaml", "myreports.yaml", "reports.json"])
 def test_other_names_are_other_files(name):
-    assert not is_reports_name(name)
+    assert "reports" not in [each.name for each in source_names(name)]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from pytest_agentbench.packs.research.asking import WORDINGS, stage_messages
 from pytest_agentbench.packs.research.fact import citations, rows
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, RaceCriteria
 from pytest_agentbench.packs.research.select_queries import QUERY_DIMENSIONS
-from pytest_agentbench.packs.research.wording.judges import Wording
+from pytest_agentbench.packs.research.wording import Wording
 
 LANGUAGES = ("en", "zh")
 FORMATS = {

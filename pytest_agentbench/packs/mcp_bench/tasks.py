@@ -257,7 +257,7 @@ class TaskSettings:
         )
 
     def tags(self, entry: TaskEntry) -> tuple[str, ...]:
-        """Return the task's own tags; its servers, their categories and its combination type; whether it has several."""
+        """Return the task's own tags, its servers, their categories, its combination type, and if it has several."""
         categories = {self.servers[name].category for name in entry.servers if name in self.servers}
         named = {*entry.servers, *categories, entry.combination_type}
         several = "multi_server" if len(entry.servers) > 1 else "single_server"

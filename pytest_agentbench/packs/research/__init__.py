@@ -9,3 +9,8 @@ RESEARCH = Command(
     "score research reports: POET, RACE, FACT; select queries, make criteria",
     "pytest_agentbench.packs.research.commands",
 )
+SCRIPT = (
+    "What a judge says of every research report.",
+    "What it says of one in place of `research`, by item id.",
+)
+"""What the sections of scripts `research` and `researches` are, for editors."""

@@ -17,9 +17,7 @@ from pytest_agentbench.models.replies import (
     validate_form,
 )
 from pytest_agentbench.packs.research.records import Language
-from pytest_agentbench.packs.research.wording.chinese import CHINESE
-from pytest_agentbench.packs.research.wording.english import ENGLISH
-from pytest_agentbench.packs.research.wording.judges import Wording
+from pytest_agentbench.packs.research.wording import Wording, read_wording
 from pytest_agentbench.store.judgements import KeptReply
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 PROMPT_VERSION = "1"
 """Part of every kept reply's identity: raised when a wording, an order or what is shown changes."""
 
-WORDINGS: dict[Language, Wording] = {"en": ENGLISH, "zh": CHINESE}
+WORDINGS: dict[Language, Wording] = {"en": read_wording("en"), "zh": read_wording("zh")}
 """By the language of the query."""
 
 

@@ -18,6 +18,7 @@ from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.packs.research.records import (
     ANNOTATED,
     JUDGED,
+    RESEARCH,
     Language,
     QueryRow,
     RaceCriteria,
@@ -222,17 +223,19 @@ def report_case(reports: Reports, item: ReportItem) -> Case:
         tools=named_tools(reports.file.context) if runs else (),
         mcp_servers=map_servers(reports.file.mcp_servers) if runs else {},
         metadata={name: value for name, value in facts.items() if value is not None},
-        research=ResearchTask(
-            row_id=item.row_id,
-            prompt=item.prompt,
-            language=item.language,
-            domain=item.domain,
-            complexity_level=item.complexity_level,
-            article=item.article,
-            criteria=item.criteria,
-            reference=item.reference,
-            scoring=reports.scoring,
-        ),
+        parts={
+            RESEARCH: ResearchTask(
+                row_id=item.row_id,
+                prompt=item.prompt,
+                language=item.language,
+                domain=item.domain,
+                complexity_level=item.complexity_level,
+                article=item.article,
+                criteria=item.criteria,
+                reference=item.reference,
+                scoring=reports.scoring,
+            )
+        },
     )
 
 

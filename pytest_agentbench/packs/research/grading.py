@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.engine.cassettes import RESEARCH_PAGES, paid
+from pytest_agentbench.engine.cassettes import paid
+from pytest_agentbench.engine.grading import GradeRequest
 from pytest_agentbench.engine.grading_services import GradingServices
 from pytest_agentbench.engine.job import Job
-from pytest_agentbench.engine.verdict import is_judged, wrote_nothing
+from pytest_agentbench.engine.verdict import is_judged
 from pytest_agentbench.errors import AgentbenchError, ConfigError
 from pytest_agentbench.models.cassette_file import Answer, Refusal
 from pytest_agentbench.models.pricing import Ledger
@@ -25,6 +26,7 @@ from pytest_agentbench.packs.research.efficiency import EfficiencyScore, efficie
 from pytest_agentbench.packs.research.fact.citations import canonical_url
 from pytest_agentbench.packs.research.fact.pages import ScriptedPages
 from pytest_agentbench.packs.research.fact.rows import Contents, FactScore, score_fact
+from pytest_agentbench.packs.research.grader import GRADER, PAGES
 from pytest_agentbench.packs.research.grades import Failed, Found, evidence, results
 from pytest_agentbench.packs.research.interaction import InteractionScore, interaction_of
 from pytest_agentbench.packs.research.poet import FactPart, Parts, RacePart, fact_evidence, poet_of, race_evidence
@@ -35,12 +37,12 @@ from pytest_agentbench.packs.research.records import (
     RaceCriteria,
     Report,
     ResearchScores,
-    ResearchTask,
     TokenUsage,
     counted,
+    task_of_case,
 )
 from pytest_agentbench.packs.research.rows import Material, read_material
-from pytest_agentbench.packs.research.session import STORED_METRICS, ResearchRuns
+from pytest_agentbench.packs.research.session import STORED_METRICS, ResearchSession
 from pytest_agentbench.packs.research.strategic import StrategicScore, strategic_of
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import MetricResult
@@ -82,14 +84,14 @@ def cited_pages(services: GradingServices, job: Job, case: Case, tape: Tape | No
     """Nothing is fetched from where the run profile's network settings let nobody go."""
     if job.plan.first_judge().scripted and (pages := services.scripts.pages(case.case_id)):
         return ScriptedPages(pages)
-    web = _Web(services.research, job.plan.run_profile.network)
-    return web if tape is None or tape.mode(RESEARCH_PAGES) == "off" else _Taped(web, tape)
+    web = _Web(services.shared(ResearchSession), job.plan.run_profile.network)
+    return web if tape is None or tape.mode(PAGES) == "off" else _Taped(web, tape)
 
 
 class _Web:
     """The session's pages, opened when the first is wanted."""
 
-    def __init__(self, runs: ResearchRuns, network: NetworkSettings) -> None:
+    def __init__(self, runs: ResearchSession, network: NetworkSettings) -> None:
         self._runs, self._network = runs, network
 
     async def content(self, url: str) -> str:
@@ -102,7 +104,7 @@ class _Taped:
 
     async def content(self, url: str) -> str:
         request = {"url": canonical_url(url)}
-        return await self._tape.play(RESEARCH_PAGES, request, lambda: self._pages.content(url), _FORM)
+        return await self._tape.play(PAGES, request, lambda: self._pages.content(url), _FORM)
 
 
 def _unkept(error: Exception) -> Refusal | None:
@@ -127,21 +129,19 @@ _PARTS: dict[str, Part] = {
 """The part that asks a judge at each stage."""
 
 
-async def score_report(
-    services: GradingServices, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None = None
-) -> tuple[list[MetricResult], ResearchScores | None]:
-    """The scores of every part as metrics, and what they rest on. Books what judging has cost.
+async def score_report(request: GradeRequest) -> tuple[list[MetricResult], ResearchScores | None]:
+    """Return the scores of every part as metrics, and what they rest on. Books what judging has cost.
 
     A part that failed is a metric with an error; where there is nothing to measure there is no score and the reason.
     Where the run failed, or wrote no report, nothing is scored. Raises ConfigError where a row has changed.
     """
-    assert case.research is not None
-    if not is_judged(case, artifact) or wrote_nothing(case, artifact):
+    case, artifact = request.case, request.artifact
+    if not is_judged(case, artifact) or GRADER.run_failures(case, artifact):
         return [], None
-    scorer = _Scorer(services, job, case, artifact, tape)
+    scorer = _Scorer(request.services, request.job, case, artifact, request.tape)
     found = await scorer.found()
-    made = results(case.research.scoring, found, scorer.ledger.usages)
-    return made, evidence(case.research, scorer.report, found, scorer.config, scorer.ledger, scorer.judge)
+    made = results(scorer.task.scoring, found, scorer.ledger.usages)
+    return made, evidence(scorer.task, scorer.report, found, scorer.config, scorer.ledger, scorer.judge)
 
 
 class _Scorer:
@@ -150,11 +150,10 @@ class _Scorer:
     def __init__(
         self, services: GradingServices, job: Job, case: Case, artifact: RunArtifact, tape: Tape | None
     ) -> None:
-        assert case.research is not None
         self.services, self.job, self.case, self.tape = services, job, case, tape
-        self.task: ResearchTask = case.research
+        self.task, self.session = task_of_case(case), services.shared(ResearchSession)
         self.material: Material = read_material(self.task)
-        self.config = services.research.config(self.task.scoring)
+        self.config = self.session.config(self.task.scoring)
         self.report = Report(
             id=self.task.row_id,
             case_id=case.case_id,
@@ -231,18 +230,18 @@ class _Scorer:
         return await score_fact(self.asking, cited_pages(self.services, self.job, self.case, self.tape), self.report)
 
     def _efficiency(self) -> EfficiencyScore:
-        annotations, domain = self.services.research.annotations(self.task.scoring), self.task.domain
+        annotations, domain = self.session.annotations(self.task.scoring), self.task.domain
         assert annotations is not None
         assert domain is not None
         level, compat = self.task.complexity_level, self.task.scoring.compat
         return efficiency_of(self.report, annotations, domain, level, self.config, compat=compat)
 
     async def _strategic(self) -> StrategicScore:
-        base = self.services.research.knowledge_base(self.task.scoring)
-        return await strategic_of(self.asking, self.report, base, self.config, batch=self.services.research.batch)
+        base = self.session.knowledge_base(self.task.scoring)
+        return await strategic_of(self.asking, self.report, base, self.config, batch=self.session.batch)
 
     def _interaction(self) -> InteractionScore:
-        annotations = self.services.research.annotations(self.task.scoring)
+        annotations = self.session.annotations(self.task.scoring)
         domain, level = self.task.domain, self.task.complexity_level
         compat = self.task.scoring.compat
         return interaction_of(self.report, annotations, domain, level, self.config, self.material.row, compat=compat)

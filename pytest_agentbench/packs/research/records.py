@@ -6,11 +6,15 @@ import re
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, StrictStr
 
 from pytest_agentbench.records.base import Record
+from pytest_agentbench.records.parts import CasePart
+
+if TYPE_CHECKING:
+    from pytest_agentbench.records.case import Case
 
 RaceDimension = Literal["comprehensiveness", "insight", "instruction_following", "readability"]
 RACE_DIMENSIONS: tuple[RaceDimension, ...] = ("comprehensiveness", "insight", "instruction_following", "readability")
@@ -181,7 +185,7 @@ class ResearchScoring(Record):
     knowledge_base: Path | None = None
 
 
-class ResearchTask(Record):
+class ResearchTask(CasePart):
     """A research report to be scored. `article` is None where the run writes it, `reference` where RACE has none.
 
     `domain` is as the annotations call it. The texts are read when they are needed.
@@ -197,6 +201,16 @@ class ResearchTask(Record):
     criteria: RowPlace | None = None
     reference: RowPlace | None = None
     scoring: ResearchScoring
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        """Return its thresholds; without, it fails where no report came, and is an error where a part has no score."""
+        return tuple(f"{name}>={least:g}" for name, least in self.scoring.thresholds.items()) or ("report only",)
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the report is stored, so that no runner writes it."""
+        return self.article is not None
 
 
 class CriterionScore(Record):
@@ -215,6 +229,17 @@ class CitedStatement(Record):
     url: str
     fact: str
     label: str
+
+
+RESEARCH = "research"
+"""The name of both parts: of a case, and of the evaluation of its report."""
+
+
+def task_of_case(case: Case) -> ResearchTask:
+    """Return the report to score of a case that is one."""
+    task = case.part(ResearchTask)
+    assert task is not None
+    return task
 
 
 class StageCost(Record):

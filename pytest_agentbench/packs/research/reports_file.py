@@ -1,4 +1,4 @@
-"""`reports.yaml` (or `<name>.reports.yaml`): research reports in files, or written by runners, and how they are scored."""
+"""`reports.yaml` (`<name>.reports.yaml`): research reports in files or written by runners, and how they are scored."""
 
 from __future__ import annotations
 
@@ -28,16 +28,9 @@ from pytest_agentbench.records.base import AtLeastOne, Tags
 from pytest_agentbench.records.case import RunnerSpec
 from pytest_agentbench.records.check_specs import Text
 
-_NAMES = ("reports.yaml", "reports.yml")
-_NAMED = (".reports.yaml", ".reports.yml")
 _NEEDED: tuple[Part, ...] = ("race", "fact", "efficiency", "strategic")
 """What the composite is made of."""
 _LOWER_IS_BETTER = frozenset({"race_sd"})
-
-
-def is_reports_name(name: str) -> bool:
-    """Whether a file of that name may say how research reports are scored."""
-    return name in _NAMES or name.endswith(_NAMED)
 
 
 def _some_parts(parts: tuple[Part, ...]) -> tuple[Part, ...]:

@@ -12,6 +12,7 @@ from pytest_agentbench.packs.mcp_bench.synthesis.base import Generated, Kind, Qu
 from pytest_agentbench.packs.mcp_bench.synthesis.checks import detailed_problems, fuzzy_problems
 from pytest_agentbench.packs.mcp_bench.synthesis.drafts import (
     Drafts,
+    DraftWriter,
     NoReplyError,
     Place,
     UnusableReplyError,

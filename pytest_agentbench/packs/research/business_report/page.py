@@ -26,7 +26,7 @@ from pytest_agentbench.packs.research.business_report.figures import (
 )
 from pytest_agentbench.packs.research.business_report.text import group_name
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, Language, RowId
-from pytest_agentbench.packs.research.wording.business_report import LABELS
+from pytest_agentbench.packs.research.wording import read_labels
 from pytest_agentbench.terminal_text import visible
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def page(models: Sequence[Scored], made: datetime, language: Language = "en", *,
     environment = _environment()
     style, script = (_source(name) for name in ("style.css", "sort.js"))
     return environment.get_template("page.html").render(
-        t=LABELS[language],
+        t=read_labels(language),
         language=language,
         made=f"{made:%Y-%m-%d %H:%M} UTC",
         models=models,

@@ -20,7 +20,7 @@ from pytest_agentbench.packs.research.business_report.figures import (
     usd,
 )
 from pytest_agentbench.packs.research.records import RACE_DIMENSIONS, Language, RowId
-from pytest_agentbench.packs.research.wording.business_report import LABELS
+from pytest_agentbench.packs.research.wording import read_labels
 from pytest_agentbench.records.base import Record
 from pytest_agentbench.statistics.estimates import difference_interval, mean_interval
 
@@ -57,7 +57,7 @@ Find = Callable[[Sequence[PoetRow], Thresholds], Iterable[Finding]]
 
 def recommendations(rows: Sequence[PoetRow], thresholds: Thresholds, language: Language) -> tuple[Recommendation, ...]:
     """What all rules of the table find, in its order."""
-    labels = LABELS[language]
+    labels = read_labels(language)
     return tuple(
         Recommendation(
             rule=rule,

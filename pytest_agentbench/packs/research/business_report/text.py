@@ -20,7 +20,7 @@ from pytest_agentbench.packs.research.business_report.figures import (
     usd,
 )
 from pytest_agentbench.packs.research.records import Language
-from pytest_agentbench.packs.research.wording.business_report import LABELS
+from pytest_agentbench.packs.research.wording import read_labels
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +43,7 @@ def report_text(report: PoetReport, made: datetime, language: Language = "en") -
 
 class _Text:
     def __init__(self, console: Console, report: PoetReport, language: Language) -> None:
-        self._console, self._report, self._labels = console, report, LABELS[language]
+        self._console, self._report, self._labels = console, report, read_labels(language)
 
     def print(self, made: datetime) -> None:
         report, labels = self._report, self._labels

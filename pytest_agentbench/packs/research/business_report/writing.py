@@ -364,11 +364,12 @@ class Session:
     def _scores(self, row: Row, fingerprint: str) -> ResearchScores:
         """Raises ConfigError where the evaluation is no longer stored, or another has taken its place."""
         for path, evaluation in self._evaluations(row):
-            if evaluation.fingerprint == fingerprint and evaluation.research is not None:
+            found = evaluation.part(ResearchScores)
+            if evaluation.fingerprint == fingerprint and found is not None:
                 scores = {each.name: each.score for each in evaluation.metrics if each.name in _NAMES}
                 if any(row["metrics"].get(name, score) != score for name, score in scores.items()):
                     raise ConfigError(f"{path}: has other scores than {self.part.name}: the report was judged again")
-                return evaluation.research
+                return found
         raise ConfigError(
             f"{self._contents.output}: found no evaluation {fingerprint[:12]}, which {self.part.name} names; name the "
             "output folder of that session, or run it again"

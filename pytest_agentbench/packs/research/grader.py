@@ -1,0 +1,89 @@
+"""Research reports are graded by the parts that their reports.yaml names, instead of by checks and rubrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
+from pytest_agentbench.errors import UnavailableError
+from pytest_agentbench.packs.research.records import JUDGED, RESEARCH, task_of_case
+from pytest_agentbench.packs.research.session import ResearchSession
+from pytest_agentbench.store.fingerprints import fingerprint
+
+if TYPE_CHECKING:
+    from pytest_agentbench.engine.job import Job
+    from pytest_agentbench.engine.grading_services import GradingServices
+    from pytest_agentbench.records.case import Case
+    from pytest_agentbench.records.run import RunArtifact
+
+PAGES = "research_pages"
+"""Who is asked, in cassettes, for the pages that reports cite."""
+
+
+class ResearchGrader(Grader):
+    """Grades research reports: they fail by thresholds of their scores, and are errors where a part has none."""
+
+    part_name = RESEARCH
+    others_asked = (PAGES,)
+
+    def require(self, services: GradingServices, case: Case) -> None:
+        """Raise UnavailableError for a report in a language that the configuration does not support."""
+        task = task_of_case(case)
+        supported = services.shared(ResearchSession).config(task.scoring).evaluation_settings.language_support
+        if task.language not in supported:
+            raise UnavailableError(
+                f"{task.scoring.config}: language_support is {', '.join(supported) or 'empty'}, which lacks "
+                f"{task.language}, the language of this query"
+            )
+
+    def identity(self, services: GradingServices, job: Job, case: Case) -> Mapping[str, Any]:
+        """Return all that scores the report beside itself and the judge. Raises ConfigError for wrong configuration."""
+        from pytest_agentbench.packs.research.asking import PROMPT_VERSION
+
+        task, session = task_of_case(case), services.shared(ResearchSession)
+        scoring, annotations = task.scoring, session.annotations(task.scoring)
+        found: dict[str, Any] = {
+            RESEARCH: {
+                "scoring": scoring.model_dump(exclude={"annotations", "config", "knowledge_base"}),
+                "prompts": PROMPT_VERSION if self.asks(case) else None,
+                "row": [task.language, task.domain, task.complexity_level],
+                "criteria": task.criteria and task.criteria.digest,
+                "reference": task.reference and task.reference.digest,
+                "config": session.config(scoring),
+                "annotations": annotations
+                and fingerprint([annotations.domains, annotations.levels, annotations.prices, annotations.task_types]),
+            }
+        }
+        if any(judge.scripted for judge in (*job.plan.judges.values(), *job.judges)):
+            services.scripts.load_beside(case)
+            found["pages"] = services.scripts.pages(case.case_id)
+        return found
+
+    def asks(self, case: Case) -> bool:
+        """Return whether a part asks a judge."""
+        return any(part in JUDGED for part in task_of_case(case).scoring.parts)
+
+    def wants_judge(self, case: Case) -> bool:
+        """Return False: its parts ask a judge of their own."""
+        return False
+
+    def decides(self, case: Case) -> bool:
+        """Return True: where no report came it fails, whatever its thresholds."""
+        return True
+
+    def run_failures(self, case: Case, artifact: RunArtifact) -> Sequence[str]:
+        """Return why a run failed that ended well, but without any report."""
+        if artifact.status != "success" or (artifact.final_output or "").strip():
+            return ()
+        return ["the run wrote no report: its final answer is empty (what it wrote to files is not read)"]
+
+    async def grade(self, request: GradeRequest) -> Grade:
+        """Return the scores of every part as metrics, and what they rest on."""
+        from pytest_agentbench.packs.research.grading import score_report
+
+        metrics, record = await score_report(request)
+        return Grade(metrics=tuple(metrics), record=record)
+
+
+GRADER = ResearchGrader()

@@ -1,0 +1,140 @@
+"""What reports show of research reports: where their rows are, what judges voted, what a failed one rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_agentbench.packs.research.records import (
+    PARTS,
+    RACE_DIMENSIONS,
+    SCORES,
+    CriterionScore,
+    ResearchScores,
+    task_of_case,
+)
+from pytest_agentbench.reports.sections import ReportSection
+from pytest_agentbench.reports.text import sendable
+
+if TYPE_CHECKING:
+    from pytest_agentbench.records.case import Case
+    from pytest_agentbench.records.evaluation import Evaluation
+
+_EVEN = 0.5
+"""Where a report is as good as its reference."""
+
+
+class ResearchSection(ReportSection):
+    """The section `research` of report.json."""
+
+    def row(self, case: Case, evaluation: Evaluation | None) -> dict[str, Any]:
+        """Return the report's id in its file, and the fingerprint of the evaluation that has what it rests on."""
+        row_id = task_of_case(case).row_id
+        scored = evaluation if evaluation is not None and evaluation.part(ResearchScores) is not None else None
+        return {
+            "row_id": sendable(row_id) if isinstance(row_id, str) else row_id,
+            "evaluation": scored and scored.fingerprint,
+        }
+
+    def row_properties(self, found: Mapping[str, Any]) -> Mapping[str, object]:
+        """Return nothing: the row has it."""
+        return {}
+
+    def votes(self, case: Case, evaluation: Evaluation) -> Sequence[Mapping[str, Any]]:
+        """Return the draws of RACE; `order` is `swapped` where the report and its reference were first by turns."""
+        found, scoring = evaluation.part(ResearchScores), task_of_case(case).scoring
+        draws = next((metric.details.get("draws") for metric in evaluation.metrics if metric.name == "race"), None)
+        if found is None or found.judge_model is None or not draws:
+            return ()
+        compared = any(criterion.reference is not None for criterion in found.criteria)
+        votes = {
+            "judge": "race",
+            "source": "research",
+            "model": found.judge_model,
+            "scripted": found.judge_scripted,
+            "scores": draws,
+            "pass_at": _EVEN if compared else None,
+        }
+        swapped = compared and scoring.position_swap and len(draws) == 2 * scoring.samples
+        return [votes | ({"order": "swapped"} if swapped else {})]
+
+    def evidence(self, evaluation: Evaluation) -> Sequence[str]:
+        """Return what the scores that failed rest on, as others wrote it."""
+        return research_evidence(evaluation)
+
+
+SECTION = ResearchSection()
+
+_MOST = 3
+"""Criteria, citations and judged scores that are named."""
+_STANDING = ("race", "fact_accuracy", "efficiency", "strategic")
+"""The scores that POET and quality are made of."""
+
+
+def research_evidence(evaluation: Evaluation) -> list[str]:
+    """Return the lines, none where no score failed. What others wrote in them is not made visible yet."""
+    found = evaluation.part(ResearchScores)
+    failed = {each.name for each in evaluation.metrics if each.passed is False}
+    parts = {part for part in PARTS if failed & set(SCORES[part])}
+    if found is None or not parts:
+        return []
+    lines = [_made_of(evaluation)] if "poet" in parts else []
+    quality = "quality" in failed
+    if "race" in parts or quality:
+        lines += _weakest_criteria(found.criteria, _dimensions(failed))
+    if "fact" in parts or quality:
+        lines += _citations(found)
+    if parts & {"efficiency", "interaction"}:
+        lines.append(_recorded(found))
+    if "strategic" in parts:
+        lines += _weakest_scores(found)
+    return lines
+
+
+def _made_of(evaluation: Evaluation) -> str:
+    scores = {each.name: each.score for each in evaluation.metrics}
+    shown = (f"{name} {'not known' if scores.get(name) is None else f'{scores[name]:.3f}'}" for name in _STANDING)
+    return f"made of: {', '.join(shown)}"
+
+
+def _dimensions(failed: Collection[str]) -> Collection[str]:
+    """Those that failed, or all where RACE as a whole did."""
+    named = [name for name in RACE_DIMENSIONS if f"race_{name}" in failed]
+    return named if named and not {"race", "race_weighted_dims", "quality"} & set(failed) else RACE_DIMENSIONS
+
+
+def _weakest_criteria(criteria: Collection[CriterionScore], dimensions: Collection[str]) -> Iterator[str]:
+    """Those in which the report lost most against its reference, or has least where there is none."""
+    asked = [each for each in criteria if each.dimension in dimensions]
+    for each in sorted(asked, key=lambda each: each.target - (each.reference or 0))[:_MOST]:
+        against = f" against {each.reference:g}" if each.reference is not None else " of 10"
+        said = f" ({each.analysis})" if each.analysis.strip() else ""
+        yield f"{each.dimension}: {each.target:g}{against}: {each.criterion}{said}"
+
+
+def _citations(found: ResearchScores) -> Iterator[str]:
+    """The first that a page does not support, before those whose page could not be read."""
+    bad = [each for label in ("unsupported", "unknown") for each in found.statements if each.label == label]
+    for each in bad[:_MOST]:
+        yield f"{each.label}: {each.fact} <{each.url}>"
+    if len(bad) > _MOST:
+        yield f"... and {len(bad) - _MOST} more of {len(found.statements) + found.statements_left_out} citations"
+
+
+def _recorded(found: ResearchScores) -> str:
+    metrics, usage = found.execution_metrics, found.execution_metrics.token_usage
+    values = {
+        "seconds": metrics.total_duration_seconds,
+        "USD": usage.total_cost_usd,
+        "input tokens": usage.input_tokens,
+        "output tokens": usage.output_tokens,
+    }
+    shown = [f"{value:,g} {name}" for name, value in values.items() if value is not None]
+    if metrics.automation_level is not None:
+        shown.append(f"automation {metrics.automation_level:g}")
+    return f"recorded: {', '.join(shown) or 'nothing'}"
+
+
+def _weakest_scores(found: ResearchScores) -> Iterator[str]:
+    for name, (score, reason) in sorted(found.strategic.items(), key=lambda each: each[1][0])[:_MOST]:
+        yield f"{name}: {score:g} of 5{f' ({reason})' if reason.strip() else ''}"

@@ -1,1 +1,0 @@
-"""What the judges of research reports are told, in two languages."""
