@@ -33,7 +33,7 @@ def _find_problem(path: str, _size: int, _mtime_ns: int) -> str | None:
     """Return why the file is refused; None where it is not, or where its own library will say what is wrong."""
     import subprocess
 
-    # jemalloc and mimalloc, Arrow's own pools, reserve address space in gigabytes, which RLIMIT_AS would refuse.
+    # Arrow's other pools reserve address space ahead of need, which counts against RLIMIT_AS.
     environment = {"PATH": os.defpath, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
     argv = [sys.executable, "-I", __file__, path]
     try:

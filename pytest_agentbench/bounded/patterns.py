@@ -92,7 +92,7 @@ def _measure(pattern: str) -> tuple[int, int]:
                 last = groups.pop()
                 groups[-1] += last
             case "least":
-                # Nine digits at most: int() of a number with ten thousand digits takes time by itself.
+                # Nine digits at most: Python refuses to read a number of thousands of digits.
                 more = last * (min(int(token[3][:9]), MAX_PARTS + 1) - 1)
                 groups[-1] += max(0, more)
                 last += max(0, more)

@@ -171,7 +171,7 @@ class _Loader(yaml.CSafeLoader):
     def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
         if kind is ScalarNode:
             if implicit[0]:
-                # As PyYAML (6.0) does, without its path resolvers, which take half of the time of composing a document.
+                # As PyYAML's resolver does, without its path resolvers, which nobody here registers.
                 for tag, pattern in _IMPLICIT.get(value[:1], ()):
                     if pattern.match(value):
                         return str(tag)

@@ -275,7 +275,7 @@ def _is_named_by(address: SplitResult, url: str) -> bool:
 def _matches(host: str, patterns: Iterable[str]) -> bool:
     parts = host.lower().split(".")
     return any(
-        # Part by part: with a plain glob `*.openai.azure.com.evil.org`, or a host of more parts, could pass.
+        # Part by part: a plain glob `*.example.org` would also take hosts of any depth below it.
         len(wanted := pattern.split(".")) == len(parts)
         and all(want in ("*", part) for want, part in zip(wanted, parts, strict=True))
         for pattern in patterns

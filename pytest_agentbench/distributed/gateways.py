@@ -120,7 +120,7 @@ class Gateways:
 
 def _is_of_start(error: BaseException) -> bool:
     """Return whether xdist raised the error while it started a worker."""
-    # xdist (3.8) raises the same types for a broken start as for a lost connection: only the frames tell them apart.
+    # The same types are raised for a broken start as for a lost connection: only the frames tell them apart.
     return any(frame.f_code.co_name == "setup_node" for frame, _ in traceback.walk_tb(error.__traceback__))
 
 

@@ -115,7 +115,7 @@ def not_connected(error: BaseException, model: Model) -> RequestFailed:
     """Return the failure of a connection: refused, reset, cut off, unknown host, bad certificate."""
     cause: BaseException = error
     while cause.__cause__ is not None or cause.__context__ is not None:
-        # openai and httpx2 wrap the error of the socket twice; only the innermost one says what happened.
+        # The clients wrap the socket's error in errors of their own; only the innermost one says what happened.
         cause = cause.__cause__ or cause.__context__ or cause
     said = clip(str(cause)) or type(cause).__name__
     advice = f"Check that base_url ({_base_url(model)}) is right and that its server runs and can be reached from here."

@@ -45,7 +45,7 @@ def read_usage(block: object, model: Model, answered_by: str) -> Usage:
 
 def _find_cost(block: Mapping[str, Any], usage: Usage, model: Model, answered_by: str) -> float | None:
     reported = block.get("cost")
-    # OpenRouter and LiteLLM report what they charge: nearer to the bill than any list of prices.
+    # OpenRouter, for one, reports what it charges: nearer to the bill than any list of prices.
     if isinstance(reported, int | float) and not isinstance(reported, bool) and 0 <= reported < math.inf:
         return float(reported)
     if model.prices is not None:

@@ -57,8 +57,7 @@ def write_atomically(folder: str, name: str, data: bytes) -> None:
     temporary = _temporary(folder)
     try:
         _write(temporary, os.O_EXCL, data)
-        # A rename within one folder is atomic on POSIX and NTFS: a reader sees the old file or the new one, never a
-        # half.
+        # A rename within one folder is atomic: a reader sees the old file or the new one, never a half.
         os.replace(temporary, f"{folder}/{name}")
     except OSError:
         with contextlib.suppress(OSError):

@@ -369,7 +369,7 @@ class Remote:
     async def get(self, name: str) -> bytes | None:
         """Return an object; None where there is none. Raises UnreachableError where the store does not answer."""
         objects, sender = self._opened()
-        # The store has a loop of its own: gcsfs and adlfs bind their sessions to the loop of fsspec's thread.
+        # The store has a loop of its own: fsspec's file systems bind their sessions to the loop of fsspec's thread.
         reading = asyncio.run_coroutine_threadsafe(_limit_time(objects.read(name)), objects.loop)
         try:
             content = await asyncio.wrap_future(reading)

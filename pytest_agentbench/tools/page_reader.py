@@ -150,7 +150,7 @@ def _give_up_rights() -> None:
     os.dup2(nothing, 1)
     for limit, wanted in (
         (resource.RLIMIT_NPROC, 0),
-        # A limit of 0 stays: no exploit can raise a hard limit again.
+        # Hard limits too, which an ordinary process cannot raise again.
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_AS, _MEMORY),
     ):
