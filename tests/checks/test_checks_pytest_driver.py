@@ -17,7 +17,7 @@ class Reporting:
     """Signed events for a watcher, as the tests' process sends them."""
 
     def __init__(self) -> None:
-        self.heard, self.number = driver._Heard(KEY), 0
+        self.heard, self.number = driver._TestsReport(KEY), 0
 
     def say(self, event: str, **fields: object) -> None:
         self.raw(json.dumps({"event": event, **fields}).encode())
@@ -193,9 +193,9 @@ def test_an_exit_code_and_a_signal_are_told_apart():
 
 
 def test_texts_are_such_that_utf_8_can_carry():
-    assert driver._text("a\ud800") == "a?"
+    assert driver._require_text("a\ud800") == "a?"
     with pytest.raises(TypeError):
-        driver._text(1)
+        driver._require_text(1)
 
 
 class Report:
@@ -215,7 +215,7 @@ def test_a_pipe_is_written_whole_and_a_closed_one_is_left(tmp_path):
     reports = driver._Reports(writing, KEY)
     reports.add("loaded")
     reports.add("ended", value=2)
-    heard = driver._Heard(KEY)
+    heard = driver._TestsReport(KEY)
     heard.take(driver._read(reading) or b"", printed=False)
     assert (heard.told()["loaded"], heard.told()["ended"], heard.told()["problems"]) == (True, 2, [])
     os.set_blocking(reading, False)

@@ -15,6 +15,7 @@ from support.other_user import NOBODY, as_nobody, needs_root
 
 from pytest_agentbench.cli import main
 from pytest_agentbench.config.roots import ConfigRoot
+from pytest_agentbench.packs.openclaw.agents import AgentFile, agent_file
 from pytest_agentbench.packs.openclaw import capture as captured_files
 
 KEY = "sk-or-v1-0123456789abcdef0123456789abcdef"
@@ -54,7 +55,8 @@ def files(agent: str = "helper") -> list[str]:
 
 
 def fragments(agent: str = "helper") -> dict[str, Any]:
-    return ConfigRoot(Path("cases")).agent(agent).openclaw.model_dump(exclude_defaults=True)
+    root = ConfigRoot(Path("cases"))
+    return root.load(agent_file(root, agent), AgentFile).openclaw.model_dump(exclude_defaults=True)
 
 
 def test_files_are_copied_as_they_are(live: Path, capture: Capture) -> None:

@@ -10,8 +10,8 @@ from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
 from pytest_agentbench.models.conversation import NoScript
 from pytest_agentbench.models.scripts import Scripts
-from pytest_agentbench.sources.dataset import open_dataset
-from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.case_source import SourceCase, SourceRequest
+from pytest_agentbench.sources.discovery import open_source
 
 SCRIPT = """
 schema_version: 1
@@ -44,16 +44,21 @@ def rows(folder):
     (folder / "maps.jsonl").write_text("".join(json.dumps({"id": name, "question": name}) + "\n" for name in IDS))
 
 
+def cases_of(path):
+    rows = list(open_source(path, SourceRequest(ConfigRoot(path.parent))).rows())
+    assert all(isinstance(row, SourceCase) for row in rows)
+    return [row.make() for row in rows]
+
+
 @pytest.fixture(params=[(tasks, "maps.json", ""), (rows, "maps.jsonl", "maps.")], ids=["tasks", "dataset"])
 def scripted(request, tmp_path):
     """Scripts that know the items, and what their case ids begin with."""
     make, name, prefix = request.param
     make(tmp_path)
     (tmp_path / "maps.demo.yaml").write_text(SCRIPT)
-    dataset, scripts = open_dataset(tmp_path / name, ConfigRoot(tmp_path)), Scripts()
-    for row in read_rows(dataset):
-        assert isinstance(row, Row)
-        scripts.load_beside(row_case(dataset, row))
+    scripts = Scripts()
+    for case in cases_of(tmp_path / name):
+        scripts.load_beside(case)
     return scripts, prefix
 
 
@@ -92,8 +97,7 @@ def test_one_mistake_in_an_answer_is_one_problem(tmp_path, answers, expected):
     tasks(tmp_path)
     script = tmp_path / "maps.demo.yaml"
     script.write_text(f"schema_version: 1\nanswers: {answers}\n")
-    dataset = open_dataset(tmp_path / "maps.json", ConfigRoot(tmp_path))
-    case = row_case(dataset, next(iter(read_rows(dataset))))
+    case = cases_of(tmp_path / "maps.json")[0]
     with pytest.raises(ConfigError) as raised:
         Scripts().load_beside(case)
     (line,) = str(raised.value).splitlines()

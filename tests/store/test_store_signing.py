@@ -23,7 +23,7 @@ def test_a_signature_is_the_last_member_and_is_of_kind_and_record():
 
 def test_what_was_signed_with_the_key_is_taken():
     signer = Signer("key")
-    assert signer.takes("run", SIGNED)
+    assert signer.accepts("run", SIGNED)
     assert (signer.refused, signer.describe_refused()) == ({}, None)
 
 
@@ -46,13 +46,13 @@ def test_what_was_signed_with_the_key_is_taken():
 )
 def test_anything_else_is_refused_and_counted(kind, content):
     signer = Signer("key")
-    assert not signer.takes(kind, content)
+    assert not signer.accepts(kind, content)
     assert signer.refused == {kind: 1}
 
 
 def test_what_was_refused_is_said_by_kind():
     signer = Signer("key")
     for kind in ("run", "vote", "run"):
-        signer.takes(kind, RECORD)
+        signer.accepts(kind, RECORD)
     said = "2 runs, 1 vote of the store had no signature of --agentbench-store-key's key and were not taken"
     assert signer.describe_refused() == said
