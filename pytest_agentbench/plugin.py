@@ -71,11 +71,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(report, SESSION)
     if config.getoption("dist", "no") != "no":
         from pytest_agentbench.distributed.gateways import Gateways
+        from pytest_agentbench.distributed.scheduling import Scheduling
         from pytest_agentbench.distributed.shares import ControllerLink, ReportPacker
 
         report.open_budget()
         report.link = ControllerLink(report.spend, report.drain, report.expect)
         config.pluginmanager.register(report.link)
+        config.pluginmanager.register(Scheduling(report.link))
         config.add_cleanup(report.link.close)
         config.pluginmanager.register(Gateways())
         config.pluginmanager.register(ReportPacker())

@@ -239,7 +239,7 @@ class SessionReport:
                     plugin.add_global_property(name, value)
 
     def _write_outputs(self, session: pytest.Session, report: dict[str, Any]) -> None:
-        from pytest_agentbench.reports.report import write_outputs
+        from pytest_agentbench.reports.outputs import write_outputs
 
         written, complete = write_outputs(report, self.settings, self.config.rootpath)
         self.written.update(written)

@@ -39,9 +39,12 @@ class MetricLookup:
 
     Seed 001 assigns a lambda that falls back to the attribute which it replaces:
 
-    benchmark._get_metric_function = lambda metric: { "mine": mine }.get(metric, benchmark._get_metric_function(metric))
+        benchmark._get_metric_function = lambda metric: {
+            "mine": mine
+        }.get(metric, benchmark._get_metric_function(metric))
 
-    While an assigned function runs, the attribute is therefore the one before it, and gives None for an unknown name. Only the outermost lookup raises ConfigError. Assignments stack; `base` is what lies below them all.
+    While an assigned function runs, the attribute is therefore the one before it, and gives None for an unknown name.
+    Only the outermost lookup raises ConfigError. Assignments stack; `base` is what lies below them all.
     """
 
     def __init__(self, base: Callable[[Any, str], Metric | None]) -> None:

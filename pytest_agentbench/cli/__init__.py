@@ -1,6 +1,6 @@
 """The `agentbench` command: what needs no pytest session.
 
-Others use: commands, dataset_guesses, list, merge, output, places, schema, servers
+Others use: commands, dataset_guesses, doctor_needs, list, merge, output, places, schema, servers
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SUMMARIES = {
     "schema": "print JSON Schemas of the configuration files, for editors",
     "trust": "let a folder of somebody else's name programs, models and more; list and revoke that",
     "doctor": "say what works on this machine of what the cases need",
-    "mcp": "list and call tools of MCP servers; report on, judge and make MCP tasks",
+    "mcp": "list and call tools of MCP servers; report on, judge and make tasks for them",
     "serve": "answer chat completions from the scripts beside the cases, on loopback",
 }
 COMMANDS = {name: Command(summary, f"{__name__}.{name}") for name, summary in _SUMMARIES.items()}

@@ -164,10 +164,10 @@ def _problem(args: argparse.Namespace) -> str | None:
 def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, Callable[[Path], object]]:
     """What writes the report to a path, by the option that asks for it."""
     from pytest_agentbench.reports import export
-    from pytest_agentbench.reports import report as outputs
     from pytest_agentbench.reports.ci.document import report_markdown
     from pytest_agentbench.reports.ci.jobs import Places
     from pytest_agentbench.reports.html.page import write_page
+    from pytest_agentbench.reports.outputs import write_chart
     from pytest_agentbench.reports.report import write_report
     from pytest_agentbench.store.output_files import write_text
 
@@ -176,7 +176,7 @@ def _writers(report: dict[str, Any], source: Path, runs: Path) -> Mapping[str, C
         "markdown": lambda path: write_text(path, report_markdown(report, Places(_root(source, report)))),
         "csv": lambda path: export.write_csv(report, path),
         "parquet": lambda path: export.write_parquet(report, path),
-        "chart": lambda path: outputs.write_chart(report, path),
+        "chart": lambda path: write_chart(report, path),
         "json": lambda path: write_report(report, path),
     }
 

@@ -69,7 +69,7 @@ def read_servers(path: Path, profile: str | None) -> DeclaredServers:
     (path,) = require_existing([path])
     servers = read_commands(path) if path.suffix == ".json" else load(path, ServersFile).servers
     if not servers:
-        raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or the commands.json of MCP-Bench")
+        raise ConfigError(f"{path}:1:1: found no servers, expected a servers.yaml or a commands.json")
     root = enclosing_root(path)
     if root.guest is not None:
         raise ConfigError(f"{path}:1:1: found servers of a folder that is not trusted; {root.guest.plea}")

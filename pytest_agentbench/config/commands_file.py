@@ -1,4 +1,4 @@
-"""The `commands.json` of MCP-Bench (seed 004), read as it is."""
+"""The `commands.json` of MCP servers (seed 004), read as it is."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _make_server(command: _Command, folder: str) -> McpServer:
 
 
 def _resolve_cwd(cwd: str, folder: str) -> str:
-    """Return the folder of a server: `../x` is for MCP-Bench the folder x beside the file, where there is one."""
+    """Return the folder of a server: `../x` is there the folder x beside the file, where there is one."""
     path = os.path.normpath(os.path.join(folder, os.path.expanduser(cwd)))
     beside = os.path.normpath(os.path.join(folder, cwd.removeprefix("../")))
     return beside if os.path.isdir(beside) else path

@@ -201,7 +201,7 @@ class JudgeRunConfig(Record):
     judge_id: Slug
     """A judge of the profile."""
     repetitions: AtLeastOne = 1
-    """Iterations for each run; an MCP task has 5 where nothing is said."""
+    """Iterations for each run; a system that judges by itself may have more where nothing is said."""
     sample_size: AtLeastOne | None = None
     """How many of the iterations are aggregated; all, where nothing is said."""
 
@@ -217,7 +217,7 @@ class JudgeAggregation(Record):
     """How the iterations' scores become one."""
 
     method: Literal["median", "mean", "majority_vote", "all_pass"] = "median"
-    """Over the successful iterations; for an MCP task the mean where nothing is said."""
+    """Over the successful iterations; a system that judges by itself may have another where nothing is said."""
     pass_threshold: Fraction | None = None
     """Fraction of the scale: a score below it fails."""
 

@@ -120,3 +120,15 @@ class RunAheadScheduling(LoadScheduling):
                 node.workerinput[CHANNEL].send(("share", share, suspects, culprits))
                 node.send_runtest_some(share)
         self.pending.clear()
+
+
+class Scheduling:
+    """Make our schedule for the default distribution; of another its items run when reached."""
+
+    def __init__(self, link: ControllerLink) -> None:
+        self._link = link
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Return the schedule, None for another distribution than the default."""
+        return RunAheadScheduling(config, log, self._link) if config.getoption("dist") == "load" else None

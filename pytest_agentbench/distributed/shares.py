@@ -134,18 +134,6 @@ class ControllerLink:
         channel.setcallback(partial(self._receive, line), endmarker=None)  # in execnet's thread, in the worker's order
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Return our schedule for the default distribution.
-
-        An explicit `--dist` is the user's, and its items run when reached.
-        """
-        if config.getoption("dist") != "load":
-            return None
-        from pytest_agentbench.distributed.scheduling import RunAheadScheduling
-
-        return RunAheadScheduling(config, log, self)
-
-    @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """Count crashes as xdist is about to. Where a worker ended the session by itself, the others end theirs."""
         if error:

@@ -1,4 +1,4 @@
-"""What ends a session early: a budget that is spent, and signals. Light, for sessions of xdist without cases import it."""
+"""End a session early: a budget that is spent, and signals. Light: xdist sessions without cases import it too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run jobs ahead of pytest, within limits that hold over all workers: it takes one item at a time, and runs mostly wait."""
+"""Run jobs ahead of pytest, which takes one item at a time, within limits that hold over all workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep agents in the session's own process apart: their threads, exceptions, logs, streams, and what blocks the loop."""
+"""Keep agents in the session's process apart: their threads, exceptions, logs, streams, what blocks the loop."""
 
 from __future__ import annotations
 

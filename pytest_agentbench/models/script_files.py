@@ -11,7 +11,7 @@
         content: Quarante-deux.                  # short for one step
     judge:                                       # what a judge says of this case
       overall: 8
-      dimensions: {task: 9, efficiency: {score: 6, evidence: [one call too many]}}   # of an MCP task: grounding, ...
+      dimensions: {task: 9, efficiency: {score: 6, evidence: [one call too many]}}   # or those of a system's own judge
       expectations: [{kind: hard, index: 0, met: 1}]   # one for each of the case's own
     judgement: {correct: true, reason: It says 42.}    # what a judge says of the answer's correctness; short: true
     web_search:
@@ -19,7 +19,7 @@
     web_fetch:
       https://example.org/paris: Paris is the capital of France.
 
-`<name>.demo.yaml` beside a dataset `<name>.jsonl`, or a file of MCP tasks `<name>.json`:
+`<name>.demo.yaml` beside a dataset `<name>.jsonl`, or another file with cases `<name>.json`:
 
     schema_version: 1
     answers:                                     # by item id: a text, a reply, or a list of replies
@@ -342,7 +342,7 @@ ScriptedAnswer = Annotated[
 
 
 class DatasetScript(ConfigFile):
-    """`<name>.demo.yaml`: how a scripted model answers the rows of a dataset, or MCP tasks, by item id."""
+    """`<name>.demo.yaml`: how a scripted model answers the rows of a file with cases, by item id."""
 
     answers: dict[str, ScriptedAnswer] = Field(default_factory=dict)
     """What the model says, by item id."""

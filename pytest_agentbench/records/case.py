@@ -110,7 +110,7 @@ class McpServer(Record):
     sandbox: SandboxChoice | None = None
     """Where its program runs, in servers.yaml and run profiles only; default: the run profile's sandbox."""
     category: Text | None = None
-    """What it is about: a tag of the MCP tasks that it serves."""
+    """What it is about: a tag of the tasks that it serves."""
 
     @property
     def header_variables(self) -> list[str]:

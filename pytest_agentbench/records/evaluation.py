@@ -101,7 +101,7 @@ class JudgeResult(Record):
 
     `expectations` is the weighted mean (0-1) over the case's expectations, None where it has none;
     `unmet_hard` are the texts of hard expectations below 1. `sampled` counts the iterations that were aggregated.
-    `dimensions` are DIMENSIONS, or TOOL_USE_DIMENSIONS (1-10) for an MCP task; then `spread` is the population standard
+    `dimensions` are DIMENSIONS, or those of a grader's own judge; then `spread` is the population standard
     deviation of each over the iterations, and `cv_percent` sigma / mu of task completion over one judge's, in percent
     (the mean over the judges).
     """

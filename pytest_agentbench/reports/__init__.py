@@ -3,5 +3,6 @@
 
 Others use: assertion, breakdown, ci.document, ci.github, ci.jobs, comparison.campaigns, comparison.comparing,
 comparison.results, comparison.wording, export, gate, html.details, html.page, human_agreement, journal,
-judge_agreement, progress, reading, report, rows, telemetry.environment, telemetry.sending, terminal, text
+judge_agreement, outputs, progress, reading, report, rows, sections, telemetry.environment, telemetry.sending,
+terminal, text
 """

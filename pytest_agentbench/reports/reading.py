@@ -18,7 +18,7 @@ from pytest_agentbench.statistics.estimates import finite
 # Rows of report.json checked in bulk: jsonschema takes 1 ms for a row, pydantic's compiled validators 10 µs.
 #
 # The validator is made from the JSON Schema itself, of the keywords that the schema of rows uses, and never accepts
-# what the schema refuses. What it refuses may be right all the same (1.0 for an integer): that is for jsonschema to say.
+# what the schema refuses. What it refuses may be right all the same (1.0 for an integer): jsonschema says then.
 
 
 _SILENT = frozenset({"description"})

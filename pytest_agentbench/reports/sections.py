@@ -48,6 +48,13 @@ class ReportSection:
     page: PageTable | None = None
     """What the page shows of it."""
 
+    def page_script(self) -> str | None:
+        """Return a module of the page's script that adds to `added` of `static/added.js`; None: it adds none.
+
+        It may import what the page's own modules export, as they do; text of others only through `el` and `textOf`.
+        """
+        return None
+
     def schema(self) -> dict[str, Any]:
         """Return JSON Schemas of what it adds: `row`, `model`, and `$defs` that they refer to (`#/$defs/NAME`).
 

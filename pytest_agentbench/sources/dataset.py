@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from pytest_agentbench.bounded.files import FileRefusedError, open_file
 from pytest_agentbench.config.base import UNVERIFIED, Known, Scope, resolve_path
@@ -153,6 +153,22 @@ ANSWERED = frozenset({"prediction", "predictions"})
 
 _LONGEST_ID = 200
 _ILLEGAL = re.compile("::|[\\[\\]\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class Row(NamedTuple):
+    """An item as collection keeps it.
+
+    `raw` is its JSON in the standard form, parsed again when it runs. `path` and
+    `line` (1-based) say where it stands: its data file, or for a source the descriptor and the row's number. `index` is
+    its 0-based place among all items of the dataset (of its split), good or bad, before they are shuffled or limited.
+    """
+
+    line: int
+    case_id: str
+    tags: tuple[str, ...]
+    raw: bytes
+    path: Path
+    index: int  # type: ignore[assignment]  # the tuple's method is of no use here
 
 
 @dataclass(frozen=True)

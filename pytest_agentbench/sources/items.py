@@ -1,4 +1,4 @@
-"""Items of datasets: the standard form of a row, an item as Python code sees it, and the user's class that makes items of raw rows."""
+"""Items of datasets: the standard form of a row, its Python object, and the user's class that makes items of rows."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class BenchmarkItem:
 
 # The standard form of a row: an object with `question` and, if it has them, `id`, `answer`, `metadata` and more.
 #
-# Files that are used as they are have it already; fields and classes of a descriptor make it. Whatever asks for a part of
-# an item asks here.
+# Files that are used as they are have it already; fields and classes of a descriptor make it. Whatever asks for a
+# part of an item asks here.
 
 
 CORE = ("id", "question", "answer", "metadata")

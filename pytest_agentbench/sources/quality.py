@@ -11,10 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_agentbench.sources.dataset import Dataset
+from pytest_agentbench.sources.dataset import Dataset, Row
 from pytest_agentbench.sources.items import answer_of, metadata_of
 from pytest_agentbench.sources.json_files import BadItem, parse_value
-from pytest_agentbench.sources.rows import Row
 
 _UNDEFINED = b"\x81\x8d\x8f\x90\x9d"
 _CP1252 = {ord(bytes([byte]).decode("cp1252")): byte for byte in range(0x80, 0xA0) if byte not in _UNDEFINED}

@@ -1,4 +1,4 @@
-"""What a descriptor says of rows, applied: which there are, what is asked, after which solved examples, with which tags and metrics."""
+"""Apply a descriptor to rows: which there are, what is asked, after which examples, with which tags and metrics."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -32,6 +32,7 @@ from pytest_agentbench.sources.case_source import (
 from pytest_agentbench.sources.dataset import (
     ANSWERED,
     Dataset,
+    Row,
     claims_of_descriptor,
     legal_id,
     open_dataset,
@@ -111,22 +112,6 @@ def _evaluated(dataset: Dataset, name: str, args: Any, answer: str | None) -> De
 
 _MOST_SPLITS = 20
 _Place = int | tuple[Path, int]
-
-
-class Row(NamedTuple):
-    """An item as collection keeps it.
-
-    `raw` is its JSON in the standard form, parsed again when it runs. `path` and
-    `line` (1-based) say where it stands: its data file, or for a source the descriptor and the row's number. `index` is
-    its 0-based place among all items of the dataset (of its split), good or bad, before they are shuffled or limited.
-    """
-
-    line: int
-    case_id: str
-    tags: tuple[str, ...]
-    raw: bytes
-    path: Path
-    index: int  # type: ignore[assignment]  # the tuple's method is of no use here
 
 
 def read_rows(dataset: Dataset) -> Iterator[Row | BadRow]:
@@ -442,7 +427,7 @@ class OpenedDataset(OpenedSource):
 
     def row_doubts(self, rows: Iterable[SourceCase]) -> Iterator[str]:
         """Yield what is doubtful about questions and answers. Raises ConfigError where examples cannot be read."""
-        from pytest_agentbench.sources.quality import find_doubts  # it needs the rows of this module
+        from pytest_agentbench.sources.quality import find_doubts
 
         made = (row.make.row for row in rows if isinstance(row.make, _Made))
         yield from (f"{doubt.place}: warning: {doubt.text}" for doubt in find_doubts(self.dataset, made))

@@ -44,7 +44,7 @@ def within_sd(units: Units) -> float | None:
 
 
 def cv_percent(units: Units) -> float | None:
-    """Return sigma / mu x 100 % of each unit's votes, with population sigma; the units' mean (MCP-Bench, Table 7).
+    """Return sigma / mu x 100 % of each unit's votes, with population sigma; the units' mean (seed 004, Table 7).
 
     Single votes and units whose mean is 0 tell nothing; None where all are such.
     """

@@ -18,9 +18,9 @@ from pytest_agentbench.engine.registry import build_registry
 from pytest_agentbench.packs.importers import deepeval, inspect, promptfoo
 from pytest_agentbench.packs.importers.drafts import FileContents
 from pytest_agentbench.packs.importers.writer import write_drafts
-from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.dataset import Row, open_dataset
 from pytest_agentbench.sources.discovery import find_cases
-from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.rows import read_rows, row_case
 from pytest_agentbench.sources.test_yaml import load_case
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -9,8 +9,8 @@ import yaml
 
 from pytest_agentbench.cli import main
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.sources.dataset import open_dataset
-from pytest_agentbench.sources.rows import Row, read_benchmark_items, read_rows
+from pytest_agentbench.sources.dataset import Row, open_dataset
+from pytest_agentbench.sources.rows import read_benchmark_items, read_rows
 
 LETTER = "Answer with the letter only."
 CHOICE = {"name": "multiple_choice", "threshold": 1.0}

@@ -15,8 +15,8 @@ from support.other_user import NOBODY, as_nobody, needs_root
 
 from pytest_agentbench.cli import main
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.packs.openclaw.agents import AgentFile, agent_file
 from pytest_agentbench.packs.openclaw import capture as captured_files
+from pytest_agentbench.packs.openclaw.agents import AgentFile, agent_file
 
 KEY = "sk-or-v1-0123456789abcdef0123456789abcdef"
 

@@ -30,7 +30,7 @@ strategic --input_file data/test_data/raw_data/model_name.jsonl --output_dir res
 interaction --input_file data/test_data/raw_data/model_name.jsonl --output_dir results/web_interaction/model_name
 poet "model_name" --config config/poet_algorithm_config.json --input_file data/test_data/raw_data/model_name.jsonl --output_dir results/poet/model_name
 poet --config config/poet_algorithm_config.json
-"""
+"""  # noqa: E501 - as they stand in the instructions
 RESULTS = """
 race/model_name/race_result.txt
 fact/model_name/extracted.jsonl

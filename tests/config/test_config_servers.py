@@ -15,8 +15,8 @@ from pytest_agentbench.config.profiles import RunProfile
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.config.shared_sections import ServersFile
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.dataset import open_dataset
-from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.dataset import Row, open_dataset
+from pytest_agentbench.sources.rows import read_rows, row_case
 from pytest_agentbench.sources.test_yaml import load_case
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "mcp"

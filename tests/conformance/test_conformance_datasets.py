@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.dataset import Row, open_dataset
 from pytest_agentbench.sources.discovery import find_cases
-from pytest_agentbench.sources.rows import BadRow, Row, read_benchmark_items, read_rows, row_case
+from pytest_agentbench.sources.rows import BadRow, read_benchmark_items, read_rows, row_case
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "datasets"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the conformance data are not here")

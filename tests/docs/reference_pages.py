@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_agentbench import cli, fixtures, hookspecs
+from pytest_agentbench.cli.commands import find_commands
 from pytest_agentbench.config.kinds import json_schemas
 from pytest_agentbench.models.script_files import script_schemas
 from pytest_agentbench.options import FLAGS, OPTIONS
@@ -154,10 +155,10 @@ def _line(text: str) -> str:
 
 def _commands() -> Iterator[str]:
     yield from ("# The command", "", "`agentbench COMMAND`; `agentbench COMMAND --help` says the same.", "")
-    for name, summary in cli.COMMANDS.items():
+    for name, command in find_commands(cli.COMMANDS).items():
         parser = cli._parser([name])
         [commands] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-        yield from _command(f"agentbench {name}", commands.choices[name], summary, 2)
+        yield from _command(f"agentbench {name}", commands.choices[name], command.summary, 2)
 
 
 def _command(name: str, parser: argparse.ArgumentParser, summary: str, level: int) -> Iterator[str]:

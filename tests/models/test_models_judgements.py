@@ -22,8 +22,8 @@ from pytest_agentbench.models.routes import resolve_model
 from pytest_agentbench.models.scripted_app import scripted_app
 from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.case import Model
-from pytest_agentbench.sources.dataset import open_dataset
-from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.dataset import Row, open_dataset
+from pytest_agentbench.sources.rows import read_rows, row_case
 
 DEMO = resolve_model("demo", models=ModelsFile(schema_version=1), environ={})
 SCRIPT = """

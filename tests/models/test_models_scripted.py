@@ -25,8 +25,8 @@ from pytest_agentbench.models.scripts import Scripts
 from pytest_agentbench.records.base import DIMENSIONS
 from pytest_agentbench.records.case import Case
 from pytest_agentbench.records.evaluation import JudgeVerdict
-from pytest_agentbench.sources.dataset import Dataset, open_dataset
-from pytest_agentbench.sources.rows import Row, read_rows, row_case
+from pytest_agentbench.sources.dataset import Dataset, Row, open_dataset
+from pytest_agentbench.sources.rows import read_rows, row_case
 from pytest_agentbench.sources.test_yaml import load_case
 
 DEMO = resolve_model("demo", models=ModelsFile(schema_version=1), environ={})

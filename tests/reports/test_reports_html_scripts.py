@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import pytest
 
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.reports.charts import chart_library
 from pytest_agentbench.reports.html.page import join_modules, live_page, page_data, page_text
 from pytest_agentbench.reports.report import build_report
@@ -16,6 +17,11 @@ MODULES = {
     file.name.removesuffix(".js"): file.read_text(encoding="utf-8")
     for file in (files("pytest_agentbench.reports.html") / "static").iterdir()
     if file.name.endswith(".js")
+}
+SECTIONS = {
+    f"section_{name}": script
+    for name, section in load_extensions("report_section").items()
+    if (script := section.page_script()) is not None
 }
 
 
@@ -31,10 +37,15 @@ def test_every_module_is_in_the_page_once_and_after_what_it_imports():
     assert not re.search(r"^(import|export) ", join_modules(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", MODULES)
+def test_modules_of_packs_come_before_the_page_is_shown():
+    assert join_modules().index("const module_section_research =") < join_modules().index("const module_main =")
+
+
+@pytest.mark.parametrize("name", [*MODULES, *SECTIONS])
 def test_no_module_reads_text_as_markup_or_code(name):
     assert not re.search(
-        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\.srcdoc", MODULES[name]
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\.srcdoc",
+        (MODULES | SECTIONS)[name],
     )
 
 

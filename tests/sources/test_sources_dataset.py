@@ -14,13 +14,14 @@ from pytest_agentbench.records.case import MetricSpec
 from pytest_agentbench.sources.dataset import (
     EXACT_MATCH,
     Dataset,
+    Row,
     dataset_name,
     in_case_folder,
     is_dataset,
     open_dataset,
 )
 from pytest_agentbench.sources.discovery import find_cases
-from pytest_agentbench.sources.rows import BadRow, Row, read_rows, row_case
+from pytest_agentbench.sources.rows import BadRow, read_rows, row_case
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import yaml
 
 from pytest_agentbench.config.roots import ConfigRoot
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.sources.dataset import Dataset, open_dataset
+from pytest_agentbench.sources.dataset import Dataset, Row, open_dataset
 from pytest_agentbench.sources.discovery import find_cases
-from pytest_agentbench.sources.rows import BadRow, Row, read_rows, row_case
+from pytest_agentbench.sources.rows import BadRow, read_rows, row_case
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.config.roots import ConfigRoot
-from pytest_agentbench.sources.dataset import open_dataset
+from pytest_agentbench.sources.dataset import Row, open_dataset
 from pytest_agentbench.sources.quality import encoding_damage, find_doubts
-from pytest_agentbench.sources.rows import Row, read_rows
+from pytest_agentbench.sources.rows import read_rows
 
 
 @pytest.fixture

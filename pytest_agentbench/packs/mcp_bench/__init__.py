@@ -1,6 +1,6 @@
 """MCP-Bench (seed 004): tasks for MCP servers, the planner that runs them, how tool use is judged, and its tables.
 
-Others use: judge, judge_prompts, planner, planner_settings, scores, tasks
+Others use: nothing
 """
 
 from pytest_agentbench.cli.commands import Command

@@ -1,6 +1,6 @@
 """OpenClaw (seed 002): agents, their container, conversation and image.
 
-Others use: agents, container, program, runner, runs
+Others use: nothing
 """
 
 from pytest_agentbench.cli.commands import Command

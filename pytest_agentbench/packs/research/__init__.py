@@ -1,6 +1,6 @@
 """Research reports (seed 003): queries, criteria, RACE, FACT, POET; items and commands.
 
-Others use: cases, grading, items, records, reports_file, session
+Others use: nothing
 """
 
 from pytest_agentbench.cli.commands import Command

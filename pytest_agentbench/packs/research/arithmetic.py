@@ -1,4 +1,4 @@
-"""Arithmetic of efficiency, web interaction and strategic value (seed 003), and what the original computes otherwise."""
+"""Arithmetic of efficiency, web interaction and strategic value (seed 003), and the original's variants."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from pytest_agentbench.packs.research.session import ResearchSession
 from pytest_agentbench.store.fingerprints import fingerprint
 
 if TYPE_CHECKING:
-    from pytest_agentbench.engine.job import Job
     from pytest_agentbench.engine.grading_services import GradingServices
+    from pytest_agentbench.engine.job import Job
     from pytest_agentbench.records.case import Case
     from pytest_agentbench.records.run import RunArtifact
 

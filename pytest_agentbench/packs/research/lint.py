@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 # Scores that lie far from the others of their file, for a person to look at (seed 003, 结果交叉验证).
 #
-# The modified z-score of Iglewicz and Hoaglin (1993): `0.6745 |x - median| / MAD`, above 3.5 an outlier. Where more than
-# half of the scores are the same, and MAD so is 0, `|x - median| / (1.2533 mean absolute deviation)` takes its place.
+# The modified z-score of Iglewicz and Hoaglin (1993): `0.6745 |x - median| / MAD`, above 3.5 an outlier. Where more
+# than half of the scores are the same, and MAD so is 0, `|x - median| / (1.2533 mean absolute deviation)` stands in.
 
 
 FEWEST = 10

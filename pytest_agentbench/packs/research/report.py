@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.packs.research.records import (
@@ -24,8 +25,26 @@ _EVEN = 0.5
 """Where a report is as good as its reference."""
 
 
+_ROW_SCHEMA = {
+    "type": "object",
+    "description": "Of a research report: its id in its file, and the fingerprint of the evaluation that has what it "
+    "rests on.",
+    "additionalProperties": False,
+    "required": ["row_id", "evaluation"],
+    "properties": {"row_id": {"type": ["integer", "string"]}, "evaluation": {"type": ["string", "null"]}},
+}
+
+
 class ResearchSection(ReportSection):
     """The section `research` of report.json."""
+
+    def page_script(self) -> str:
+        """Return what the page shows of a report's verdict and of the models' means."""
+        return files(__package__).joinpath("page.js").read_text(encoding="utf-8")
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema of a run's part."""
+        return {"row": _ROW_SCHEMA}
 
     def row(self, case: Case, evaluation: Evaluation | None) -> dict[str, Any]:
         """Return the report's id in its file, and the fingerprint of the evaluation that has what it rests on."""

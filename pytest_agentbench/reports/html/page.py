@@ -12,10 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_agentbench.extensions import load_extensions
 from pytest_agentbench.reports.charts import chart_library, charts
 from pytest_agentbench.reports.html.details import place_details, remove_earlier
 from pytest_agentbench.reports.report import Report
-from pytest_agentbench.reports.sections import sections_in
+from pytest_agentbench.reports.sections import ReportSection, sections_in
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -29,9 +30,14 @@ _EXPORT = re.compile(r"^export ((?:async )?(?:function|const|class) (\w+))", re.
 def join_modules(entry: str = "main") -> str:
     """Join the module and all that it imports, each in a scope of its own, after what it imports itself.
 
-    Modules import names only, as they are, on one line each. Raises ValueError where modules import in a circle.
+    Modules of packs' sections come before it. Modules import names only, as they are, on one line each. Raises
+    ValueError where modules import in a circle.
     """
     texts: dict[str, str] = {}
+    sections: Mapping[str, ReportSection] = load_extensions("report_section")
+    for name, section in sections.items():
+        if (source := section.page_script()) is not None:
+            _add_source(f"section_{name}", source, texts, ())
     _add(entry, texts, ())
     return "".join(texts.values())
 
@@ -49,7 +55,10 @@ def _add(name: str, texts: dict[str, str], above: tuple[str, ...]) -> None:
         raise ValueError(f"modules import each other in a circle: {' -> '.join((*above, name))}")
     if name in texts:
         return
-    source = read_static(f"{name}.js")
+    _add_source(name, read_static(f"{name}.js"), texts, above)
+
+
+def _add_source(name: str, source: str, texts: dict[str, str], above: tuple[str, ...]) -> None:
     for _, imported in _IMPORT.findall(source):
         _add(imported, texts, (*above, name))
     exports = ", ".join(name for _, name in _EXPORT.findall(source))

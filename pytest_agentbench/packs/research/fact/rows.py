@@ -1,4 +1,4 @@
-"""FACT on one report, stage by stage: a judge says whether pages back statements; and the rows of its files (seed 003)."""
+"""FACT on one report, stage by stage (seed 003): whether pages back its statements, and the rows of its files."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
+import { added } from "./added.js";
 import { el } from "./dom.js";
 import { judgeParts } from "./judging.js";
 import { inLine, textBox, textOf } from "./longtext.js";
 import { outcomeSign } from "./outcomes.js";
 import { part } from "./parts.js";
-import { researchParts } from "./research.js";
 import { scrolled } from "./tables.js";
 import { plural, score } from "./text.js";
 
@@ -21,7 +21,7 @@ export function verdictSection(row, evaluation, places, sections = []) {
     metricsPart(metrics, places),
     judgeParts(verdict.judge ?? null, places),
     ...sections.map(({ key, row: shown }) => sectionPart(shown, row[key])),
-    researchParts(verdict.research ?? null),
+    ...Object.entries(added.verdicts).map(([name, parts]) => parts(verdict[name] ?? null)),
     !verdict.judge && row.judge !== null && (evaluation === null || isCut(evaluation)) ? scoresOnly(row.judge) : null,
     checks.length + metrics.length === 0 && !verdict.judge && !row.judge ? el("p", { class: "faint" }, "Nothing was checked, measured or judged.") : null,
   );

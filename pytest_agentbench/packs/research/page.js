@@ -1,10 +1,11 @@
+import { added } from "./added.js";
 import { el } from "./dom.js";
 import { textOf } from "./longtext.js";
 import { scrolled } from "./tables.js";
 import { count, score } from "./text.js";
 
 /** What the scores of a research report rest on. */
-export function researchParts(found) {
+function researchParts(found) {
   if (found === null || typeof found !== "object") return null;
   return [
     criteriaTable(found.criteria ?? []),
@@ -61,3 +62,24 @@ function recordedFacts(found) {
   ].filter(([, value]) => value != null);
   return facts.length === 0 ? null : [el("h3", {}, "The report"), el("dl", { class: "figures" }, facts.map(([title, value]) => el("div", {}, el("dt", {}, title), el("dd", {}, typeof value === "number" ? score(value) : textOf(value).text))))];
 }
+
+/** The parts of the POET score, in the order in which they make it up. */
+const POET = [
+  ["poet", "POET score"],
+  ["quality", "Quality"], ["race", "RACE"], ["race_comprehensiveness", "Comprehensiveness"], ["race_insight", "Insight"],
+  ["race_instruction_following", "Instruction following"], ["race_readability", "Readability"], ["race_weighted_dims", "RACE by weighted dimensions"],
+  ["fact_accuracy", "Citation accuracy (FACT)"], ["fact_citations", "Citations"], ["fact_valid_citations", "Citations that hold"],
+  ["fact_supported_per_1000_words", "Supported statements in 1,000 words"],
+  ["efficiency", "Efficiency"], ["time_saving", "Time saved"], ["cost_saving_usd", "Cost saved"], ["automation", "Automation"], ["resource_efficiency", "Resource efficiency"],
+  ["strategic", "Strategic value"], ["knowledge_creation_value", "Value of new knowledge"], ["knowledge_units", "Units of new knowledge"],
+  ["complexity_adaptability", "Adapting to complexity"], ["interaction_efficiency", "Interaction efficiency"],
+];
+
+added.verdicts.research = researchParts;
+added.metricGroups.push({
+  title: "Research reports (POET)",
+  when: "race",
+  figures: POET,
+  sums: ["poet", "quality", "efficiency", "strategic"],
+  note: "agentbench research poet --session FOLDER writes the whole POET report of an output folder.",
+});
