@@ -163,11 +163,11 @@ def calls(tasks: int, rounds: int) -> Iterator[Measured]:
 
 def schemas(count: int, data: Path | None) -> Iterator[Measured]:
     """Arguments against the schemas of their tools, which are compiled in that time too."""
-    from pytest_agentbench.tools.mcp import argument_schema
+    from pytest_agentbench.bounded.schemas import bounded_schema
 
     asked = list(islice(cycle(_of_data(data) if data is not None else _of_server()), count))
     begun = time.perf_counter()
-    valid = sum(argument_schema(schema).accepts(arguments) is True for schema, arguments in asked)
+    valid = sum(bounded_schema(schema).accepts(arguments) for schema, arguments in asked)
     took = time.perf_counter() - begun
     tools = len({json.dumps(schema) for schema, _ in asked})
     yield Measured(

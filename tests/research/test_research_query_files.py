@@ -14,14 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_agentbench.errors import ConfigError
-from pytest_agentbench.packs.research.query_files import ALIASES, read_queries
+from pytest_agentbench.packs.research.query_files import ALIASES, ProposedQuery, as_cell, from_cell, read_queries
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow
 from pytest_agentbench.packs.research.select_queries import (
     QUERY_DIMENSIONS,
-    ProposedQuery,
-    as_cell,
     csv_rows,
-    from_cell,
     scored_query,
 )
 

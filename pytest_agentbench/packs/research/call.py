@@ -204,6 +204,27 @@ def scripted_pages(args: argparse.Namespace, file: Path) -> Mapping[str, str]:
     return scripts.pages(case.case_id)
 
 
+@asynccontextmanager
+async def open_pages(args: argparse.Namespace, file: Path, warn: Callable[[str], None]) -> AsyncIterator[Contents]:
+    """The pages of one call: those that a script has, else the web's. `file` is what the script may lie beside.
+
+    Raises UnavailableError where a library is missing that reads them.
+    """
+    from pytest_agentbench.config.profiles import NetworkSettings
+    from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
+    from pytest_agentbench.packs.research.fact.pages import Pages, ScriptedPages
+
+    if scripted := scripted_pages(args, file):
+        yield ScriptedPages(scripted)
+        return
+    network = NetworkSettings(allow_private=tuple(args.allow_private))
+    settings = replace(PageSettings.of(network), concurrency=args.page_concurrency)
+    if settings.jina_key is not None:
+        warn("the Jina reader fetches the pages, as JINA_API_KEY is set")
+    async with Pages(args.kept, settings) as pages:
+        yield pages
+
+
 def _judge(
     judge: str | None, profile: str | None, file: Path, environ: Mapping[str, str] = os.environ
 ) -> tuple[Model, Mapping[str, Any]]:
@@ -367,8 +388,6 @@ class Call:
         `file` is an input, beside which a script lies; where the judge was opened for another, it lies beside that.
         Raises UnavailableError where a library is missing that reads pages.
         """
-        from pytest_agentbench.packs.research.fact.command import open_pages
-
         if self._pages is None:
             self._pages = await self._opened.enter_async_context(open_pages(self.args, self._beside or file, self.warn))
         return self._pages

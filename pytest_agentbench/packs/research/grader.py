@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.packs.research.records import JUDGED, RESEARCH, task_of_case
-from pytest_agentbench.packs.research.session import ResearchSession
+from pytest_agentbench.packs.research.session import PAGES, ResearchSession, explain_missing_report
 from pytest_agentbench.store.fingerprints import fingerprint
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from pytest_agentbench.engine.job import Job
     from pytest_agentbench.records.case import Case
     from pytest_agentbench.records.run import RunArtifact
-
-PAGES = "research_pages"
-"""Who is asked, in cassettes, for the pages that reports cite."""
 
 
 class ResearchGrader(Grader):
@@ -74,9 +71,7 @@ class ResearchGrader(Grader):
 
     def run_failures(self, case: Case, artifact: RunArtifact) -> Sequence[str]:
         """Return why a run failed that ended well, but without any report."""
-        if artifact.status != "success" or (artifact.final_output or "").strip():
-            return ()
-        return ["the run wrote no report: its final answer is empty (what it wrote to files is not read)"]
+        return explain_missing_report(artifact)
 
     async def grade(self, request: GradeRequest) -> Grade:
         """Return the scores of every part as metrics, and what they rest on."""

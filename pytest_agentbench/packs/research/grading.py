@@ -26,7 +26,6 @@ from pytest_agentbench.packs.research.efficiency import EfficiencyScore, efficie
 from pytest_agentbench.packs.research.fact.citations import canonical_url
 from pytest_agentbench.packs.research.fact.pages import ScriptedPages
 from pytest_agentbench.packs.research.fact.rows import Contents, FactScore, score_fact
-from pytest_agentbench.packs.research.grader import GRADER, PAGES
 from pytest_agentbench.packs.research.grades import Failed, Found, evidence, results
 from pytest_agentbench.packs.research.interaction import InteractionScore, interaction_of
 from pytest_agentbench.packs.research.poet import FactPart, Parts, RacePart, fact_evidence, poet_of, race_evidence
@@ -42,7 +41,7 @@ from pytest_agentbench.packs.research.records import (
     task_of_case,
 )
 from pytest_agentbench.packs.research.rows import Material, read_material
-from pytest_agentbench.packs.research.session import STORED_METRICS, ResearchSession
+from pytest_agentbench.packs.research.session import PAGES, STORED_METRICS, ResearchSession, explain_missing_report
 from pytest_agentbench.packs.research.strategic import StrategicScore, strategic_of
 from pytest_agentbench.records.case import Case, Model
 from pytest_agentbench.records.evaluation import MetricResult
@@ -136,7 +135,7 @@ async def score_report(request: GradeRequest) -> tuple[list[MetricResult], Resea
     Where the run failed, or wrote no report, nothing is scored. Raises ConfigError where a row has changed.
     """
     case, artifact = request.case, request.artifact
-    if not is_judged(case, artifact) or GRADER.run_failures(case, artifact):
+    if not is_judged(case, artifact) or explain_missing_report(artifact):
         return [], None
     scorer = _Scorer(request.services, request.job, case, artifact, request.tape)
     found = await scorer.found()

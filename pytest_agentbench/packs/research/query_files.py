@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from pytest_agentbench.bounded.files import read_file
 from pytest_agentbench.errors import ConfigError
+from pytest_agentbench.packs.research.records import QueryRow
 from pytest_agentbench.packs.research.rows import GoodRow, LostRow, prompt_key
-from pytest_agentbench.packs.research.select_queries import ProposedQuery, from_cell
 from pytest_agentbench.sources.json_files import BadItem, read_items
 
 _HEADING = re.compile(
@@ -23,7 +23,15 @@ _HEADING = re.compile(
 )
 _SECTION = re.compile(r"^#{1,3}[ \t]+([^\n]*)$", re.MULTILINE)
 _ENDS = re.compile(r"^(?:#{1,6}\s|\*\s\*\s\*)", re.MULTILINE)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""How a cell begins that a spreadsheet would run."""
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
+
+
+class ProposedQuery(QueryRow):
+    """A query before it is scored. Its `topic`, `domain`, `complexity_level` and `language` are what its file says."""
+
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +201,16 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
 def _number(cell: str, field: str) -> Any:
     whole = field in ("id", "complexity_level") and cell.isascii() and cell.isdecimal() and str(int(cell)) == cell
     return int(cell) if whole else cell
+
+
+def as_cell(value: Any) -> Any:
+    """A text that no spreadsheet takes for a formula: an apostrophe before it keeps it from being one."""
+    return f"'{value}" if isinstance(value, str) and value.lstrip("'").startswith(_FORMULA) else value
+
+
+def from_cell(cell: str) -> str:
+    """The text that `as_cell` made this of."""
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(_FORMULA) else cell
 
 
 def _row(path: Path, line: int, fields: dict[str, Any]) -> GoodRow[ProposedQuery] | LostRow:

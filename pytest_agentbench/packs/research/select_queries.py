@@ -26,6 +26,7 @@ from pytest_agentbench.packs.research.asking import (
     stage_messages,
 )
 from pytest_agentbench.packs.research.commands import add, add_config, add_judge, add_rows
+from pytest_agentbench.packs.research.query_files import ProposedQuery, as_cell
 from pytest_agentbench.packs.research.records import Language, QueryRow, RowId
 from pytest_agentbench.records.base import Record
 
@@ -75,14 +76,6 @@ def query_value(scores: Mapping[str, float]) -> float:
 
 
 CSV_HEADER = ("排名", "Query编号", "Query标题", "总分", *(each.key for each in QUERY_DIMENSIONS), "Query内容")
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-
-
-class ProposedQuery(QueryRow):
-    """A query before it is scored. Its `topic`, `domain`, `complexity_level` and `language` are what its file says."""
-
-    title: str = ""
 
 
 class DimensionScore(Record):
@@ -166,16 +159,6 @@ def csv_rows(queries: Sequence[ScoredQuery]) -> list[list[Any]]:
     """query_scores.csv: the header, then the queries by score, the best first."""
     ranked = sorted(queries, key=lambda query: -query.value)
     return [list(CSV_HEADER), *(_csv_row(rank, query) for rank, query in enumerate(ranked, 1))]
-
-
-def as_cell(value: Any) -> Any:
-    """A text that no spreadsheet takes for a formula: an apostrophe before it keeps it from being one."""
-    return f"'{value}" if isinstance(value, str) and value.lstrip("'").startswith(_FORMULA) else value
-
-
-def from_cell(cell: str) -> str:
-    """The text that `as_cell` made this of."""
-    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(_FORMULA) else cell
 
 
 def _csv_row(rank: int, query: ScoredQuery) -> list[Any]:

@@ -24,9 +24,19 @@ if TYPE_CHECKING:
     from pytest_agentbench.packs.research.config import PoetConfig
     from pytest_agentbench.packs.research.fact.pages import Pages
     from pytest_agentbench.packs.research.knowledge import KnowledgeBase
+    from pytest_agentbench.records.run import RunArtifact
 
+PAGES = "research_pages"
+"""Who is asked, in cassettes, for the pages that reports cite."""
 
 _Stamp = tuple[int, int]
+
+
+def explain_missing_report(artifact: RunArtifact) -> list[str]:
+    """Return why a run failed that ended well, but without any report; nothing for every other run."""
+    if artifact.status != "success" or (artifact.final_output or "").strip():
+        return []
+    return ["the run wrote no report: its final answer is empty (what it wrote to files is not read)"]
 
 
 class ResearchSession:

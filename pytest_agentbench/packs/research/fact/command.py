@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -288,28 +288,6 @@ def _network(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{error}, such as 10.0.0.0/8") from error
     return text
-
-
-@asynccontextmanager
-async def open_pages(args: argparse.Namespace, file: Path, warn: Callable[[str], None]) -> AsyncIterator[Contents]:
-    """The pages of one call: those that a script has, else the web's. `file` is what the script may lie beside.
-
-    Raises UnavailableError where a library is missing that reads them.
-    """
-    from pytest_agentbench.config.profiles import NetworkSettings
-    from pytest_agentbench.packs.research.call import scripted_pages
-    from pytest_agentbench.packs.research.fact.direct_pages import PageSettings
-    from pytest_agentbench.packs.research.fact.pages import Pages, ScriptedPages
-
-    if scripted := scripted_pages(args, file):
-        yield ScriptedPages(scripted)
-        return
-    network = NetworkSettings(allow_private=tuple(args.allow_private))
-    settings = replace(PageSettings.of(network), concurrency=args.page_concurrency)
-    if settings.jina_key is not None:
-        warn("the Jina reader fetches the pages, as JINA_API_KEY is set")
-    async with Pages(args.kept, settings) as pages:
-        yield pages
 
 
 _USAGE = 2
