@@ -1,4 +1,6 @@
-"""What other plugins and conftest files may add. Each hook returns a mapping from the name that YAML uses to the thing.
+"""Declare what other plugins and conftest files may add.
+
+Each hook returns a mapping from the name that YAML uses to the thing.
 
 A name that is already taken is a usage error: nothing is ever replaced silently.
 """
@@ -13,7 +15,9 @@ import pytest
 
 @pytest.hookspec
 def pytest_agentbench_runners() -> Mapping[str, Any]:
-    """Ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`, or a RunnerKind that says more.
+    """Return ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`.
+
+    A RunnerKind in place of the function says more.
 
     Example::
 
@@ -24,7 +28,7 @@ def pytest_agentbench_runners() -> Mapping[str, Any]:
 
 @pytest.hookspec
 def pytest_agentbench_tools() -> Mapping[str, Any]:
-    """Tools that cases may name in `input.context.llm_probe.tools`: `{name: Tool}`.
+    """Return tools that cases may name in `input.context.llm_probe.tools`: `{name: Tool}`.
 
     Example::
 
@@ -35,7 +39,7 @@ def pytest_agentbench_tools() -> Mapping[str, Any]:
 
 @pytest.hookspec
 def pytest_agentbench_checks() -> Mapping[str, Any]:
-    """Kinds of deterministic checks: `{kind: (spec, context) -> Verdict}`; the spec carries the YAML fields.
+    """Return kinds of deterministic checks: `{kind: (spec, context) -> Verdict}`; the spec carries the YAML fields.
 
     A subclass of CheckSpec instead of the function has typed fields, which are validated where a case is loaded.
 
@@ -48,7 +52,7 @@ def pytest_agentbench_checks() -> Mapping[str, Any]:
 
 @pytest.hookspec
 def pytest_agentbench_metrics() -> Mapping[str, Any]:
-    """Metrics: `{name: (ground_truth, prediction, **kwargs) -> float in [0, 1]}`.
+    """Return metrics: `{name: (ground_truth, prediction, **kwargs) -> float in [0, 1]}`.
 
     Example::
 
@@ -59,7 +63,7 @@ def pytest_agentbench_metrics() -> Mapping[str, Any]:
 
 @pytest.hookspec
 def pytest_agentbench_judges() -> Mapping[str, Any]:
-    """Kinds of judges beside `llm_probe`: `{type: async (messages, judge, case) -> JudgeReply}`.
+    """Return kinds of judges beside `llm_probe`: `{type: async (messages, judge, case) -> JudgeReply}`.
 
     The reply's text must keep the same contract as a model's; what does not is asked for again.
 
@@ -72,7 +76,7 @@ def pytest_agentbench_judges() -> Mapping[str, Any]:
 
 @pytest.hookspec
 def pytest_agentbench_graders() -> Mapping[str, Any]:
-    """What decides runs beside their checks, metrics and judges: `{name: Grader}`, asked of every case.
+    """Return what decides runs beside their checks, metrics and judges: `{name: Grader}`, asked of every case.
 
     Example::
 
@@ -83,7 +87,7 @@ def pytest_agentbench_graders() -> Mapping[str, Any]:
 
 @pytest.hookspec
 def pytest_agentbench_model_providers() -> Mapping[str, Any]:
-    """Ways to reach models that are not OpenAI-compatible: `{provider: (model) -> client}`.
+    """Return ways to reach models that are not OpenAI-compatible: `{provider: (model) -> client}`.
 
     The client has `ChatClient`'s attribute `model` and method `complete`; a process makes one for each model.
 
@@ -96,7 +100,7 @@ def pytest_agentbench_model_providers() -> Mapping[str, Any]:
 
 @pytest.hookspec
 def pytest_agentbench_case_sources() -> Mapping[str, Any]:
-    """Kinds of files that hold cases: `{"NAME PATTERN... ~WORD...": CaseSource}`.
+    """Return kinds of files that hold cases: `{"NAME PATTERN... ~WORD...": CaseSource}`.
 
     The patterns are of file names; a file is opened where one of the words stands in its first 64 KB.
 
@@ -109,7 +113,7 @@ def pytest_agentbench_case_sources() -> Mapping[str, Any]:
 
 @pytest.hookspec(firstresult=True)
 def pytest_agentbench_web_search() -> Any:
-    """A backend of the tool web_search: `async (query) -> [SearchResult]`, None for "not mine".
+    """Return a backend of the tool web_search: `async (query) -> [SearchResult]`, None for "not mine".
 
     Without one: SearXNG at AGENTBENCH_SEARXNG_URL, Brave with BRAVE_API_KEY, Tavily with TAVILY_API_KEY.
     """

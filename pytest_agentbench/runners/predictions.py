@@ -29,15 +29,15 @@ class Predictions:
 
     @property
     def model_id(self) -> str:
-        """What stands for a model in ids and reports: the file's name without its suffix."""
+        """Return what stands for a model in ids and reports: the file's name without its suffix."""
         return self.path.stem
 
     def key(self, case_id: str, dataset: str | None) -> str | None:
-        """The id under which the file answers a case: its case id, else the item's own. None: it does not."""
+        """Return the id under which the file answers a case: its case id, else the item's own. None: it does not."""
         return next((name for name in _ids(case_id, dataset) if name in self.answers), None)
 
     def digest(self, case: Case, repetition: int) -> str | None:
-        """SHA-256 of the prediction, of a text its UTF-8. None where there is none."""
+        """Return the SHA-256 of the prediction, of a text its UTF-8. None where there is none."""
         sample = self._samples(case)[repetition - 1 : repetition]
         if sample in ([], [None]):
             return None
