@@ -227,7 +227,7 @@ _EXPECTED = "an agent takes (case) or (case, context)"
 
 
 def _with_context(agent: Callable[..., Any]) -> Callable[[Case, RunContext], Any]:
-    """The callable, called with both arguments and passing on those that it takes."""
+    """Return the callable, called with both arguments and passing on those that it takes."""
     try:
         parameters = list(inspect.signature(agent).parameters.values())
     except (TypeError, ValueError):  # builtins that do not tell

@@ -103,7 +103,7 @@ class Requests:
             self._trace.message(message["role"], message["content"], message.get("name"))
 
     def compare_by(self, alike: Callable[[str], str]) -> None:
-        """Where a cassette is in use, requests are the same to it whose texts `alike` makes the same."""
+        """Let a cassette, where one is in use, take requests for the same whose texts `alike` makes the same."""
         if isinstance(self._client, TapedClient):
             self._client = self._client.comparing(alike)
 

@@ -45,7 +45,7 @@ class Predictions:
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def __call__(self, case: Case, context: RunContext) -> RunEnd:
-        """The run is `failed` where there is no prediction for it, and `invalid` where that is no text."""
+        """Return the prediction as the run: `failed` where there is none, and `invalid` where that is no text."""
         samples, repetition = self._samples(case), context.repetition
         context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, repetition))
         if repetition > len(samples) or samples[repetition - 1] is None:
