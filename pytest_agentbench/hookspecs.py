@@ -1,4 +1,6 @@
-"""What other plugins and conftest files may add. Each hook returns a mapping from the name that YAML uses to the thing.
+"""Declare what other plugins and conftest files may add.
+
+Each hook returns a mapping from the name that YAML uses to the thing.
 
 A name that is already taken is a usage error: nothing is ever replaced silently.
 """
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 @pytest.hookspec
 def pytest_agentbench_runners() -> Mapping[str, Runner]:
-    """Ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`, or a RunnerKind that says more.
+    """Return ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`.
+
+    A RunnerKind in place of the function says more.
 
     Example::
 
@@ -34,7 +38,7 @@ def pytest_agentbench_runners() -> Mapping[str, Runner]:
 
 @pytest.hookspec
 def pytest_agentbench_tools() -> Mapping[str, Tool]:
-    """Tools that cases may name in `input.context.llm_probe.tools`: `{name: Tool}`.
+    """Return tools that cases may name in `input.context.llm_probe.tools`: `{name: Tool}`.
 
     Example::
 
@@ -45,7 +49,7 @@ def pytest_agentbench_tools() -> Mapping[str, Tool]:
 
 @pytest.hookspec
 def pytest_agentbench_checks() -> Mapping[str, CheckKind]:
-    """Kinds of deterministic checks: `{kind: (spec, context) -> Verdict}`; the spec carries the YAML fields.
+    """Return kinds of deterministic checks: `{kind: (spec, context) -> Verdict}`; the spec carries the YAML fields.
 
     A subclass of CheckSpec instead of the function has typed fields, which are validated where a case is loaded.
 
@@ -58,7 +62,7 @@ def pytest_agentbench_checks() -> Mapping[str, CheckKind]:
 
 @pytest.hookspec
 def pytest_agentbench_metrics() -> Mapping[str, Metric]:
-    """Metrics: `{name: (ground_truth, prediction, **kwargs) -> float in [0, 1]}`.
+    """Return metrics: `{name: (ground_truth, prediction, **kwargs) -> float in [0, 1]}`.
 
     Example::
 
@@ -69,7 +73,7 @@ def pytest_agentbench_metrics() -> Mapping[str, Metric]:
 
 @pytest.hookspec
 def pytest_agentbench_judges() -> Mapping[str, JudgeBackend]:
-    """Kinds of judges beside `llm_probe`: `{type: async (messages, judge, case) -> JudgeReply}`.
+    """Return kinds of judges beside `llm_probe`: `{type: async (messages, judge, case) -> JudgeReply}`.
 
     The reply's text must keep the same contract as a model's; what does not is asked for again.
 
@@ -82,7 +86,7 @@ def pytest_agentbench_judges() -> Mapping[str, JudgeBackend]:
 
 @pytest.hookspec
 def pytest_agentbench_graders() -> Mapping[str, Grader]:
-    """What decides runs beside their checks, metrics and judges: `{name: Grader}`, asked of every case.
+    """Return what decides runs beside their checks, metrics and judges: `{name: Grader}`, asked of every case.
 
     Example::
 
@@ -93,7 +97,7 @@ def pytest_agentbench_graders() -> Mapping[str, Grader]:
 
 @pytest.hookspec
 def pytest_agentbench_model_providers() -> Mapping[str, Provider]:
-    """Ways to reach models that are not OpenAI-compatible: `{provider: (model) -> client}`.
+    """Return ways to reach models that are not OpenAI-compatible: `{provider: (model) -> client}`.
 
     The client has `ChatClient`'s attribute `model` and method `complete`; a process makes one for each model.
 
@@ -106,7 +110,7 @@ def pytest_agentbench_model_providers() -> Mapping[str, Provider]:
 
 @pytest.hookspec
 def pytest_agentbench_case_sources() -> Mapping[str, CaseSource]:
-    """Kinds of files that hold cases: `{"NAME PATTERN... ~WORD...": CaseSource}`.
+    """Return kinds of files that hold cases: `{"NAME PATTERN... ~WORD...": CaseSource}`.
 
     The patterns are of file names; a file is opened where one of the words stands in its first 64 KB.
 
@@ -119,7 +123,7 @@ def pytest_agentbench_case_sources() -> Mapping[str, CaseSource]:
 
 @pytest.hookspec(firstresult=True)
 def pytest_agentbench_web_search() -> Search | None:
-    """A backend of the tool web_search: `async (query) -> [SearchResult]`, None for "not mine".
+    """Return a backend of the tool web_search: `async (query) -> [SearchResult]`, None for "not mine".
 
     Without one: SearXNG at AGENTBENCH_SEARXNG_URL, Brave with BRAVE_API_KEY, Tavily with TAVILY_API_KEY.
     """
