@@ -1,4 +1,6 @@
-"""What other plugins and conftest files may add. Each hook returns a mapping from the name that YAML uses to the thing.
+"""Declare what other plugins and conftest files may add.
+
+Each hook returns a mapping from the name that YAML uses to the thing.
 
 A name that is already taken is a usage error: nothing is ever replaced silently.
 """
@@ -6,14 +8,26 @@ A name that is already taken is a usage error: nothing is ever replaced silently
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from pytest_agentbench.checks.base import CheckKind
+    from pytest_agentbench.engine.grading import Grader
+    from pytest_agentbench.judging.panel import JudgeBackend
+    from pytest_agentbench.metrics.registry import Metric
+    from pytest_agentbench.models.client import Provider
+    from pytest_agentbench.runners.base import Runner
+    from pytest_agentbench.sources.case_source import CaseSource
+    from pytest_agentbench.tools.base import Search, Tool
+
 
 @pytest.hookspec
-def pytest_agentbench_runners() -> Mapping[str, Any]:
-    """Ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`, or a RunnerKind that says more.
+def pytest_agentbench_runners() -> Mapping[str, Runner]:
+    """Return ways to run a case: `{type: async (case, context) -> str | RunOutput | None}`.
+
+    A RunnerKind in place of the function says more.
 
     Example::
 
@@ -23,8 +37,8 @@ def pytest_agentbench_runners() -> Mapping[str, Any]:
 
 
 @pytest.hookspec
-def pytest_agentbench_tools() -> Mapping[str, Any]:
-    """Tools that cases may name in `input.context.llm_probe.tools`: `{name: Tool}`.
+def pytest_agentbench_tools() -> Mapping[str, Tool]:
+    """Return tools that cases may name in `input.context.llm_probe.tools`: `{name: Tool}`.
 
     Example::
 
@@ -34,8 +48,8 @@ def pytest_agentbench_tools() -> Mapping[str, Any]:
 
 
 @pytest.hookspec
-def pytest_agentbench_checks() -> Mapping[str, Any]:
-    """Kinds of deterministic checks: `{kind: (spec, context) -> Verdict}`; the spec carries the YAML fields.
+def pytest_agentbench_checks() -> Mapping[str, CheckKind]:
+    """Return kinds of deterministic checks: `{kind: (spec, context) -> Verdict}`; the spec carries the YAML fields.
 
     A subclass of CheckSpec instead of the function has typed fields, which are validated where a case is loaded.
 
@@ -47,8 +61,8 @@ def pytest_agentbench_checks() -> Mapping[str, Any]:
 
 
 @pytest.hookspec
-def pytest_agentbench_metrics() -> Mapping[str, Any]:
-    """Metrics: `{name: (ground_truth, prediction, **kwargs) -> float in [0, 1]}`.
+def pytest_agentbench_metrics() -> Mapping[str, Metric]:
+    """Return metrics: `{name: (ground_truth, prediction, **kwargs) -> float in [0, 1]}`.
 
     Example::
 
@@ -58,8 +72,8 @@ def pytest_agentbench_metrics() -> Mapping[str, Any]:
 
 
 @pytest.hookspec
-def pytest_agentbench_judges() -> Mapping[str, Any]:
-    """Kinds of judges beside `llm_probe`: `{type: async (messages, judge, case) -> JudgeReply}`.
+def pytest_agentbench_judges() -> Mapping[str, JudgeBackend]:
+    """Return kinds of judges beside `llm_probe`: `{type: async (messages, judge, case) -> JudgeReply}`.
 
     The reply's text must keep the same contract as a model's; what does not is asked for again.
 
@@ -71,8 +85,8 @@ def pytest_agentbench_judges() -> Mapping[str, Any]:
 
 
 @pytest.hookspec
-def pytest_agentbench_graders() -> Mapping[str, Any]:
-    """What decides runs beside their checks, metrics and judges: `{name: Grader}`, asked of every case.
+def pytest_agentbench_graders() -> Mapping[str, Grader]:
+    """Return what decides runs beside their checks, metrics and judges: `{name: Grader}`, asked of every case.
 
     Example::
 
@@ -82,8 +96,8 @@ def pytest_agentbench_graders() -> Mapping[str, Any]:
 
 
 @pytest.hookspec
-def pytest_agentbench_model_providers() -> Mapping[str, Any]:
-    """Ways to reach models that are not OpenAI-compatible: `{provider: (model) -> client}`.
+def pytest_agentbench_model_providers() -> Mapping[str, Provider]:
+    """Return ways to reach models that are not OpenAI-compatible: `{provider: (model) -> client}`.
 
     The client has `ChatClient`'s attribute `model` and method `complete`; a process makes one for each model.
 
@@ -95,8 +109,8 @@ def pytest_agentbench_model_providers() -> Mapping[str, Any]:
 
 
 @pytest.hookspec
-def pytest_agentbench_case_sources() -> Mapping[str, Any]:
-    """Kinds of files that hold cases: `{"NAME PATTERN... ~WORD...": CaseSource}`.
+def pytest_agentbench_case_sources() -> Mapping[str, CaseSource]:
+    """Return kinds of files that hold cases: `{"NAME PATTERN... ~WORD...": CaseSource}`.
 
     The patterns are of file names; a file is opened where one of the words stands in its first 64 KB.
 
@@ -108,8 +122,8 @@ def pytest_agentbench_case_sources() -> Mapping[str, Any]:
 
 
 @pytest.hookspec(firstresult=True)
-def pytest_agentbench_web_search() -> Any:
-    """A backend of the tool web_search: `async (query) -> [SearchResult]`, None for "not mine".
+def pytest_agentbench_web_search() -> Search | None:
+    """Return a backend of the tool web_search: `async (query) -> [SearchResult]`, None for "not mine".
 
     Without one: SearXNG at AGENTBENCH_SEARXNG_URL, Brave with BRAVE_API_KEY, Tavily with TAVILY_API_KEY.
     """

@@ -38,12 +38,12 @@ _CASSETTE = re.compile(r"-r[0-9]+\.yaml$")
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """What other plugins may add."""
+    """Register the hooks by which other plugins may add to this one."""
     pluginmanager.add_hookspecs(hookspecs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options and ini."""
+    """Add options and ini values."""
     options.add_options(parser)
 
 
@@ -51,14 +51,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, None, None]:
-    """Afterwards every plugin and conftest has had its chance to own `--model`."""
+    """Add the short option `--model`, once every plugin and conftest has had its chance to own it."""
     early_config.stash[BEGAN] = time.time_ns()
     yield
     options.add_short_model(parser, args)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reads the options; only the only process, or xdist's controller, keeps the session's report."""
+    """Read the options; only the only process, or xdist's controller, keeps the session's report."""
     config.addinivalue_line("markers", "agentbench(case): run this case (id or path) and assert on it by hand")
     config.stash[SETTINGS] = settings = options.read_settings(config)
     config.stash.setdefault(BEGAN, time.time_ns())  # where a conftest names this plugin
@@ -85,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """A worker of pytest-xdist trusts the folders that its controller does, whatever becomes of grants meanwhile."""
+    """Give a worker of pytest-xdist the controller's trusted folders, whatever becomes of grants meanwhile."""
     from pytest_agentbench.user_folder import TRUST_FILE, user_folder
 
     settings = node.config.stash[SETTINGS]
@@ -98,7 +98,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Cassettes and results of earlier sessions are tens of thousands of files without tests.
+    """Ignore cassettes and results of earlier sessions, which are tens of thousands of files without tests.
 
     The folders `verify` and `workspace` of a case hold its hidden tests and its agent's, not this session's.
     """
@@ -116,7 +116,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Case files and datasets."""
+    """Return a collector for a case file or a dataset, else None."""
     if not _may_hold_cases(file_path, parent):
         return None
     from pytest_agentbench.collection.selection import collect_file
@@ -126,7 +126,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Hand-written tests that name a case run once per model and repetition."""
+    """Parametrize hand-written tests that name a case by model and repetition."""
     if metafunc.definition.get_closest_marker("agentbench") is not None:
         from pytest_agentbench.collection.marks import parametrize
 
@@ -138,7 +138,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A case file that failed is told apart from other files: the other cases still run."""
+    """Mark the report of a case file that failed, to tell it apart from other files: the other cases still run."""
     report = yield
     if report.failed and CASES in collector.config.stash:
         from pytest_agentbench.collection.selection import tell_apart
@@ -149,7 +149,7 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(wrapper=True)  # around pytest-xdist's, which makes workers of `-n`
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """A dry run needs no workers."""
+    """Drop the workers of a dry run, which needs none."""
     if config.getoption("agentbench_dry_run"):
         config.option.numprocesses = 0
     return (yield)
@@ -157,7 +157,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Items and reports live as long as the session: looking for garbage among them is a good part of its time."""
+    """Freeze what was collected: to look for garbage among items, which live to the end, is a good part of the time."""
     collecting = gc.isenabled()
     if added := session.config.hook.pytest_agentbench_case_sources():
         _add_sources(session.config, added)
@@ -173,7 +173,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Suites, and cases that run only when they are named; a dry run leaves out what is no case."""
+    """Choose by suite, and by name where cases run only when named; a dry run leaves out what is no case."""
     settings = session.config.stash[SETTINGS]
     if CASES in session.config.stash:
         from pytest_agentbench.collection.start import choose
@@ -185,7 +185,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """The engine starts; a session without cases gets nothing more."""
+    """Start the engine; a session without cases gets nothing more."""
     if CASES in session.config.stash:
         from pytest_agentbench.collection.start import begin
 
@@ -203,7 +203,7 @@ def _add_sources(config: pytest.Config, added: list[Any]) -> None:
 
 
 def _holds_cassettes(folder: Path) -> bool:
-    """Whether the first file in it is a cassette: of a case, or a folder below of a dataset's row."""
+    """Return whether the first file in a folder is a cassette: of a case, or a folder below of a dataset's row."""
     for _ in range(2):
         try:
             with os.scandir(folder) as entries:
@@ -219,7 +219,7 @@ def _holds_cassettes(folder: Path) -> bool:
 
 
 def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
-    """A suite without path arguments is looked for among all cases of its config root."""
+    """Collect all cases of the config root for a suite that was given without paths. Raises UsageError."""
     from pytest_agentbench.collection.planning import session_roots
     from pytest_agentbench.errors import ConfigError
 
@@ -231,7 +231,7 @@ def _collect_suite(config: pytest.Config, settings: options.Settings) -> None:
 
 
 def _sharding(config: pytest.Config, settings: options.Settings) -> Sharding | None:
-    """Where one part of the session is asked for: what deselects the others, in every process."""
+    """Register and return what deselects the other shards, in every process; None where no shard is asked for."""
     if settings.shard is None:
         return None
     from pytest_agentbench.distributed.sharding import Sharding
@@ -241,7 +241,7 @@ def _sharding(config: pytest.Config, settings: options.Settings) -> Sharding | N
 
 
 def _prepare(config: pytest.Config) -> None:
-    """Once per session, when the first file with cases is met."""
+    """Prepare the session, once, when the first file with cases is met."""
     if CASES in config.stash:
         return
     from pytest_agentbench.collection.items import PLANNER
@@ -253,7 +253,7 @@ def _prepare(config: pytest.Config) -> None:
 
 
 def _may_hold_cases(path: Path, parent: pytest.Collector) -> bool:
-    """A glance that spares sessions without cases the import of everything else.
+    """Return whether a file may hold cases: a glance that spares sessions without cases the import of everything else.
 
     Other tools have files named test.yaml or dataset.yaml too, which never are cases.
     """

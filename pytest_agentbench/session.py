@@ -66,7 +66,7 @@ class SessionReport:
     # -- what pytest tells
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Remembers the session, whose flags stop it, and looks at the clock."""
+        """Remember the session, whose flags stop it, and look at the clock."""
         self.session = session
         if (link := self.link) is not None:
             from pytest_agentbench.engine.budget import Signals
@@ -80,7 +80,7 @@ class SessionReport:
             self.config.add_cleanup(timer.cancel)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Counts what could not be collected. Where only case files failed, the other cases still run."""
+        """Count what could not be collected. Where only case files failed, the other cases still run."""
         if report.failed:
             mine = getattr(report, "agentbench_case_file", False)
             self.case_file_errors += mine
@@ -88,13 +88,13 @@ class SessionReport:
             self.uncollected += getattr(report, "agentbench_uncollected", ())
 
     def pytest_collection_finish(self) -> None:
-        """A bad case file is one error; pytest itself would run nothing after it."""
+        """Let the session go on after a bad case file: one error, after which pytest itself would run nothing."""
         if self.case_file_errors and not self.other_collection_errors:
             self.config.option.continue_on_collection_errors = True
 
     @pytest.hookimpl(trylast=True)  # the session has counted the failure by then
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the row of a run, the worst outcome of anything else, and passes stops on to the workers."""
+        """Keep the row of a run, the worst outcome of anything else, and pass stops on to the workers."""
         row = getattr(report, "agentbench_row", None)
         outcome = "error" if report.failed and report.when != "call" else report.outcome
         if row is not None:
@@ -115,14 +115,14 @@ class SessionReport:
 
     @pytest.hookimpl(tryfirst=True)  # the terminal is the next to read the traceback
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Ctrl-C reaches the workers' engines too."""
+        """Pass Ctrl-C on to the workers' engines."""
         excinfo.traceback = excinfo.traceback.filter(_has_line)
         if self.link is not None:
             self.link.tell("stop", "interrupted")
 
     @pytest.hookimpl(tryfirst=True)  # JUnit's file and the terminal's summary are written after it
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Writes report.json and decides the exit status."""
+        """Write report.json and decide the exit status."""
         idle = self.sharding is not None and self.sharding.is_empty
         if idle and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             exitstatus = session.exitstatus = pytest.ExitCode.OK
@@ -138,7 +138,7 @@ class SessionReport:
             self.journal.discard()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """What people see at the end."""
+        """Print what people see at the end."""
         if self.dry_run is not None:
             from pytest_agentbench.reports.progress import write_forecast
 
@@ -154,20 +154,20 @@ class SessionReport:
     # -- what runs tell, from any thread
 
     def open_budget(self) -> Budget:
-        """What the session pays for, all workers together: opened before the first run starts."""
+        """Open the budget of the session, all workers together, before the first run starts."""
         from pytest_agentbench.engine.budget import Budget
 
         self.budget = Budget(self.settings.max_cost, self.settings.max_tokens)
         return self.budget
 
     def attach(self, ahead: RunAhead, dry_run: DryRun | None) -> None:
-        """What runs the session's cases, in the only process, or what books them instead."""
+        """Store what runs the session's cases, in the only process, or what books them instead."""
         self.ahead, self.dry_run = ahead, dry_run
         if self.drained is not None:
             ahead.drain(self.drained)
 
     def expect(self, runs: int) -> None:
-        """How many runs the session is to report: from here on it has a journal. From any thread."""
+        """Open the journal, for so many runs to report. Callable from any thread."""
         from pytest_agentbench.reports.journal import Journal
 
         with self._opening:
@@ -178,13 +178,13 @@ class SessionReport:
             self.journal.plan(runs)
 
     def spend(self, part: Part, spendings: Sequence[Spending]) -> None:
-        """Books what runs and judges used; no more start once the budget is used up."""
+        """Book what runs and judges used; no more start once the budget is used up."""
         assert self.budget is not None
         if (reason := self.budget.book(part, spendings)) is not None:
             self.drain(reason)
 
     def drain(self, reason: str) -> None:
-        """Starts nothing more, here and in all workers: what is in flight ends, the rest is skipped with the reason."""
+        """Start nothing more, here and in all workers: what is in flight ends, the rest is skipped with the reason."""
         self.drained = self.drained or reason
         if self.ahead is not None:
             self.ahead.drain(reason)
@@ -261,12 +261,12 @@ class SessionReport:
             self._spoil(session, report)
 
     def _spoil(self, session: pytest.Session, report: dict[str, Any]) -> None:
-        """A session that cannot write what it is asked for fails."""
+        """Fail a session that cannot write what it is asked for."""
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         report["session"]["exit_status"] = int(session.exitstatus)
 
     def _lost(self, session: pytest.Session, exitstatus: int) -> int:
-        """Items that were never reported: xdist ends with status 0 when a worker meets an internal error."""
+        """Return how many items were never reported: xdist ends with status 0 when a worker meets an internal error."""
         if self.link is None or not self.link.cases or session.shouldfail or session.shouldstop:
             return 0
         if exitstatus == pytest.ExitCode.INTERRUPTED:
@@ -283,7 +283,7 @@ class SessionReport:
         return apply_gate(counts, fail_under, self.settings.min_completion, failures, compared=compared)
 
     def _regressions(self, report: dict[str, Any]) -> list[str]:
-        """Compares with the baseline where there is one: why that fails the gate, in sentences."""
+        """Compare with the baseline where there is one; return why that fails the gate, in sentences."""
         if self.baseline is None:
             return []
         from pytest_agentbench.reports.comparison.campaigns import campaign
@@ -296,7 +296,7 @@ class SessionReport:
         return comparison.failures
 
     def _faults(self) -> list[str]:
-        """What went wrong beside the cases: it fails a gated session whatever its pass rate."""
+        """Return what went wrong beside the cases: it fails a gated session whatever its pass rate."""
         crashes = self.link.unplaced if self.link is not None else []
         broken = sum(outcome in ("failed", "error") for outcome in self.others.values()) - len(crashes)
         uncollected = self.case_file_errors + self.other_collection_errors
@@ -311,7 +311,7 @@ class SessionReport:
         ]
 
     def _unshared(self) -> list[str]:
-        """What of this session is not in the shared store, in sentences."""
+        """Return what of this session is not in the shared store, in sentences."""
         return [*self.unshared, *(self.link.unshared if self.link is not None else ())]
 
     def _exit_status(self, gate: Gate, exitstatus: int) -> int:
@@ -321,11 +321,11 @@ class SessionReport:
 
     @property
     def _cut_short(self) -> str | None:
-        """Why some runs were not started; what came too late to skip any has stopped nothing."""
+        """Return why some runs were not started; what came too late to skip any has stopped nothing."""
         return "; ".join(self.not_run) or None
 
     def _beginning(self) -> dict[str, Any]:
-        """What is known of the session before it has made a run."""
+        """Return what is known of the session before it has made a run."""
         return {
             "started_at": self.started_at.isoformat(),
             "command": [os.fspath(arg) for arg in self.config.invocation_params.args],
@@ -350,7 +350,7 @@ class SessionReport:
         }
 
     def _spoilers(self) -> Iterator[str]:
-        """What only the end shows, and a reader of the figures has to know."""
+        """Yield what only the end shows, and a reader of the figures has to know."""
         from pytest_agentbench.reports.judge_agreement import family_warnings
 
         yield from self.budget.gaps() if self.budget is not None else ()
@@ -364,12 +364,12 @@ class SessionReport:
 
 
 def _severity(outcome: str) -> int:
-    """How bad it is; an outcome of another plugin's (`rerun`, `retried`) is none yet."""
+    """Return how bad an outcome is; an outcome of another plugin's (`rerun`, `retried`) is none yet."""
     return _WORST_LAST.index(outcome) if outcome in _WORST_LAST else -1
 
 
 def _counted(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """The row of an item that was run again, with what is known of the attempts that do not count.
+    """Return the row of an item that was run again, with what is known of the attempts that do not count.
 
     The first that has a verdict does: to run what failed until it passes is no way to a pass rate.
     """
@@ -379,7 +379,7 @@ def _counted(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _repeated(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Which runs another plugin had made again, in a sentence."""
+    """Yield, in a sentence, which runs another plugin had made again."""
     again = [row for row in rows if "reruns" in row]
     if again:
         told = [
@@ -395,7 +395,7 @@ def _repeated(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _baseline(config: pytest.Config, settings: Settings) -> Campaign | None:
-    """What the session is to be compared with, read before the session's own report may replace it."""
+    """Return what the session is to be compared with, read before the session's own report may replace it."""
     if settings.compare is None:
         return None
     from pytest_agentbench.errors import ConfigError
@@ -410,7 +410,7 @@ def _baseline(config: pytest.Config, settings: Settings) -> Campaign | None:
 
 
 def _has_line(entry: Any) -> bool:
-    """Whether pytest can show a traceback's entry: CPython 3.11 gives the jump back to a loop's head no line."""
+    """Return whether pytest can show a traceback's entry: CPython 3.11 gives the jump back to a loop's head no line."""
     try:
         return isinstance(entry.lineno, int)
     except TypeError:  # pytest subtracts 1 from it

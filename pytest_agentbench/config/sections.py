@@ -22,7 +22,7 @@ from pydantic_core import InitErrorDetails
 
 from pytest_agentbench.config.base import ConfigFile, Guest, Problems, error_lines
 from pytest_agentbench.config.documents import Loc
-from pytest_agentbench.extensions import extension_names, find_extension, load_extensions
+from pytest_agentbench.extensions import extension_names, find_extension
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,13 +124,15 @@ def _adapter(section: ProfileSection[Any]) -> TypeAdapter[Any]:
 
 def whole_model(kind: type[M]) -> type[M]:
     """Return the model of a kind of file with the sections of all packs as fields, for schemas and suggestions."""
-    return _with_all_sections(kind) if issubclass(kind, SectionedFile) else kind
+    return _with_sections(kind, extension_names(kind.seam)) if issubclass(kind, SectionedFile) else kind
 
 
 @cache
-def _with_all_sections(kind: type[Any]) -> type[Any]:
+def _with_sections(kind: type[Any], names: frozenset[str]) -> type[Any]:
+    sections = {name: find_extension(kind.seam, name) for name in sorted(names)}
     fields: dict[str, Any] = {
         name: (each.model, Field(default_factory=each.default, description=each.doc))
-        for name, each in load_extensions(kind.seam).items()
+        for name, each in sections.items()
+        if each is not None
     }
     return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__, **fields)

@@ -1,4 +1,4 @@
-"""What a judge must reply, and how the verdicts of several are aggregated to one score."""
+"""Define what a judge must reply, and how the verdicts of several are aggregated to one score."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEFAULT_THRESHOLD = 0.5
 
 
 def combine(method: Method, scores: Sequence[float], bar: float) -> float:
-    """One score for several, at least one, within their range. `bar` is the score from which a vote is a pass."""
+    """Return one score for several (at least one), within their range. `bar` is the score from which a vote passes."""
     if method == "median":
         ordered = sorted(scores)
         scores = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
@@ -46,12 +46,12 @@ def combine(method: Method, scores: Sequence[float], bar: float) -> float:
 
 
 def bar_of(pass_threshold: float) -> float:
-    """The score of 0-10 that a fraction of the scale stands for, free of binary dust: 0.07 is 0.7."""
+    """Return the score of 0-10 that a fraction of the scale stands for, free of binary dust: 0.07 is 0.7."""
     return round(10 * pass_threshold, 9)
 
 
 def sample(iterations: Sequence[JudgeIteration], size: int | None, seed: str) -> tuple[JudgeIteration, ...]:
-    """The successful iterations, or a random subset of `size` of them that depends on `seed` and their numbers only."""
+    """Return the successful iterations, or `size` of them, drawn at random by `seed` and their numbers only."""
     succeeded = sorted((i for i in iterations if i.status == "success"), key=lambda iteration: iteration.repetition)
     if size is None or size >= len(succeeded):
         return tuple(succeeded)
@@ -68,7 +68,7 @@ def aggregate(
     expectations: Expectations | None = None,
     names: Sequence[str] = DIMENSIONS,
 ) -> JudgeResult:
-    """All iterations of all judge runs as one result. Those without a verdict are kept, and count for nothing.
+    """Return all iterations of all judge runs as one result. Those without a verdict are kept, and count for nothing.
 
     `sample_sizes` is by judge_run_id; `names` are the dimensions that every verdict scores. Raises ValueError where no
     iteration succeeded.
@@ -106,7 +106,7 @@ def aggregate(
 
 
 def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], int, Expectation]]:
-    """The expectations with what judges name them by: their kind, and their index within it."""
+    """Return the expectations with what judges name them by: their kind, and their index within it."""
     hard: list[tuple[Literal["hard", "soft"], int, Expectation]] = [
         ("hard", index, each) for index, each in enumerate(expectations.hard_expectations)
     ]
@@ -114,7 +114,7 @@ def numbered(expectations: Expectations) -> list[tuple[Literal["hard", "soft"], 
 
 
 def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
-    """What all replies used. Iterations to which no reply came have nothing to add."""
+    """Return what all replies used. Iterations to which no reply came have nothing to add."""
     answered = [i.usage for i in iterations if i.status != "provider_error" or i.usage != Usage()]
     return reduce(add, answered) if answered else Usage()
 
@@ -122,7 +122,7 @@ def total_usage(iterations: Sequence[JudgeIteration]) -> Usage:
 def sampled(
     iterations: Sequence[JudgeIteration], sample_sizes: Mapping[str, int], seed: str
 ) -> list[list[tuple[str, JudgeVerdict]]]:
-    """The verdicts that count, with the judge_id of each, of each judge run that has any."""
+    """Return the verdicts that count, with the judge_id of each, of each judge run that has any."""
     by_run: dict[str, list[JudgeIteration]] = {}
     for iteration in iterations:
         by_run.setdefault(iteration.judge_run_id, []).append(iteration)
@@ -140,7 +140,7 @@ def _met(kind: str, index: int, verdict: JudgeVerdict) -> float:
 
 
 def _weighted_mean(weighted: Sequence[tuple[float, float]]) -> float | None:
-    """None where nothing has any weight."""
+    """Return the weighted mean, or None where nothing has any weight."""
     total = sum(weight for weight, _ in weighted)
     return sum(weight * value for weight, value in weighted) / total if total else None
 
@@ -150,7 +150,7 @@ SCHEMA_NAME = "judge_verdict"
 
 
 def response_format(expectations: Expectations) -> dict[str, Any]:
-    """The `response_format` of a request for a verdict: a strict JSON Schema, evidence before each score.
+    """Return the `response_format` of a request for a verdict: a strict JSON Schema, evidence before each score.
 
     Ranges stand in descriptions: not every endpoint takes `minimum` and `maximum`, and replies are validated anyway.
     """
@@ -175,7 +175,7 @@ def response_format(expectations: Expectations) -> dict[str, Any]:
 
 
 def parse_verdict(text: str, expectations: Expectations) -> JudgeVerdict:
-    """The verdict in a judge's reply: a JSON object, alone or in the reply's only code fence.
+    """Return the verdict in a judge's reply: a JSON object, alone or in the reply's only code fence.
 
     Raises InvalidReply unless every score is there, a real number in its range, and every expectation of the case has
     exactly one answer. Other keys are ignored.
@@ -213,7 +213,7 @@ class _Reply(ReplyPart):
 
 
 def structured(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The `response_format` that asks for an object with exactly these properties, in their order."""
+    """Return the `response_format` that asks for an object with exactly these properties, in their order."""
     schema = {"name": name, "strict": True, "schema": _object(**properties)}
     return {"type": "json_schema", "json_schema": schema}
 

@@ -1,4 +1,4 @@
-"""What a runner is, what it is given and returns, and a user's own callable as one."""
+"""Define what a runner is, what it is given and returns, and a user's own callable as one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReportedCall(Record):
 
 
 class RunOutput(Record):
-    """What a runner may return instead of plain text. `error` says why `status` is failed.
+    """Hold what a runner may return instead of plain text. `error` says why `status` is failed.
 
     `usage` and `tool_calls` are what the runner did outside this package's client and tools.
     """
@@ -57,7 +57,7 @@ class RunOutput(Record):
 
 @dataclass(slots=True)
 class RunContext:
-    """What one run has at hand. `settings` are the merged runner settings; `repetition` counts from 1.
+    """Hold what one run has at hand. `settings` are the merged runner settings; `repetition` counts from 1.
 
     `model` and `client` are None where the user's own agent is the subject. `in_thread` runs a plain function off the
     event loop. `expected_sandbox` is what the case's tools will need: the workspace may then be one that was made with
@@ -90,19 +90,19 @@ class RunContext:
 
     @property
     def workspace(self) -> Workspace:
-        """The run's own folder, made at first use. Raises SandboxError where it cannot be made."""
+        """Return the run's own folder, made at first use. Raises SandboxError where it cannot be made."""
         if self.made_workspace is None:
             self.made_workspace = self.sandboxes.workspace(self.expected_sandbox, self.case.case_id)
         return self.made_workspace
 
     def needs_sandbox(self) -> SandboxSpec:
-        """What the run's sandbox is to be. Raises UnavailableError where it is not to be had here."""
+        """Return what the run's sandbox is to be. Raises UnavailableError where it is not to be had here."""
         if self.sandbox_spec is None:
             raise UnavailableError("this run has no sandbox")
         return self.sandbox_spec()
 
     async def sandbox(self, mounts: tuple[Mount, ...] = ()) -> Sandbox:
-        """Where the run's commands are executed, started at first use; the engine stops it when the run ends.
+        """Return where the run's commands are executed, started at first use; the engine stops it when the run ends.
 
         At that first use it gets the `mounts` beside those of its spec. Raises UnavailableError where it is not to be
         had here, SandboxError where it fails.
@@ -113,12 +113,12 @@ class RunContext:
         return await asyncio.shield(self._sandbox)
 
     async def stop_servers(self) -> None:
-        """Ends the servers that are the run's own, if there are any. Never raises."""
+        """End the servers that are the run's own, if there are any. Never raises."""
         if self.servers is not None:
             await self.servers.stop()
 
     async def stop_sandbox(self) -> None:
-        """Ends the sandbox and everything that runs in it, if there is one. The workspace stays."""
+        """End the sandbox and everything that runs in it, if there is one. The workspace stays."""
         if self._sandbox is not None:
             with suppress(AgentbenchError):  # it never started, which whoever asked for it was told
                 await (await self._sandbox).stop()
@@ -132,12 +132,12 @@ class RunContext:
 
     @property
     def offered(self) -> list[Tool]:
-        """The tools that the case exposes, of those there are, then those of its servers."""
+        """Return the tools that the case exposes, of those there are, then those of its servers."""
         of_servers = self.servers.as_tools() if self.servers is not None else ()
         return [*(self.tools[name] for name in self.case.tools if name in self.tools), *of_servers]
 
     def toolbox(self) -> Toolbox:
-        """All that is offered. Raises UnavailableError where one of the tools cannot work here."""
+        """Return all tools that are offered. Raises UnavailableError where one of the tools cannot work here."""
         if missing := [name for name in self.case.tools if name not in self.tools]:
             raise UnavailableError(f"no such tool: {', '.join(missing)}; known are {', '.join(sorted(self.tools))}")
         context = ToolContext(
@@ -155,7 +155,7 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended whose runner returned. `error` is present exactly where `status` is not success."""
+    """Hold how a run ended whose runner returned. `error` is present exactly where `status` is not success."""
 
     status: RunStatus
     error: RunError | None = None
@@ -227,7 +227,7 @@ _EXPECTED = "an agent takes (case) or (case, context)"
 
 
 def _with_context(agent: Callable[..., Any]) -> Callable[[Case, RunContext], Any]:
-    """The callable, called with both arguments and passing on those that it takes."""
+    """Return the callable, called with both arguments and passing on those that it takes."""
     try:
         parameters = list(inspect.signature(agent).parameters.values())
     except (TypeError, ValueError):  # builtins that do not tell

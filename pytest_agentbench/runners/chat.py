@@ -24,7 +24,7 @@ _MAX_ATTACHMENT = 16 * 2**20
 
 
 def render_messages(case: Case) -> list[dict[str, Any]]:
-    """Chat messages in order, each attachment as a user message just before the first user message.
+    """Return chat messages in order, each attachment as a user message just before the first user message.
 
     Raises ConfigError for a case without messages, and for an attachment that is not UTF-8 text or is no longer the
     file that was loaded.
@@ -35,7 +35,7 @@ def render_messages(case: Case) -> list[dict[str, Any]]:
 
 
 def with_attachments(case: Case, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """These messages of the case with its attachments, as `render_messages` has them. Raises ConfigError as it does."""
+    """Return these messages of the case with its attachments, as `render_messages` does. Raises its ConfigError."""
     attached = [{"role": "user", "content": _attachment(case, attachment)} for attachment in case.attachments]
     shown = [
         {"role": message.role, "content": message.content, **({"name": message.name} if message.name else {})}
@@ -103,7 +103,7 @@ class Requests:
             self._trace.message(message["role"], message["content"], message.get("name"))
 
     def compare_by(self, alike: Callable[[str], str]) -> None:
-        """Where a cassette is in use, requests are the same to it whose texts `alike` makes the same."""
+        """Let a cassette, where one is in use, take requests for the same whose texts `alike` makes the same."""
         if isinstance(self._client, TapedClient):
             self._client = self._client.comparing(alike)
 
@@ -114,7 +114,7 @@ class Requests:
         parameters: Mapping[str, Any] | None = None,
         **note: Any,
     ) -> ChatReply:
-        """One request. `parameters` win over the settings' own; `note` is added to its event. Raises ProviderError."""
+        """Send one request. `parameters` win over the settings; `note` joins its event. Raises ProviderError."""
         self._sent += 1
         number = self._sent
         self._trace.event("request", number=number, messages=len(messages), tools=len(tools), **note)
@@ -152,7 +152,7 @@ class Requests:
 
 
 def answered(reply: ChatReply, **metadata: Any) -> RunOutput:
-    """A run that ends with this reply: the text as it came, empty where there is none.
+    """Return a run that ends with this reply: the text as it came, empty where there is none.
 
     An answer that the provider's content filter withheld is a failed run.
     """

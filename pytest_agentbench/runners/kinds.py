@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SessionParts:
-    """What a session lends its runners. `template_digest(folder)` is what fingerprints say of a workspace template.
+    """Hold what a session lends its runners.
+
+    `template_digest(folder)` is what fingerprints say of a workspace template.
 
     `in_thread` runs a plain function off the event loop. All of them end with the session.
     """
@@ -48,7 +50,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the engine is to know of a run before it runs.
+    """Hold what the engine is to know of a run before it runs.
 
     `identity` are parts of the run's fingerprint, by name. `sandbox()` is where it runs, in place of the sandbox that
     the case's tools ask for; it is called when a run is made, so that a stored one is found where there is no such
@@ -63,7 +65,7 @@ class Prepared:
 
 
 class RunnerSession:
-    """What all runs of a session on one runner share; made when the first of them is prepared."""
+    """Hold what all runs of a session on one runner share; made when the first of them is prepared."""
 
     def prepare(self, request: RunRequest) -> Prepared:
         """Return what the engine is to know of a run. Asked for each item, also where its run is stored already.

@@ -29,15 +29,15 @@ class Predictions:
 
     @property
     def model_id(self) -> str:
-        """What stands for a model in ids and reports: the file's name without its suffix."""
+        """Return what stands for a model in ids and reports: the file's name without its suffix."""
         return self.path.stem
 
     def key(self, case_id: str, dataset: str | None) -> str | None:
-        """The id under which the file answers a case: its case id, else the item's own. None: it does not."""
+        """Return the id under which the file answers a case: its case id, else the item's own. None: it does not."""
         return next((name for name in _ids(case_id, dataset) if name in self.answers), None)
 
     def digest(self, case: Case, repetition: int) -> str | None:
-        """SHA-256 of the prediction, of a text its UTF-8. None where there is none."""
+        """Return the SHA-256 of the prediction, of a text its UTF-8. None where there is none."""
         sample = self._samples(case)[repetition - 1 : repetition]
         if sample in ([], [None]):
             return None
@@ -45,7 +45,7 @@ class Predictions:
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def __call__(self, case: Case, context: RunContext) -> RunEnd:
-        """The run is `failed` where there is no prediction for it, and `invalid` where that is no text."""
+        """Return the prediction as the run: `failed` where there is none, and `invalid` where that is no text."""
         samples, repetition = self._samples(case), context.repetition
         context.trace.provider.update(predictions=self.path.name, sha256=self.digest(case, repetition))
         if repetition > len(samples) or samples[repetition - 1] is None:

@@ -47,30 +47,30 @@ class Recorder:
 
     @property
     def events(self) -> tuple[TraceEvent, ...]:
-        """The trace so far, in order."""
+        """Return the trace so far, in order."""
         return tuple(self._events)
 
     @property
     def usage(self) -> Usage:
-        """The sum of all that was added; all unknown where nothing was."""
+        """Return the sum of all that was added; all unknown where nothing was."""
         return self._usage or Usage()
 
     @property
     def seconds(self) -> float:
-        """Time since the run began."""
+        """Return the seconds since the run began."""
         return time.perf_counter() - self._began
 
     @property
     def output(self) -> str | None:
-        """The last final output recorded, None where there is none."""
+        """Return the last final output recorded, None where there is none."""
         return next((e.content for e in reversed(self._events) if isinstance(e, FinalOutputEvent)), None)
 
     def message(self, role: Role, content: str, name: str | None = None) -> None:
-        """A message the agent was given or wrote."""
+        """Record a message the agent was given or wrote."""
         self._add(MessageEvent, role=role, content=clean(content), name=clean(name))
 
     def tool_call(self, call_id: str, name: str, arguments: dict[str, Any] | None, raw: str | None = None) -> None:
-        """The agent called a tool. `arguments` None: its text, `raw`, was no JSON object."""
+        """Record that the agent called a tool. `arguments` None: its text, `raw`, was no JSON object."""
         self._add(ToolCallEvent, call_id=clean(call_id), name=clean(name), arguments=clean(arguments), raw=clean(raw))
 
     def tool_result(
@@ -83,7 +83,7 @@ class Recorder:
         broken: bool = False,
         duration_seconds: float | None = None,
     ) -> None:
-        """What the tool answered; `broken`: its own code failed."""
+        """Record what the tool answered; `broken`: its own code failed."""
         self._add(
             ToolResultEvent,
             call_id=clean(call_id),
@@ -95,15 +95,15 @@ class Recorder:
         )
 
     def event(self, name: str, **data: Any) -> None:
-        """Something the runner did; `data` is JSON-like."""
+        """Record something the runner did; `data` is JSON-like."""
         self._add(RunnerEvent, name=name, data=clean(data))
 
     def final_output(self, text: str) -> None:
-        """The agent's answer."""
+        """Record the agent's answer."""
         self._add(FinalOutputEvent, content=clean(text))
 
     def add_usage(self, usage: Usage) -> None:
-        """Tokens and money of one more request. Unknown plus known is unknown."""
+        """Add tokens and money of one more request. Unknown plus known is unknown."""
         with self._lock:
             self._usage = usage if self._usage is None else self._usage + usage
 
@@ -114,7 +114,7 @@ class Recorder:
 
 
 def clean(value: Any, levels: int = MAX_LEVELS) -> Any:
-    """The value as it can be stored and sent: lone surrogates in texts become `?`, and what nests too deep a note."""
+    """Return the value as it can be stored and sent: lone surrogates become `?`, and what nests too deep a note."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if not isinstance(value, dict | list | tuple):
@@ -166,7 +166,7 @@ async def call_tools(
 
 
 async def together(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """All of them side by side. The first that fails cancels the others, which have ended when its error is raised."""
+    """Await all side by side. The first that fails cancels the others, which have ended when its error is raised."""
     tasks = [asyncio.ensure_future(each) for each in awaitables]
     try:
         return await asyncio.gather(*tasks)

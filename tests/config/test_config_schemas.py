@@ -8,6 +8,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from pytest_agentbench.config.kinds import all_kinds, find_config_files, json_schemas
+from pytest_agentbench.extensions import extension_names
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "config"
 
@@ -30,7 +31,7 @@ def check(**fields: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_there_is_a_valid_schema_for_every_kind(schemas):
-    assert schemas.keys() == all_kinds().keys()
+    assert schemas.keys() == all_kinds().keys() | extension_names("schema")
     for schema in schemas.values():
         Draft202012Validator.check_schema(schema)
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"

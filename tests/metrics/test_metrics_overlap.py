@@ -138,8 +138,10 @@ MISSING = """
 import sys
 sys.modules.update(dict.fromkeys(["sacrebleu", "rouge_score", "math_verify"]))  # as if they were not installed
 from pytest_agentbench.errors import UnavailableError
-from pytest_agentbench.metrics import METRICS, measure, missing_extra, score
-from pytest_agentbench.records import MetricSpec
+from pytest_agentbench import score
+from pytest_agentbench.metrics.builtin import METRICS
+from pytest_agentbench.metrics.registry import measure, missing_extra
+from pytest_agentbench.records.case import MetricSpec
 
 for name in ("bleu_score", "rouge_score", "math_equal"):
     try:

@@ -167,9 +167,9 @@ def test_the_price_library_needs_no_network():
 import socket
 def refuse(*args, **kwargs): raise AssertionError("network")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
-from pytest_agentbench.models.pricing import by_library
+from pytest_agentbench.models.pricing import price_by_library
 from pytest_agentbench.records.run import Usage
-print(by_library(Usage(input_tokens=1000, output_tokens=100), "https://openrouter.ai/api/v1", "openai/gpt-4o-mini"))
+print(price_by_library(Usage(input_tokens=1000, output_tokens=100), "https://openrouter.ai/api/v1", "openai/gpt-4o-mini"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) > 0

@@ -35,7 +35,7 @@ def test_an_object_of_a_shared_folder_that_is_too_large_is_not_read(tmp_path):
 
 @pytest.mark.slow
 def test_an_object_of_a_bucket_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("pytest_agentbench.bounded.files.MAX_RECORD", 1000)  # 256 MB more take their time
+    monkeypatch.setattr("pytest_agentbench.store.remote.MAX_RECORD", 1000)  # 256 MB more take their time
     with S3Server(tmp_path) as server:
         for name, value in server.environ.items():
             monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""What the OTEL_* variables say that the SDK does not read itself."""
+"""Read what the OTEL_* variables say that the SDK does not read itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXPORTERS = ("OTEL_TRACES_EXPORTER", "OTEL_LOGS_EXPORTER")
 
 
 def otel_problem(environ: Mapping[str, str]) -> str | None:
-    """Why no spans can be sent, None where they can: the extra is missing, or another exporter is asked for."""
+    """Return why no spans can be sent, None where they can: the extra is missing, or another exporter is asked for."""
     if find_spec("opentelemetry") is None or any(
         find_spec(name) is None for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
     ):
@@ -34,15 +34,15 @@ def otel_problem(environ: Mapping[str, str]) -> str | None:
 
 
 def sends(signal: str, environ: Mapping[str, str]) -> bool:
-    """Whether `TRACES` or `LOGS` are sent."""
+    """Return whether `TRACES` or `LOGS` are sent."""
     return environ.get(f"OTEL_{signal}_EXPORTER", "otlp") == "otlp"
 
 
 def captures_content(environ: Mapping[str, str]) -> bool:
-    """Whether what people, models and tools wrote may be sent."""
+    """Return whether what people, models and tools wrote may be sent."""
     return environ.get(CONTENT, "").strip().lower() == "true"
 
 
 def is_disabled(environ: Mapping[str, str]) -> bool:
-    """Whether the SDK is switched off as a whole."""
+    """Return whether the SDK is switched off as a whole."""
     return environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
