@@ -31,8 +31,6 @@ from pytest_agentbench.store.fingerprints import canonical_json, fingerprint, ru
 from pytest_agentbench.tools.base import Tool, require_sandbox
 from pytest_agentbench.tools.fetching import WEB_FETCH
 from pytest_agentbench.tools.web_tools import WEB_SEARCH
-from pytest_agentbench.workspaces.containers.compose import compose_digest
-from pytest_agentbench.workspaces.containers.images import build_digest
 from pytest_agentbench.workspaces.sandboxes.base import SandboxSpec
 from pytest_agentbench.workspaces.sandboxes.choice import Sandboxes
 
@@ -117,8 +115,12 @@ def sandbox_part(job: Job, case: Case) -> dict[str, Any]:
     if needs.image is not None:
         found["image"] = needs.image
     if needs.dockerfile is not None:
+        from pytest_agentbench.workspaces.containers.images import build_digest
+
         found |= {"image": None, "build": build_digest(needs.dockerfile, network=network)}
     if needs.compose is not None:
+        from pytest_agentbench.workspaces.containers.compose import compose_digest
+
         found["compose"] = compose_digest(needs.compose, network=network)
     return found
 

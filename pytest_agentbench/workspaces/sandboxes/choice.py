@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pytest_agentbench.errors import UnavailableError
 from pytest_agentbench.extensions import find_extension
 from pytest_agentbench.records.case import SandboxNeeds, SandboxSettings
 from pytest_agentbench.records.run import SandboxUsed
-from pytest_agentbench.workspaces.containers.compose import compose_problem
-from pytest_agentbench.workspaces.containers.daemon import docker_problem
-from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
-from pytest_agentbench.workspaces.containers.pool import ContainerPool
 from pytest_agentbench.workspaces.sandboxes.base import (
     ResourceLimits,
     Sandbox,
@@ -19,11 +16,13 @@ from pytest_agentbench.workspaces.sandboxes.base import (
     SandboxProvider,
     SandboxSpec,
 )
-from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_problem
 from pytest_agentbench.workspaces.sandboxes.host import LocalSandbox
 from pytest_agentbench.workspaces.sandboxes.watchdog import Watchdog
 from pytest_agentbench.workspaces.sessions import Workspaces
 from pytest_agentbench.workspaces.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pytest_agentbench.workspaces.containers.pool import ContainerPool
 
 _NO_NEEDS = SandboxNeeds()
 
@@ -64,6 +63,8 @@ class Sandboxes:
 
         `cli` is as in SandboxSpec. Raises UnavailableError, with what to do, where there is no such engine here.
         """
+        from pytest_agentbench.workspaces.containers.daemon import docker_problem
+
         problem = docker_problem() if cli is None else self._engine_problem(cli)
         if problem is not None:
             raise UnavailableError(f"the case needs a container, and there is none here: {problem}")
@@ -75,6 +76,8 @@ class Sandboxes:
         return spec.cli is None or self._starts_engines
 
     def _engine_problem(self, cli: str) -> str | None:
+        from pytest_agentbench.workspaces.containers.engines import engine_problem, missing_engine
+
         return engine_problem(cli) if self._starts_engines else missing_engine(cli)
 
     async def prepare(self, spec: SandboxSpec) -> None:
@@ -112,6 +115,8 @@ class Sandboxes:
         if spec.kind == "docker":
             return await self._of(spec).start(spec, workspace, beside=beside)
         if spec.kind == "bubblewrap":
+            from pytest_agentbench.workspaces.sandboxes.bubblewrap import BubblewrapSandbox
+
             return BubblewrapSandbox(workspace, spec, self._watchdog)
         if (provider := self._provider(spec.kind)) is not None:
             return await provider.start(spec, workspace)
@@ -138,6 +143,8 @@ class Sandboxes:
     def _of(self, spec: SandboxSpec) -> ContainerPool:
         """Return the containers of the spec's engine."""
         if spec.cli not in self._pools:
+            from pytest_agentbench.workspaces.containers.pool import ContainerPool
+
             self._pools.setdefault(spec.cli, ContainerPool(spec.cli, self.workspaces, self._watchdog))
         return self._pools[spec.cli]
 
@@ -169,12 +176,17 @@ def _missing(kind: SandboxKind, settings: SandboxSettings, needs: SandboxNeeds) 
     if kind == "local":
         return None
     if kind == "bubblewrap":
+        from pytest_agentbench.workspaces.sandboxes.bubblewrap import bubblewrap_problem
+
         return bubblewrap_problem()
     provider: SandboxProvider | None = find_extension("sandbox", kind)
     if provider is not None:
         return provider.problem()
     if settings.image is None and needs.image is None and needs.dockerfile is None:
         return "no image is named; set `sandbox: {type: docker, image: name:tag}` in the run profile"
+    from pytest_agentbench.workspaces.containers.compose import compose_problem
+    from pytest_agentbench.workspaces.containers.daemon import docker_problem
+
     return docker_problem() or (None if needs.compose is None else compose_problem())
 
 
