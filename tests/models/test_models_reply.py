@@ -169,7 +169,8 @@ def refuse(*args, **kwargs): raise AssertionError("network")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
 from pytest_agentbench.models.pricing import price_by_library
 from pytest_agentbench.records.run import Usage
-print(price_by_library(Usage(input_tokens=1000, output_tokens=100), "https://openrouter.ai/api/v1", "openai/gpt-4o-mini"))
+usage = Usage(input_tokens=1000, output_tokens=100)
+print(price_by_library(usage, "https://openrouter.ai/api/v1", "openai/gpt-4o-mini"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) > 0
