@@ -128,7 +128,7 @@ class SessionReport:
             exitstatus = session.exitstatus = pytest.ExitCode.OK
         if self.settings.dry_run:
             return  # the report of the last real session stays
-        self.lost = self._lost(session, exitstatus)
+        self.lost = self._count_unreported(session, exitstatus)
         if number := self.ended_by or (self.link and self.link.ended_by):
             exitstatus = session.exitstatus = 128 + number  # as shells tell it
         unread = self.uncollected and exitstatus != pytest.ExitCode.USAGE_ERROR
@@ -172,7 +172,7 @@ class SessionReport:
 
         with self._opening:
             if self.journal is None:
-                facts = {**self._beginning(), "warnings": [*self.warnings], "uncollected": [*self.uncollected]}
+                facts = {**self._describe_start(), "warnings": [*self.warnings], "uncollected": [*self.uncollected]}
                 self.journal = Journal(self.settings.output, facts, self.warnings.append)
                 self.config.add_cleanup(self.journal.close)
             self.journal.plan(runs)
@@ -217,7 +217,7 @@ class SessionReport:
 
         nodeids = sorted(self.rows, key=lambda nodeid: self.order[nodeid])
         rows = [self.rows[nodeid] for nodeid in nodeids]
-        report = build_report(rows, self._beginning(), self._spent_usd())
+        report = build_report(rows, self._describe_start(), self._spent_usd())
         faults = self._faults()
         gate = self._gate(rows, [*self._regressions(report), *case_failures(report["cases"]), *faults])
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
@@ -244,7 +244,7 @@ class SessionReport:
         written, complete = write_outputs(report, self.settings, self.config.rootpath)
         self.written.update(written)
         if not complete:
-            self._spoil(session, report)
+            self._fail_session(session, report)
             if "report" in self.written:
                 self._write_report(session, report)  # it tells of that too
 
@@ -258,14 +258,14 @@ class SessionReport:
             self.written["report"] = path
         except InfrastructureError as error:
             report["session"]["warnings"].append(str(error))
-            self._spoil(session, report)
+            self._fail_session(session, report)
 
-    def _spoil(self, session: pytest.Session, report: dict[str, Any]) -> None:
+    def _fail_session(self, session: pytest.Session, report: dict[str, Any]) -> None:
         """Fail a session that cannot write what it is asked for."""
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         report["session"]["exit_status"] = int(session.exitstatus)
 
-    def _lost(self, session: pytest.Session, exitstatus: int) -> int:
+    def _count_unreported(self, session: pytest.Session, exitstatus: int) -> int:
         """Return how many items were never reported: xdist ends with status 0 when a worker meets an internal error."""
         if self.link is None or not self.link.cases or session.shouldfail or session.shouldstop:
             return 0
@@ -324,7 +324,7 @@ class SessionReport:
         """Return why some runs were not started; what came too late to skip any has stopped nothing."""
         return "; ".join(self.not_run) or None
 
-    def _beginning(self) -> dict[str, Any]:
+    def _describe_start(self) -> dict[str, Any]:
         """Return what is known of the session before it has made a run."""
         return {
             "started_at": self.started_at.isoformat(),
@@ -343,13 +343,17 @@ class SessionReport:
 
     def _facts(self, exitstatus: int) -> dict[str, Any]:
         return {
-            **self._beginning(),
+            **self._describe_start(),
             "duration_seconds": round(time.perf_counter() - self._begun, 3),
             "exit_status": int(exitstatus),
-            "warnings": [*self.warnings, *(self.link.warnings if self.link is not None else ()), *self._spoilers()],
+            "warnings": [
+                *self.warnings,
+                *(self.link.warnings if self.link is not None else ()),
+                *self._list_late_warnings(),
+            ],
         }
 
-    def _spoilers(self) -> Iterator[str]:
+    def _list_late_warnings(self) -> Iterator[str]:
         """Yield what only the end shows, and a reader of the figures has to know."""
         from pytest_agentbench.reports.judge_agreement import family_warnings
 

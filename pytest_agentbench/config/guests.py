@@ -46,7 +46,7 @@ def _another_kind(found: str, most: str) -> bool:
     return found != most and most != "local" and (most != "auto" or found not in ("docker", "bubblewrap"))
 
 
-def _others(found: Any, most: Any) -> bool:
+def _asks_for_more(found: Any, most: Any) -> bool:
     if isinstance(found, Mapping):
         return any(most.get(name) != value for name, value in found.items())
     return not set(found) <= set(most)
@@ -54,7 +54,7 @@ def _others(found: Any, most: Any) -> bool:
 
 def _further_hosts(found: tuple[str, ...], most: tuple[str, ...]) -> bool:
     """No hosts at all are all of the web."""
-    return bool(most) and (not found or _others(found, most))
+    return bool(most) and (not found or _asks_for_more(found, most))
 
 
 Loosens = Callable[[Any, Any], bool]
@@ -69,8 +69,8 @@ RUN_LIMITS: Mapping[str, Loosens] = {
     "sandbox.workspace_mb": _more,
     "network.web": _opens,
     "network.hosts": _further_hosts,
-    "network.allow_private": _others,
-    "mcp_servers": _others,
+    "network.allow_private": _asks_for_more,
+    "mcp_servers": _asks_for_more,
     "allow_outside_paths": _more,
     "allow_floating_image": _more,
     "reuse_unsuccessful": _more,

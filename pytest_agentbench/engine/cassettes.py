@@ -157,8 +157,8 @@ def run_ended(
     return seconds, state, None
 
 
-def paid(tape: Tape | None, usages: list[Usage]) -> list[Usage]:
-    """Of these, what was paid for now."""
+def select_paid(tape: Tape | None, usages: list[Usage]) -> list[Usage]:
+    """Return those of these usages that were paid for now."""
     return usages if tape is None else tape.take_paid(usages)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_agentbench.checks.base import CheckContext
 from pytest_agentbench.checks.run import run_checks
-from pytest_agentbench.engine.cassettes import kept, paid
+from pytest_agentbench.engine.cassettes import kept, select_paid
 from pytest_agentbench.engine.grading import Grade, Grader, GradeRequest, graders_of, regrade
 from pytest_agentbench.engine.job import Job, Plan, Result
 from pytest_agentbench.engine.services import Services
@@ -70,7 +70,7 @@ async def measure_all(
 
     results = await asyncio.gather(*map(one, specs))
     if used := [result.usage for result in results if result.usage is not None]:
-        services.on_spent("judge", paid(tape, used))
+        services.on_spent("judge", select_paid(tape, used))
     return results
 
 
@@ -192,9 +192,9 @@ async def _judge(
             asked=next((each for each in own if each is not None), None),
         )
     except NoVerdictError as error:
-        services.on_spent("judge", paid(tape, [iteration.usage for iteration in error.iterations]))
+        services.on_spent("judge", select_paid(tape, [iteration.usage for iteration in error.iterations]))
         raise
-    services.on_spent("judge", paid(tape, [iteration.usage for iteration in judgement.result.iterations]))
+    services.on_spent("judge", select_paid(tape, [iteration.usage for iteration in judgement.result.iterations]))
     return judgement
 
 

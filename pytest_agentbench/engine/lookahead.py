@@ -106,7 +106,7 @@ class LookAhead:
                 return answer.get(timeout=0 if over else 0.1)
             except queue.Empty:
                 if over:
-                    return self._lost(job, runner)
+                    return self._result_without_run(job, runner)
                 self.watch.look()
             tick()
 
@@ -216,12 +216,12 @@ class LookAhead:
             answer.put(ready)
             return
         if self.stopped or self.over:
-            answer.put(self._lost(job, runner))
+            answer.put(self._result_without_run(job, runner))
             return
         flight = self.running.get(job)
         if flight is None or flight.runner is not runner:  # not started, or with a runner that is not this item's
             if self.drained:
-                answer.put(self._lost(job, runner))
+                answer.put(self._result_without_run(job, runner))
                 return
             with contextlib.suppress(KeyError, ValueError):
                 self.waiting[job.group].remove(job)
@@ -232,7 +232,7 @@ class LookAhead:
         self._pump()
 
     def _fetched(self, job: Job, runner: Any) -> Result:
-        return self.done.pop(job, None) or self._lost(job, runner)
+        return self.done.pop(job, None) or self._result_without_run(job, runner)
 
     def _pump(self) -> None:
         self.starved = 0
@@ -274,7 +274,7 @@ class LookAhead:
         try:
             result = await self.work(job, runner)
         except asyncio.CancelledError:
-            result = self._lost(job, runner)
+            result = self._result_without_run(job, runner)
             if not (self.stopped or self.ending or self.over):
                 result = Result(error=RuntimeError("the run was cancelled from within, by an agent or a library"))
         except GeneratorExit:
@@ -286,7 +286,7 @@ class LookAhead:
         if flight is not None and flight.task is asyncio.current_task():  # not replaced meanwhile
             self.done[job] = result
 
-    def _lost(self, job: Job, runner: Any) -> Result:
+    def _result_without_run(self, job: Job, runner: Any) -> Result:
         if self.death:
             return Result(runner, error=RuntimeError(self.death))
         if reason := self.drained or self.stopped:

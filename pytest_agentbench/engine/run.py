@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_agentbench.config.profiles import RunProfile
-from pytest_agentbench.engine.cassettes import Taped, paid, replays, run_ended, run_kept
+from pytest_agentbench.engine.cassettes import Taped, replays, run_ended, run_kept, select_paid
 from pytest_agentbench.engine.grading import graders_of
 from pytest_agentbench.engine.job import Job, Result
 from pytest_agentbench.engine.resources import start_servers, web_fetch, web_search
@@ -76,7 +76,7 @@ async def _store(services: Services, job: Job, case: Case, subject: Subject, res
     artifact = result.artifact = _artifact(services, job, case, subject, ended, left, run_id)
     result.seconds = artifact.duration_seconds
     if plan.predictions is None:  # what they cost is unknown, but nothing of it was spent here
-        services.on_spent("run", paid(tape, [artifact.usage]))
+        services.on_spent("run", select_paid(tape, [artifact.usage]))
     for name, said in dict.fromkeys(artifact.broken_tools):
         plan.lane.warn(f"tool {name!r} broke by its own code: {visible(services.redactor.text(as_alike(said)))[:200]}")
     result.path = plan.lane.write_run(artifact, subject.fingerprint_input)

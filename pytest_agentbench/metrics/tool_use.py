@@ -71,14 +71,14 @@ def input_schema_compliance(case: Case, artifact: RunArtifact) -> Measured | Non
 @metric("execution_success_rate", trace=True)
 def execution_success_rate(case: Case, artifact: RunArtifact) -> Measured | None:
     """Calls that ended without an error / all calls. A call that never ended is no success."""
-    calls = _ended(artifact)
+    calls = _calls_with_known_end(artifact)
     return _rate(sum(called.succeeded for called in calls), len(calls))
 
 
 @metric("soft_error_rate", trace=True)
 def soft_error_rate(case: Case, artifact: RunArtifact) -> Measured | None:
     """Calls that say `{"error": ...}` without being flagged as an error / all calls."""
-    calls = _ended(artifact)
+    calls = _calls_with_known_end(artifact)
     return _rate(sum(called.succeeded and _is_soft_error(called.result) for called in calls), len(calls))
 
 
@@ -122,7 +122,7 @@ def _known(artifact: RunArtifact) -> Sequence[ToolCallEvent]:
     return [call for call in artifact.tool_calls if call.offered is not None]
 
 
-def _ended(artifact: RunArtifact) -> Sequence[Called]:
+def _calls_with_known_end(artifact: RunArtifact) -> Sequence[Called]:
     """All calls, but those that a user's agent reports without a result: of these nobody knows how they ended."""
     calls = calls_of(artifact)
     return [each for each in calls if each.result is not None] if artifact.runner_type == _OWN_AGENT else calls

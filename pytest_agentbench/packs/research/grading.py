@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pytest_agentbench.config.profiles import NetworkSettings
-from pytest_agentbench.engine.cassettes import paid
+from pytest_agentbench.engine.cassettes import select_paid
 from pytest_agentbench.engine.grading import GradeRequest
 from pytest_agentbench.engine.grading_services import GradingServices
 from pytest_agentbench.engine.job import Job
@@ -166,7 +166,7 @@ class _Scorer:
         self._asking: Asking | None = None
 
     def _spent(self, usage: Usage) -> None:
-        self.services.on_spent("judge", paid(self.tape, [usage]))
+        self.services.on_spent("judge", select_paid(self.tape, [usage]))
 
     async def found(self) -> Found:
         """What each part came to."""

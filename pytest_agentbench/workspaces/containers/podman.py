@@ -87,34 +87,34 @@ def own_limits() -> list[dict[str, Any]]:
 def check_made(made: Mapping[str, Any], told: Mapping[str, Any], user: str, info: Mapping[str, Any]) -> None:
     """Raise SandboxError where a container that was made is not what was told. `made` is what podman says of it."""
     if made["Config"].get("User") != user:
-        raise _unlike("User", made["Config"].get("User"), user)
+        raise _make_mismatch_error("User", made["Config"].get("User"), user)
     host = made["HostConfig"]
     # with cgroups of version 1 the kernel lets no ordinary user set them: the watchdog alone counts
     counted = () if is_rootless(info) and info.get("CgroupVersion") == "1" else _COUNTED
     for name in counted:
         if abs((host.get(name) or 0) - told[name]) > (_STEP if name == "NanoCpus" else 0):
-            raise _unlike(name, host.get(name), told[name])
+            raise _make_mismatch_error(name, host.get(name), told[name])
     for name in ("ReadonlyRootfs", "NetworkMode"):
         if host.get(name) != told[name]:
-            raise _unlike(name, host.get(name), told[name])
+            raise _make_mismatch_error(name, host.get(name), told[name])
     if missing := {*told["SecurityOpt"]} - {*(host.get("SecurityOpt") or ())}:
-        raise _unlike("SecurityOpt", host.get("SecurityOpt"), sorted(missing))
+        raise _make_mismatch_error("SecurityOpt", host.get("SecurityOpt"), sorted(missing))
     in_memory = host.get("Tmpfs") or {}
     for path, options in told["Tmpfs"].items():
         if path not in in_memory or not {*options.split(",")} - {""} <= {*in_memory[path].split(",")}:
-            raise _unlike(f"Tmpfs of {path}", in_memory.get(path), options)
+            raise _make_mismatch_error(f"Tmpfs of {path}", in_memory.get(path), options)
     for name in ("Privileged", "CapAdd"):
         if host.get(name):
-            raise _unlike(name, host[name], None)
+            raise _make_mismatch_error(name, host[name], None)
     if volumes := [each["Destination"] for each in made.get("Mounts") or () if each["Type"] == "volume"]:
-        raise _unlike("Mounts", volumes, "no volume, which would have no limit")
+        raise _make_mismatch_error("Mounts", volumes, "no volume, which would have no limit")
     for variable in made["Config"].get("Env") or ():
         name, _, value = variable.partition("=")
         if name.lower() in _PROXIES and value and value == os.environ.get(name):  # its address may hold a password
-            raise _unlike(f"Env {name}", "this user's proxy", None)
+            raise _make_mismatch_error(f"Env {name}", "this user's proxy", None)
 
 
-def _unlike(name: str, found: object, expected: object) -> SandboxError:
+def _make_mismatch_error(name: str, found: object, expected: object) -> SandboxError:
     return SandboxError(
         f"podman made a container otherwise than it was told to, so nothing was run in it: {name}: found {found!r}, "
         f"expected {expected!r}; a newer podman may do better, docker does"
